@@ -1,0 +1,36 @@
+# make demo, make test: everything else they need they make themselves, from Python 3.11+ and the package registry.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/robustmf demo --page demo.html
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/robustmf bench mm
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), f"robustmf needs Python 3.11 or newer, this is {sys.version.split()[0]}; try make PYTHON=python3.12"'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) demo.html build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,29 @@
+"""Matrix factorization that survives bad data.
+
+The names below are imported when first used, so that ``import robustmf`` itself costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robustmf.estimator import RMFNL, RobustMF
+    from robustmf.observed import Observed
+
+__all__ = ["RMFNL", "Observed", "RobustMF"]
+__version__ = version("robustmf")
+
+_HOME = {"RobustMF": "robustmf.estimator", "RMFNL": "robustmf.estimator", "Observed": "robustmf.observed"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'robustmf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,57 @@
+"""Counting sort of entries into compressed rows or columns."""
+
+from __future__ import annotations
+
+from robustmf.kernels.jit import kernel
+
+
+@kernel
+def count(indices, pointers):  # type: ignore[no-untyped-def]
+    """pointers[k+1] = number of entries with index < k+1; ``pointers`` (groups+1, int64) comes in as zeros."""
+    for t in range(len(indices)):
+        pointers[indices[t] + 1] += 1
+    for k in range(len(pointers) - 1):
+        pointers[k + 1] += pointers[k]
+
+
+@kernel
+def group_order(indices, pointers, order):  # type: ignore[no-untyped-def]
+    """Order = the positions of the entries, group by group, stable: the permutation that sorts ``indices``."""
+    place = pointers[:-1].copy()
+    for t in range(len(indices)):
+        k = indices[t]
+        order[place[k]] = t
+        place[k] += 1
+
+
+@kernel
+def scatter(groups, others, values, pointers, out_others, out_values):  # type: ignore[no-untyped-def]
+    """Coordinate entries (groups, others, values) placed group by group, stable."""
+    place = pointers[:-1].copy()
+    for t in range(len(groups)):
+        k = place[groups[t]]
+        out_others[k] = others[t]
+        out_values[k] = values[t]
+        place[groups[t]] = k + 1
+
+
+@kernel
+def transpose(pointers, indices, values, other_pointers, other_indices, other_values):  # type: ignore[no-untyped-def]
+    """The same entries compressed the other way; ``other_pointers`` is already counted."""
+    place = other_pointers[:-1].copy()
+    for i in range(len(pointers) - 1):
+        for t in range(pointers[i], pointers[i + 1]):
+            k = place[indices[t]]
+            other_indices[k] = i
+            other_values[k] = values[t]
+            place[indices[t]] = k + 1
+
+
+@kernel
+def first_repeat(pointers, indices):  # type: ignore[no-untyped-def]
+    """Position of the first entry whose index equals the one before it in its (sorted) group, or -1."""
+    for i in range(len(pointers) - 1):
+        for t in range(pointers[i] + 1, pointers[i + 1]):
+            if indices[t] == indices[t - 1]:
+                return t
+    return -1

@@ -1,0 +1,82 @@
+"""Products of factors at the observed entries, and of entries with factors.
+
+Every kernel takes a range of row blocks ``[first, last)`` of ``bounds`` and the compressed rows ``pointers``, ``indices``.
+Sums over a column cross row blocks, so each block has a part of its own; the parts are added in block order afterwards.
+"""
+
+from __future__ import annotations
+
+from robustmf.kernels.jit import kernel
+
+
+@kernel
+def residuals(first, last, bounds, pointers, indices, values, U, V, out):  # type: ignore[no-untyped-def]
+    """out_t = values_t − u_i·v_j."""
+    rank = U.shape[1]
+    for i in range(bounds[first], bounds[last]):
+        for t in range(pointers[i], pointers[i + 1]):
+            j = indices[t]
+            e = values[t]
+            for q in range(rank):
+                e -= U[i, q] * V[j, q]
+            out[t] = e
+
+
+@kernel
+def entry_products(first, last, bounds, pointers, indices, x, U, V, row_products, column_parts):  # type: ignore[no-untyped-def]
+    """row_products = XV (by row) and column_parts[block] = the block's share of XᵀU, for X with the entries x."""
+    rank = U.shape[1]
+    for block in range(first, last):
+        part = column_parts[block]
+        part[:] = 0
+        for i in range(bounds[block], bounds[block + 1]):
+            for q in range(rank):
+                row_products[i, q] = 0
+            for t in range(pointers[i], pointers[i + 1]):
+                j = indices[t]
+                for q in range(rank):
+                    row_products[i, q] += x[t] * V[j, q]
+                    part[j, q] += x[t] * U[i, q]
+
+
+@kernel
+def entry_sums(first, last, bounds, pointers, indices, x, row_sums, column_parts):  # type: ignore[no-untyped-def]
+    """row_sums_i = Σ_j x_ij and column_parts[block, j] = the block's share of Σ_i x_ij (float64 sums)."""
+    for block in range(first, last):
+        part = column_parts[block]
+        part[:] = 0
+        for i in range(bounds[block], bounds[block + 1]):
+            total = 0.0
+            for t in range(pointers[i], pointers[i + 1]):
+                total += x[t]
+                part[indices[t]] += x[t]
+            row_sums[i] = total
+
+
+@kernel
+def add_parts(first, last, bounds, parts, out):  # type: ignore[no-untyped-def]
+    """Out = Σ_block parts[block] in block order, for the columns of the column blocks ``[first, last)``."""
+    rank = out.shape[1]
+    for j in range(bounds[first], bounds[last]):
+        for q in range(rank):
+            out[j, q] = parts[0, j, q]
+        for block in range(1, len(parts)):
+            for q in range(rank):
+                out[j, q] += parts[block, j, q]
+
+
+@kernel
+def grams(first, last, bounds, pointers, indices, V, out):  # type: ignore[no-untyped-def]
+    """out_i = Σ_{j observed in row i} v_j v_jᵀ."""
+    rank = V.shape[1]
+    for i in range(bounds[first], bounds[last]):
+        gram = out[i]
+        gram[:] = 0
+        for t in range(pointers[i], pointers[i + 1]):
+            j = indices[t]
+            for q in range(rank):
+                for p in range(q + 1):
+                    gram[q, p] += V[j, q] * V[j, p]
+        for q in range(rank):
+            for p in range(q):
+                gram[p, q] = gram[q, p]

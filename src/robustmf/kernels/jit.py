@@ -1,0 +1,11 @@
+"""How every kernel is compiled."""
+
+from __future__ import annotations
+
+from numba import njit
+
+#: Sums may be reordered and fused (that is what makes them vectorise), but NaN and infinity keep their meaning.
+_FAST_BUT_HONEST = {"reassoc", "contract", "arcp", "nsz"}
+
+#: Compiled once, kept on disk, free of the GIL; division by zero gives inf as in NumPy.
+kernel = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST_BUT_HONEST)

@@ -1,0 +1,73 @@
+"""The losses: one small file each, and the registry of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from robustmf.losses.base import Loss
+from robustmf.losses.cauchy import Cauchy
+from robustmf.losses.geman import Geman
+from robustmf.losses.geman_mcclure import GemanMcClure
+from robustmf.losses.huber import Huber
+from robustmf.losses.l1 import L1
+from robustmf.losses.l2 import L2
+from robustmf.losses.laplace import Laplace
+from robustmf.losses.lsp import LSP
+from robustmf.losses.mcp import MCP
+from robustmf.losses.rounded import Rounded
+from robustmf.losses.scad import SCAD
+from robustmf.losses.tukey import Tukey
+from robustmf.losses.welsch import Welsch
+
+__all__ = [
+    "L1",
+    "L2",
+    "LSP",
+    "MCP",
+    "SCAD",
+    "Cauchy",
+    "Geman",
+    "GemanMcClure",
+    "Huber",
+    "Laplace",
+    "Loss",
+    "Rounded",
+    "Tukey",
+    "Welsch",
+    "loss_names",
+    "make_loss",
+]
+
+_CLASSES: tuple[type[Loss], ...] = (L1, L2, LSP, Geman, Laplace, MCP, SCAD, Huber, Cauchy, Welsch, Tukey, GemanMcClure)
+
+
+def _rounded(base: type[Loss]) -> Callable[[], Loss]:
+    return lambda: Rounded(theta=base().theta, base=base())
+
+
+_REGISTRY: dict[str, Callable[[], Loss]] = {cls.name: cls for cls in _CLASSES}
+_REGISTRY |= {f"rounded-{cls.name}": _rounded(cls) for cls in _CLASSES if cls.concave}
+
+
+def loss_names() -> list[str]:
+    """The names that :func:`make_loss` knows."""
+    return list(_REGISTRY)
+
+
+def make_loss(loss: str | Loss, theta: float | None = None) -> Loss:
+    """A loss by its name (or as given), with its scale θ set when ``theta`` is a number.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not registered, or a θ outside the loss's domain.
+    TypeError
+        For anything that is neither a name nor a :class:`Loss`.
+    """
+    if isinstance(loss, str):
+        if loss not in _REGISTRY:
+            raise ValueError(f"loss must be one of {', '.join(_REGISTRY)} or a Loss object, got loss={loss!r}")
+        loss = _REGISTRY[loss]()
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss must be a name or a robustmf.losses.Loss object, got {type(loss).__name__}")
+    return loss if theta is None else loss.at_scale(theta)

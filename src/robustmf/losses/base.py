@@ -1,0 +1,70 @@
+"""What a loss is, for every solver.
+
+A loss is an increasing function φ of a = |residual| ≥ 0. A solver sees only the three methods below and the two claims
+``concave`` and ``theta``; it never asks for a name. A user's own loss is a subclass (two formulas), passed as an object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss φ with scale θ.
+
+    Subclasses write the formulas ``_value`` (φ) and ``_derivative`` (φ') of a ≥ 0, as NumPy expressions.
+
+    Parameters
+    ----------
+    theta : float
+        The scale θ > 0: residuals well below it count as noise, well above it as outliers.
+    """
+
+    theta: float = 1.0
+
+    name: ClassVar[str]
+    #: φ is concave on a ≥ 0 (so it has a kink at residual 0), as the MM surrogate needs.
+    concave: ClassVar[bool] = False
+    #: φ(ca) with scale cθ is c^degree φ(a): how the loss grows with the unit of the data; None where it has a unit of its own.
+    degree: ClassVar[int | None] = 0
+    #: θ acts on the loss at all (it does not for l1 and l2).
+    has_scale: ClassVar[bool] = True
+    #: θ / σ at which the estimate of a Gaussian location is 95 % efficient; None where no θ gives that.
+    efficient_theta: ClassVar[float | None] = None
+    #: the smallest θ allowed (exclusive)
+    theta_above: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.theta) and self.theta > self.theta_above):
+            raise ValueError(f"theta must be a finite number > {self.theta_above:g} for loss {self.name!r}, got theta={self.theta!r}")
+
+    def _value(self, a: Array) -> Array:
+        raise NotImplementedError(f"{type(self).__name__} must define _value(a), the loss φ at a >= 0")
+
+    def _derivative(self, a: Array) -> Array:
+        raise NotImplementedError(f"{type(self).__name__} must define _derivative(a), the slope φ' at a >= 0")
+
+    def value(self, residual: Array) -> Array:
+        """φ(|residual|), entry by entry."""
+        return self._value(np.abs(residual))
+
+    def derivative(self, residual: Array) -> Array:
+        """φ'(|residual|), entry by entry; at 0 the slope from the right."""
+        return self._derivative(np.abs(residual))
+
+    def weight(self, residual: Array) -> Array:
+        """φ'(a)/a, the weight of the quadratic majorizer; at a = 0 its limit, which is infinite at a kink."""
+        a = np.maximum(np.abs(residual), np.finfo(residual.dtype).tiny ** 0.5)
+        with np.errstate(over="ignore"):
+            return self._derivative(a) / a
+
+    def at_scale(self, theta: float) -> Self:
+        """The same loss with another θ."""
+        return replace(self, theta=float(theta))

@@ -1,0 +1,30 @@
+"""Cauchy (Lorentzian) loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Cauchy(Loss):
+    """φ(a) = θ²/2 log(1 + a²/θ²), weight 1/(1 + a²/θ²) (Black & Anandan 1996)."""
+
+    name = "cauchy"
+    degree = 2
+    efficient_theta = 2.3849
+
+    def _value(self, a: Array) -> Array:
+        z = a / self.theta
+        return 0.5 * self.theta**2 * np.log1p(z * z)
+
+    def _derivative(self, a: Array) -> Array:
+        return a * self.weight(a)
+
+    def weight(self, residual: Array) -> Array:
+        """1/(1 + a²/θ²)."""
+        z = residual / self.theta
+        return 1.0 / (1.0 + z * z)

@@ -1,0 +1,29 @@
+"""Geman–McClure loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class GemanMcClure(Loss):
+    """φ(a) = θ²/2 · a²/(θ² + a²), weight 1/(1 + a²/θ²)² (Geman & McClure 1985). Bounded by θ²/2."""
+
+    name = "geman-mcclure"
+    degree = 2
+    efficient_theta = 3.7867
+
+    def _value(self, a: Array) -> Array:
+        z = a / self.theta
+        return 0.5 * self.theta**2 * (z * z / (1 + z * z))
+
+    def _derivative(self, a: Array) -> Array:
+        return a * self.weight(a)
+
+    def weight(self, residual: Array) -> Array:
+        """1/(1 + a²/θ²)²."""
+        z = residual / self.theta
+        cauchy = 1.0 / (1.0 + z * z)
+        return cauchy * cauchy

@@ -1,0 +1,29 @@
+"""Huber loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """φ(a) = a²/2 for a ≤ θ, θa − θ²/2 beyond (Huber 1964). Convex."""
+
+    name = "huber"
+    degree = 2
+    efficient_theta = 1.345
+
+    def _value(self, a: Array) -> Array:
+        near = np.minimum(a, self.theta)
+        return near * (a - 0.5 * near)
+
+    def _derivative(self, a: Array) -> Array:
+        return np.minimum(a, self.theta)
+
+    def weight(self, residual: Array) -> Array:
+        """min(1, θ/a)."""
+        return self.theta / np.maximum(np.abs(residual), self.theta)

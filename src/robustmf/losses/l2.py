@@ -1,0 +1,28 @@
+"""Least squares, for reference and as a start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class L2(Loss):
+    """φ(a) = a²/2. Not robust, not concave; θ plays no part."""
+
+    name = "l2"
+    degree = 2
+    has_scale = False
+
+    def _value(self, a: Array) -> Array:
+        return 0.5 * a * a
+
+    def _derivative(self, a: Array) -> Array:
+        return a
+
+    def weight(self, residual: Array) -> Array:
+        """1: every entry counts the same."""
+        return np.ones_like(residual)

@@ -1,0 +1,23 @@
+"""Laplace penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Laplace(Loss):
+    """φ(a) = 1 − exp(−a/θ), φ'(a) = exp(−a/θ)/θ (Trzasko & Manduca 2009). Bounded by 1."""
+
+    name = "laplace"
+    concave = True
+
+    def _value(self, a: Array) -> Array:
+        return -np.expm1(-a / self.theta)
+
+    def _derivative(self, a: Array) -> Array:
+        return np.exp(-a / self.theta) / self.theta

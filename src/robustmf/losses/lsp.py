@@ -1,0 +1,23 @@
+"""Log-sum penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class LSP(Loss):
+    """φ(a) = log(1 + a/θ), φ'(a) = 1/(θ + a) (Candès, Wakin & Boyd 2008)."""
+
+    name = "lsp"
+    concave = True
+
+    def _value(self, a: Array) -> Array:
+        return np.log1p(a / self.theta)
+
+    def _derivative(self, a: Array) -> Array:
+        return 1.0 / (self.theta + a)

@@ -1,0 +1,36 @@
+"""Modified minimax concave penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class MCP(Loss):
+    """φ(a) = (1+δ)a − a²/(2θ) for a ≤ θ, θ/2 + δa beyond; φ'(a) = (1 − a/θ)₊ + δ (Zhang 2010).
+
+    δ > 0 keeps φ strictly increasing, as the paper's Assumption 1 asks.
+    """
+
+    delta: float = 0.05
+
+    name = "mcp"
+    concave = True
+    degree: ClassVar[int | None] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (np.isfinite(self.delta) and self.delta > 0):
+            raise ValueError(f"delta must be a finite number > 0 for loss {self.name!r}, got delta={self.delta!r}")
+
+    def _value(self, a: Array) -> Array:
+        near = np.minimum(a, self.theta)
+        return near - near * near / (2 * self.theta) + self.delta * a
+
+    def _derivative(self, a: Array) -> Array:
+        return np.maximum(1 - a / self.theta, 0) + self.delta

@@ -1,0 +1,30 @@
+"""Welsch (correntropy) loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustmf.losses.base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Welsch(Loss):
+    """φ(a) = θ²(1 − exp(−a²/(2θ²))), weight exp(−a²/(2θ²)) (Dennis & Welsch 1978). Bounded by θ²."""
+
+    name = "welsch"
+    degree = 2
+    efficient_theta = 2.1105
+
+    def _value(self, a: Array) -> Array:
+        z = a / self.theta
+        return -(self.theta**2) * np.expm1(-0.5 * z * z)
+
+    def _derivative(self, a: Array) -> Array:
+        return a * self.weight(a)
+
+    def weight(self, residual: Array) -> Array:
+        """exp(−a²/(2θ²))."""
+        z = residual / self.theta
+        return np.exp(-0.5 * z * z)

@@ -1,0 +1,191 @@
+"""The operations that solvers are made of, on the CPU: kernels bound to one set of entries and one team of threads.
+
+Solvers see arrays and these methods only; another device offers the same methods (it twins operations, never models).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.kernels import dual, entries, half_step
+from robustmf.kernels.team import Team, block_bounds
+from robustmf.observed import Observed
+
+Array = NDArray[np.floating[Any]]
+
+#: Blocks of rows a pass is cut into; more than any machine of this class has threads.
+_BLOCKS = 64
+
+#: At least this many row blocks for passes that sum over columns, whatever that costs in memory.
+_LEAST_PARTS = 4
+
+
+class Operations:
+    """Passes over the entries of ``observed``, run by ``team``.
+
+    Factors are (m, r) and (n, r) arrays of the dtype of the entries; entry arrays are in row order. Sums that decide anything
+    are float64.
+    """
+
+    def __init__(self, observed: Observed, team: Team) -> None:
+        self.observed = observed
+        self.team = team
+        self._row_bounds = block_bounds(observed.rows.pointers, _BLOCKS)
+        self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
+
+    def _part_bounds(self, rank: int) -> NDArray[np.int64]:
+        """Row blocks for passes with a column part each: as many as keep all the parts below half the size of the entries."""
+        n = self.observed.shape[1]
+        parts = self.observed.n_entries // (2 * n * rank)
+        return block_bounds(self.observed.rows.pointers, min(max(parts, _LEAST_PARTS), _BLOCKS))
+
+    def residuals(self, U: Array, V: Array) -> Array:
+        """E = M − UVᵀ at the entries."""
+        rows = self.observed.rows
+        out = np.empty_like(rows.values)
+        self.team.run(
+            entries.residuals, len(self._row_bounds) - 1, U.shape[1] * len(out),
+            self._row_bounds, rows.pointers, rows.indices, rows.values, U, V, out,
+        )  # fmt: skip
+        return out
+
+    def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
+        """XV and XᵀU for the sparse matrix X with entries x."""
+        rows, rank = self.observed.rows, U.shape[1]
+        bounds = self._part_bounds(rank)
+        parts = np.empty((len(bounds) - 1, *V.shape), V.dtype)
+        row_products = np.empty_like(U)
+        self.team.run(
+            entries.entry_products, len(parts), 2 * rank * len(x), bounds, rows.pointers, rows.indices, x, U, V, row_products, parts
+        )
+        return row_products, self._add_parts(parts)
+
+    def _add_parts(self, parts: Array) -> Array:
+        out = np.empty(parts.shape[1:], parts.dtype)
+        self.team.run(entries.add_parts, len(self._column_bounds) - 1, parts.size, self._column_bounds, parts, out)
+        return out
+
+    def sums(self, x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Row sums and column sums of the entries x."""
+        rows = self.observed.rows
+        m, n = self.observed.shape
+        bounds = self._part_bounds(1)
+        row_sums = np.empty(m)
+        parts = np.empty((len(bounds) - 1, n))
+        self.team.run(entries.entry_sums, len(parts), 2 * len(x), bounds, rows.pointers, rows.indices, x, row_sums, parts)
+        return row_sums, np.asarray(parts.sum(axis=0))
+
+    def curvatures(self, U: Array, V: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each row the squared spectral norm of the rows of V it observes, for each column that of U; from above."""
+        by_row = self._gram_norms(self.observed, V)
+        return by_row, self._gram_norms(self.observed.transposed, U)
+
+    def _gram_norms(self, observed: Observed, V: Array) -> NDArray[np.float64]:
+        rows, rank = observed.rows, V.shape[1]
+        bounds = block_bounds(rows.pointers, _BLOCKS)
+        norms = np.empty(len(rows))
+        # in slices, so that the Gram matrices never take more room than the entries
+        for low, high in _slices(len(rows), max(1, observed.n_entries // rank**2)):
+            within = np.unique(np.clip(bounds, low, high)) - low
+            grams = np.empty((high - low, rank, rank))
+            pointers = rows.pointers[low : high + 1]
+            self.team.run(
+                entries.grams,
+                len(within) - 1,
+                rank**2 * int(pointers[-1] - pointers[0]) // 2,
+                within,
+                pointers,
+                rows.indices,
+                V,
+                grams,
+            )
+            norms[low:high] = np.linalg.eigvalsh(grams)[:, -1]
+        return norms
+
+    def half_step(self, weights: Array, reg: float, U: Array, V: Array) -> None:
+        """Solve for every row of U, in place: min Σ w(M − UVᵀ)² + reg‖U‖², V held."""
+        rows, rank = self.observed.rows, U.shape[1]
+        self.team.run(
+            half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(weights),
+            self._row_bounds, rows.pointers, rows.indices, rows.values, weights, reg, U, V,
+        )  # fmt: skip
+
+    @property
+    def transposed(self) -> Operations:
+        """The same operations with the roles of rows and columns swapped."""
+        return Operations(self.observed.transposed, self.team)
+
+    def dual_pass(self, rank: int) -> DualPass:
+        """Buffers and bounds for repeated steps on the dual at this rank."""
+        return DualPass(self, rank)
+
+    def linearised_loss(self, e: Array, w: Array, U: Array, V: Array, dU: Array, dV: Array, x: Array) -> tuple[float, float]:
+        """Σ w|ρ| and Σ (w|ρ| − xρ), where ρ = e − dU Vᵀ − U dVᵀ at the entries."""
+        rows = self.observed.rows
+        sums = np.empty((len(self._row_bounds) - 1, 2))
+        self.team.run(
+            dual.linearised_loss, len(sums), 2 * U.shape[1] * len(e),
+            self._row_bounds, rows.pointers, rows.indices, e, w, U, V, dU, dV, x, sums,
+        )  # fmt: skip
+        return float(sums[:, 0].sum()), float(sums[:, 1].sum())
+
+
+class DualPass:
+    """One accelerated step on the dual as a pass over the entries, with its buffers kept between steps."""
+
+    def __init__(self, operations: Operations, rank: int) -> None:
+        observed = operations.observed
+        self._team, self._rows = operations.team, observed.rows
+        self._bounds = operations._part_bounds(rank)
+        self._side_bounds = (operations._row_bounds, operations._column_bounds)
+        self._parts = np.empty((len(self._bounds) - 1, observed.shape[1], rank), observed.dtype)
+        self._sums = np.empty((len(self._parts), 3))
+        self._work = 4 * rank * observed.n_entries
+
+    def step(
+        self, e: Array, w: Array, curvatures: tuple[Array, Array], momentum: float, scale: float, factors: tuple[Array, Array],
+        increments: tuple[Array, Array], x: Array, x_before: Array, x_new: Array, products: tuple[Array, Array],
+    ) -> tuple[float, float, float]:  # fmt: skip
+        """Write x_new and its products; return Σ c(x_new − z)², ⟨x_new, e⟩, Σ c(z − x_new)(x_new − x)."""
+        number = e.dtype.type
+        self._team.run(
+            dual.dual_step, len(self._parts), self._work,
+            self._bounds, self._rows.pointers, self._rows.indices, e, w, *curvatures, number(momentum), number(scale), *factors,
+            *increments, x, x_before, x_new, products[0], self._parts, self._sums,
+        )  # fmt: skip
+        bounds = self._side_bounds[1]
+        self._team.run(entries.add_parts, len(bounds) - 1, self._parts.size, bounds, self._parts, products[1])
+        moved, linear, turning = self._sums.sum(axis=0)
+        return float(moved), float(linear), float(turning)
+
+    def quadratics(self, side: int, inverse: Array, pull: Array, products: Array, products_at_z: Array) -> tuple[float, float]:
+        """½ Σ ‖products − pull‖²·inverse and Σ ‖products − products_at_z‖²·inverse over the rows (side 0) or columns (side 1)."""
+        bounds = self._side_bounds[side]
+        sums = np.empty((len(bounds) - 1, 2))
+        self._team.run(dual.side_quadratics, len(sums), 4 * pull.size, bounds, inverse, pull, products, products_at_z, sums)
+        return float(sums[:, 0].sum()), float(sums[:, 1].sum())
+
+    def extrapolate(
+        self,
+        side: int,
+        inverse: Array,
+        pull: Array,
+        products: Array,
+        products_before: Array,
+        momentum: float,
+        at_z: Array,
+        increments: Array,
+    ) -> None:
+        """Products and increments at z = x + momentum·(x − x_before), written to ``at_z`` and ``increments``."""
+        bounds = self._side_bounds[side]
+        self._team.run(
+            dual.side_extrapolate, len(bounds) - 1, 4 * pull.size,
+            bounds, inverse, pull, products, products_before, pull.dtype.type(momentum), at_z, increments,
+        )  # fmt: skip
+
+
+def _slices(total: int, size: int) -> list[tuple[int, int]]:
+    return [(low, min(low + size, total)) for low in range(0, total, size)]

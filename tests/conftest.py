@@ -1,0 +1,37 @@
+"""Problems and tools that several tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustmf.kernels.team import Team
+from robustmf.observed import Observed
+from robustmf.operations import Operations
+
+
+@pytest.fixture
+def team():
+    with Team(1) as team:
+        yield team
+
+
+@pytest.fixture(params=[np.float64, np.float32], ids=["float64", "float32"])
+def dtype(request):
+    return request.param
+
+
+def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
+    """Entries of a noisy low-rank matrix with outliers, and unrelated factors to stand at."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, rank)) @ rng.standard_normal((n, rank)).T + 0.1 * rng.standard_normal((m, n))
+    X += 5 * (rng.random((m, n)) < 0.05) * rng.choice([-1, 1], (m, n))
+    X[rng.random((m, n)) > share] = np.nan
+    U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
+    return Observed.from_dense(X.astype(dtype)), U.astype(dtype), V.astype(dtype)
+
+
+@pytest.fixture
+def problem(team, dtype):
+    observed, U, V = random_problem(dtype=dtype)
+    return Operations(observed, team), U, V
