@@ -11,6 +11,7 @@ import pytest
 import oracles
 from conftest import random_problem
 from robustmf.inner import LADMPSAP, InnerRule, SparseAPG, inner_names, make_inner
+from robustmf.inner.ladmpsap import LADMPSAPRun
 from robustmf.losses import L1, Loss, loss_names, make_loss
 from robustmf.objective import Objective
 from robustmf.observed import Observed
@@ -145,9 +146,7 @@ def test_ladmpsap_makes_the_authors_own_steps(team):
     operations = Operations(observed, team)
     U, V = given["U0"], given["V0"]
     surrogate = Surrogate(operations, Objective(L1(), 20 / 105), U, V, operations.residuals(U, V))
-    from robustmf.inner.ladmpsap import _Run  # noqa: PLC0415 - the steps, not the result
-
-    run = _Run(LADMPSAP(), surrogate, None)
+    run = LADMPSAPRun(LADMPSAP(), surrogate)
     for _ in range(50):
         run.step()
     np.testing.assert_allclose(run.state.dU, wanted["ladm50_U"], atol=1e-12)

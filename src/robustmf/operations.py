@@ -5,13 +5,16 @@ Solvers see arrays and these methods only; another device offers the same method
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.compiled_loss import weight_address, weight_parameters
 from robustmf.kernels import dual, entries, half_step
 from robustmf.kernels.team import Team, block_bounds
+from robustmf.losses import L2, Loss
 from robustmf.observed import Observed
 
 Array = NDArray[np.floating[Any]]
@@ -88,7 +91,7 @@ class Operations:
         bounds = block_bounds(rows.pointers, _BLOCKS)
         norms = np.empty(len(rows))
         # in slices, so that the Gram matrices never take more room than the entries
-        for low, high in _slices(len(rows), max(1, observed.n_entries // rank**2)):
+        for low, high in _slices(len(rows), max(10_000, observed.n_entries // rank**2)):
             within = np.unique(np.clip(bounds, low, high)) - low
             grams = np.empty((high - low, rank, rank))
             pointers = rows.pointers[low : high + 1]
@@ -105,18 +108,32 @@ class Operations:
             norms[low:high] = np.linalg.eigvalsh(grams)[:, -1]
         return norms
 
-    def half_step(self, weights: Array, reg: float, U: Array, V: Array) -> None:
-        """Solve for every row of U, in place: min Σ w(M − UVᵀ)² + reg‖U‖², V held."""
-        rows, rank = self.observed.rows, U.shape[1]
+    def half_step(self, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None = None) -> None:
+        """Solve for every row of U, in place, V held: min Σ s·w(e)(M − UVᵀ)² + reg‖U‖², with the loss's weights w at the present residuals.
+
+        ``reg`` is one number or one a row. A loss without a compilable formula has its weights computed by NumPy first.
+        """
+        rows, rank, dtype = self.observed.rows, U.shape[1], self.observed.dtype
+        address = weight_address(loss, dtype)
+        if address is None:
+            weights = loss.weight(self.residuals(U, V)).astype(dtype, copy=False)
+            self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights)
+            return
+        sample = np.empty(0, dtype) if sample_weights is None else sample_weights
+        width = half_step.padded_width(rank)
+        reg_by_row = np.ascontiguousarray(np.broadcast_to(np.asarray(reg, dtype), len(U)))
         self.team.run(
-            half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(weights),
-            self._row_bounds, rows.pointers, rows.indices, rows.values, weights, reg, U, V,
+            half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
+            self._row_bounds, rows.pointers, rows.indices, rows.values, sample, half_step.pad(V), width, U, reg_by_row,
+            dtype.type(loss.epsilon**2), address, weight_parameters(loss), half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
-    @property
+    @cached_property
     def transposed(self) -> Operations:
         """The same operations with the roles of rows and columns swapped."""
-        return Operations(self.observed.transposed, self.team)
+        other = Operations(self.observed.transposed, self.team)
+        other.__dict__["transposed"] = self
+        return other
 
     def dual_pass(self, rank: int) -> DualPass:
         """Buffers and bounds for repeated steps on the dual at this rank."""

@@ -67,7 +67,9 @@ class BoxDual:
         by_row, by_column = self.operations.curvatures(*self.factors)
         a, g = self.inverses
         dtype = self.residual.dtype
-        return (a * by_row).astype(dtype), (g * by_column).astype(dtype)
+        # never quite 0: where the dual is flat, a step goes straight to the edge of the box
+        least = np.finfo(dtype).tiny
+        return np.maximum(a * by_row, least).astype(dtype), np.maximum(g * by_column, least).astype(dtype)
 
 
 class Surrogate:

@@ -60,7 +60,7 @@ class LADMPSAP:
         The rule's relative change is not used: with a small first penalty the objective changes slowly at first, and would stop
         the iteration where it starts.
         """
-        run = _Run(self, surrogate, self._state)
+        run = LADMPSAPRun(self, surrogate, self._state)
         check_at = rule.max_iter
         for k in range(1, PATIENCE * rule.max_iter + 1):
             done = run.step()
@@ -77,10 +77,10 @@ class LADMPSAP:
         return run.increment(k)
 
 
-class _Run:
+class LADMPSAPRun:
     """The iteration on one surrogate."""
 
-    def __init__(self, settings: LADMPSAP, surrogate: Surrogate, state: _State | None) -> None:
+    def __init__(self, settings: LADMPSAP, surrogate: Surrogate, state: _State | None = None) -> None:
         self._settings, self._surrogate = settings, surrogate
         U, V = surrogate.factors
         observed = surrogate.operations.observed

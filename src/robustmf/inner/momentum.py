@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -63,7 +64,7 @@ def accelerated(steps: DualSteps) -> Iterator[float]:
             step = steps.step(scale)
         if step.turning > 0:
             t = 1.0
-        t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        t_next = (1 + math.sqrt(1 + 4 * t * t)) / 2
         steps.accept((t - 1) / t_next)
         t = t_next
         yield step.dual

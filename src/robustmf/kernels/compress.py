@@ -6,7 +6,7 @@ from robustmf.kernels.jit import kernel
 
 
 @kernel
-def count(indices, pointers):  # type: ignore[no-untyped-def]
+def count(indices, pointers):
     """pointers[k+1] = number of entries with index < k+1; ``pointers`` (groups+1, int64) comes in as zeros."""
     for t in range(len(indices)):
         pointers[indices[t] + 1] += 1
@@ -15,7 +15,7 @@ def count(indices, pointers):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def group_order(indices, pointers, order):  # type: ignore[no-untyped-def]
+def group_order(indices, pointers, order):
     """Order = the positions of the entries, group by group, stable: the permutation that sorts ``indices``."""
     place = pointers[:-1].copy()
     for t in range(len(indices)):
@@ -25,7 +25,7 @@ def group_order(indices, pointers, order):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def scatter(groups, others, values, pointers, out_others, out_values):  # type: ignore[no-untyped-def]
+def scatter(groups, others, values, pointers, out_others, out_values):
     """Coordinate entries (groups, others, values) placed group by group, stable."""
     place = pointers[:-1].copy()
     for t in range(len(groups)):
@@ -36,7 +36,7 @@ def scatter(groups, others, values, pointers, out_others, out_values):  # type: 
 
 
 @kernel
-def transpose(pointers, indices, values, other_pointers, other_indices, other_values):  # type: ignore[no-untyped-def]
+def transpose(pointers, indices, values, other_pointers, other_indices, other_values):
     """The same entries compressed the other way; ``other_pointers`` is already counted."""
     place = other_pointers[:-1].copy()
     for i in range(len(pointers) - 1):
@@ -48,7 +48,7 @@ def transpose(pointers, indices, values, other_pointers, other_indices, other_va
 
 
 @kernel
-def first_repeat(pointers, indices):  # type: ignore[no-untyped-def]
+def first_repeat(pointers, indices):
     """Position of the first entry whose index equals the one before it in its (sorted) group, or -1."""
     for i in range(len(pointers) - 1):
         for t in range(pointers[i] + 1, pointers[i + 1]):

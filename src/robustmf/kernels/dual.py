@@ -12,7 +12,7 @@ from robustmf.kernels.jit import kernel
 
 
 @kernel
-def dual_step(  # type: ignore[no-untyped-def]
+def dual_step(
     first, last, bounds, pointers, indices, e, w, row_curvature, column_curvature, momentum, curvature_scale,
     U, V, dU, dV, x, x_before, x_new, row_products, column_parts, sums,
 ):  # fmt: skip
@@ -52,7 +52,7 @@ def dual_step(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def side_quadratics(first, last, bounds, inverse, pull, products, products_at_z, sums):  # type: ignore[no-untyped-def]
+def side_quadratics(first, last, bounds, inverse, pull, products, products_at_z, sums):
     """½ Σ_i ‖(products − pull)_i‖²·inverse_i and Σ_i ‖(products − products_at_z)_i‖²·inverse_i, block by block."""
     rank = pull.shape[1]
     for block in range(first, last):
@@ -69,7 +69,7 @@ def side_quadratics(first, last, bounds, inverse, pull, products, products_at_z,
 
 
 @kernel
-def side_extrapolate(first, last, bounds, inverse, pull, products, products_before, momentum, products_at_z, increments):  # type: ignore[no-untyped-def]
+def side_extrapolate(first, last, bounds, inverse, pull, products, products_before, momentum, products_at_z, increments):
     """Products at z = x + momentum·(x − x_before), by linearity, and the increments (products − pull)·inverse there."""
     rank = pull.shape[1]
     for i in range(bounds[first], bounds[last]):
@@ -80,7 +80,7 @@ def side_extrapolate(first, last, bounds, inverse, pull, products, products_befo
 
 
 @kernel
-def linearised_loss(first, last, bounds, pointers, indices, e, w, U, V, dU, dV, x, sums):  # type: ignore[no-untyped-def]
+def linearised_loss(first, last, bounds, pointers, indices, e, w, U, V, dU, dV, x, sums):
     """Σ w|ρ| and Σ (w|ρ| − xρ) at the increments (dU, dV), block by block; the second is the duality gap of x."""
     rank = U.shape[1]
     for block in range(first, last):

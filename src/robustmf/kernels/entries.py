@@ -10,7 +10,7 @@ from robustmf.kernels.jit import kernel
 
 
 @kernel
-def residuals(first, last, bounds, pointers, indices, values, U, V, out):  # type: ignore[no-untyped-def]
+def residuals(first, last, bounds, pointers, indices, values, U, V, out):
     """out_t = values_t − u_i·v_j."""
     rank = U.shape[1]
     for i in range(bounds[first], bounds[last]):
@@ -23,7 +23,7 @@ def residuals(first, last, bounds, pointers, indices, values, U, V, out):  # typ
 
 
 @kernel
-def entry_products(first, last, bounds, pointers, indices, x, U, V, row_products, column_parts):  # type: ignore[no-untyped-def]
+def entry_products(first, last, bounds, pointers, indices, x, U, V, row_products, column_parts):
     """row_products = XV (by row) and column_parts[block] = the block's share of XᵀU, for X with the entries x."""
     rank = U.shape[1]
     for block in range(first, last):
@@ -40,7 +40,7 @@ def entry_products(first, last, bounds, pointers, indices, x, U, V, row_products
 
 
 @kernel
-def entry_sums(first, last, bounds, pointers, indices, x, row_sums, column_parts):  # type: ignore[no-untyped-def]
+def entry_sums(first, last, bounds, pointers, indices, x, row_sums, column_parts):
     """row_sums_i = Σ_j x_ij and column_parts[block, j] = the block's share of Σ_i x_ij (float64 sums)."""
     for block in range(first, last):
         part = column_parts[block]
@@ -54,7 +54,7 @@ def entry_sums(first, last, bounds, pointers, indices, x, row_sums, column_parts
 
 
 @kernel
-def add_parts(first, last, bounds, parts, out):  # type: ignore[no-untyped-def]
+def add_parts(first, last, bounds, parts, out):
     """Out = Σ_block parts[block] in block order, for the columns of the column blocks ``[first, last)``."""
     rank = out.shape[1]
     for j in range(bounds[first], bounds[last]):
@@ -66,7 +66,7 @@ def add_parts(first, last, bounds, parts, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def grams(first, last, bounds, pointers, indices, V, out):  # type: ignore[no-untyped-def]
+def grams(first, last, bounds, pointers, indices, V, out):
     """out_i = Σ_{j observed in row i} v_j v_jᵀ."""
     rank = V.shape[1]
     for i in range(bounds[first], bounds[last]):

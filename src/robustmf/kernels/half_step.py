@@ -1,61 +1,305 @@
-"""One half of an alternating sweep: every row's factors, given those of the columns."""
+"""One half-step of iteratively reweighted least squares for a factorization M ~ U V' of a sparse matrix.
+
+For every row i with entries t (column j, value m_t, optional sample weight s_t), given V and the current u = U_i:
+
+    a_t = sqrt((m_t - u'v_j)^2 + eps^2),   w_t = s_t weight(a_t),
+    U_i <- solve (sum_t w_t v_j v_j' + reg_i I) u = sum_t w_t m_t v_j.
+
+How the time goes, and what each part does about it:
+
+* residuals and normal matrix: no gather. The rows of V, padded to whole vectors, are read in place through their
+  offsets; sums stay in registers over a block of entries (4 rows x 2 vectors of the normal matrix at once).
+* weights: one call of a compiled block function per block of entries, through its address, so one compiled kernel
+  serves every loss.
+* solve: as many rows as a vector has lanes are solved at once, one system per lane. A Cholesky factorization of one
+  small matrix waits on its own square roots and divisions; eight side by side do not.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from robustmf.kernels.jit import kernel
+from robustmf.kernels.jit import inlined, kernel
+from robustmf.kernels.vector import (
+    add,
+    add_outer,
+    add_products,
+    add_tile,
+    call_block,
+    clamp,
+    distance,
+    fnma,
+    inverse_root,
+    lane_sums,
+    lanes,
+    load,
+    load_tile,
+    mul,
+    splat,
+    store,
+    store_tile,
+    subtract_products,
+    transpose,
+    zeros,
+)
+
+BAND = 8  # the normal matrix is summed in bands of 8 rows; V is padded to a multiple of it
+PANEL = 4  # pivots eliminated at once in the solve
+BLOCK_BYTES = 24576  # rows of V read again and again while one block is added: they should stay in the L1 cache
+BLOCK_LIMITS = (32, 512)
 
 
-@kernel
-def solve_positive(A, b):  # type: ignore[no-untyped-def]
-    """B ← A⁻¹b by Cholesky, in place (lower triangle of A); false if A is not positive definite in this arithmetic."""
-    rank = len(b)
-    for q in range(rank):
-        for k in range(q + 1):
-            s = A[q, k]
-            for p in range(k):
-                s -= A[q, p] * A[k, p]
-            if q == k:
-                if not s > 0:
-                    return False
-                A[q, q] = np.sqrt(s)
+# ---------------------------------------------------------------------------------------------- one row's normal matrix
+
+
+def padded_width(rank):
+    """Columns of V in the kernel: the rank rounded up to whole bands."""
+    return -(-rank // BAND) * BAND
+
+
+def pad(V):
+    """V flat and aligned to cache lines, its rows padded with zeros to whole bands."""
+    width = padded_width(V.shape[1])
+    size, spare = V.shape[0] * width, 64 // V.dtype.itemsize
+    room = np.zeros(size + spare, V.dtype)
+    shift = -room.ctypes.data % 64 // V.dtype.itemsize
+    padded = room[shift : shift + size]
+    padded.reshape(-1, width)[:, : V.shape[1]] = V
+    return padded
+
+
+def block_size(width, itemsize):
+    """Entries a block: as many as keep their rows of V in the L1 cache."""
+    return int(np.clip(BLOCK_BYTES // (width * itemsize), *BLOCK_LIMITS)) // 8 * 8
+
+
+def _tile(rows, groups, with_rhs):
+    """Compiles: normal[q:q + rows, c:c + groups lanes] += sum_t w_t v v', and if asked rhs[c:...] += sum_t w_t m_t v."""
+    count = (rows + with_rhs) * groups
+
+    @inlined
+    def add_to_tile(V, block, q, c, normal, rhs, width):
+        offset, value, weight, n = block
+        tile = zeros(V, count)
+        for t in range(n):
+            if with_rhs:  # constants: Numba drops the other branch
+                tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], value[t], rows)
             else:
-                A[q, k] = s / A[k, k]
+                tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], None, rows)
+        add_tile(normal, q * width + c, width, tile, 0, rows, groups)
+        if with_rhs:
+            add_tile(rhs, c, width, tile, rows, 1, groups)
+
+    return add_to_tile
+
+
+# Shapes with 8 sums (10 with the right-hand side): fewer would wait on one another, more would not fit in the 16
+# registers of a machine with AVX2.
+_pair, _top_pair = _tile(4, 2, False), _tile(4, 2, True)
+_single, _top_single = _tile(8, 1, False), _tile(8, 1, True)
+
+
+@inlined
+def add_block(V, block, normal, rhs, rank, width):
+    """Normal += sum_t w_t v_t v_t' (upper triangle, by tiles), rhs += sum_t w_t m_t v_t, over a block of entries."""
+    step = lanes(V)
+    last = width - step  # where the last vector of a row starts
+    for c in range(0, last, 2 * step):
+        _top_pair(V, block, 0, c, normal, rhs, width)
+        if rank > 4:
+            _pair(V, block, 4, c, normal, rhs, width)
+    if width // step % 2:
+        _top_single(V, block, 0, last, normal, rhs, width)
+    for q in range(BAND, rank, BAND):
+        for c in range(q, last, 2 * step):
+            _pair(V, block, q, c, normal, rhs, width)
+            if rank > q + 4:
+                _pair(V, block, q + 4, c, normal, rhs, width)
+        if (width - q) // step % 2:
+            _single(V, block, q, last, normal, rhs, width)
+
+
+@inlined
+def load_block(indices, values, s, n, width, offset, value):
+    """Copies a block of entries to padded buffers: where each row of V starts, and the values.
+
+    The padding (row 0, value 0) lets the loops after this run over whole vectors; nothing of it reaches a result.
+    """
+    columns, entries = indices[s : s + n], values[s : s + n]  # slices: no test for negative positions in the loop
+    for t in range(n):
+        offset[t] = columns[t] * width
+        value[t] = entries[t]
+    for t in range(n, n + lanes(value)):
+        offset[t] = 0
+        value[t] = 0
+
+
+@inlined
+def distances(V, offset, value, n, u, width, eps2, a):
+    """a_t = sqrt((m_t - u'v_t)^2 + eps^2) for a padded block."""
+    step = lanes(V)
+    for t in range(0, n, step):
+        products = zeros(V, 0)
+        for c in range(0, width, step):
+            products = add_products(products, V, offset, t, c, load(u, c))
+        store(a, t, distance(load(value, t), lane_sums(products), splat(V, eps2)))
+
+
+@inlined
+def finish_weights(a, weight, sample, s, n, top):
+    """Applies the sample weights and keeps every weight in [0, top]."""
+    step = lanes(a)
+    if len(sample) > 0:
+        factor = sample[s : s + n]
+        for t in range(n):
+            weight[t] *= factor[t]
+    for t in range(n, n + step):
+        a[t] = 0
+        weight[t] = 0
+    for t in range(0, n, step):
+        store(weight, t, clamp(load(weight, t), splat(a, top)))
+
+
+# ------------------------------------------------------------------------------------------- the solve, a row per lane
+
+
+@inlined
+def interleave(normals, rhs, rank, width, system, columns, floor, tolerance):
+    """Copies the lanes' normal matrices and right-hand sides to `system` [rank, columns, lane], rhs in column `rank`."""
+    step = lanes(system)
+    row = columns * step
     for q in range(rank):
-        s = b[q]
-        for k in range(q):
-            s -= A[q, k] * b[k]
-        b[q] = s / A[q, q]
-    for q in range(rank - 1, -1, -1):
-        s = b[q]
-        for k in range(q + 1, rank):
-            s -= A[k, q] * b[k]
-        b[q] = s / A[q, q]
-    return True
+        for c in range(q // step * step, width, step):
+            store_tile(system, q * row + c * step, step, transpose(load_tile(normals, q * width + c, width * width, 0)))
+        store(floor, q * step, mul(load(system, q * row + q * step), splat(system, tolerance)))
+    for q in range(0, rank, step):
+        store_tile(system, q * row + rank * step, row, transpose(load_tile(rhs, q, width, 0)))
+
+
+@inlined
+def subtract_solved(system, k, columns):
+    """Rows k..k+PANEL of the system less the part that the rows above them explain."""
+    step = lanes(system)
+    row = columns * step
+    for q in range(k, columns, 4):
+        at = k * row + q * step
+        s0, s1 = load_tile(system, at, row, PANEL), load_tile(system, at + step, row, PANEL)
+        s2, s3 = load_tile(system, at + 2 * step, row, PANEL), load_tile(system, at + 3 * step, row, PANEL)
+        for j in range(k):
+            left, right = j * row + k * step, j * row + q * step
+            s0 = subtract_products(s0, system, left, load(system, right))
+            s1 = subtract_products(s1, system, left, load(system, right + step))
+            s2 = subtract_products(s2, system, left, load(system, right + 2 * step))
+            s3 = subtract_products(s3, system, left, load(system, right + 3 * step))
+        store_tile(system, at, row, s0)
+        store_tile(system, at + step, row, s1)
+        store_tile(system, at + 2 * step, row, s2)
+        store_tile(system, at + 3 * step, row, s3)
+
+
+@inlined
+def factor(system, rank, columns, floor):
+    """Cholesky A = R'R in every lane, in place, the right-hand side carried along as one more column.
+
+    The diagonal holds 1 / R_kk, or 0 where the pivot is not above `floor`: that unknown is then 0.
+    """
+    step = lanes(system)
+    row = columns * step
+    for start in range(0, rank, PANEL):
+        subtract_solved(system, start, columns)
+        stop = min(start + PANEL, rank)
+        for k in range(start, stop):
+            inverse = inverse_root(load(system, k * row + k * step), load(floor, k * step))
+            store(system, k * row + k * step, inverse)
+            for q in range((k + 1) * step, (rank + 1) * step, step):
+                store(system, k * row + q, mul(load(system, k * row + q), inverse))
+            for p in range(k + 1, stop):
+                left = load(system, k * row + p * step)
+                for q in range(p * step, (rank + 1) * step, step):
+                    store(system, p * row + q, fnma(left, load(system, k * row + q), load(system, p * row + q)))
+
+
+@inlined
+def substitute(system, rank, columns, solution):
+    """Solution = R^-1 (the system's last column), in every lane; two sums at a time to hide the latency."""
+    step = lanes(system)
+    row = columns * step
+    for k in range(rank - 1, -1, -1):
+        even, odd = load(system, k * row + rank * step), splat(system, 0)
+        for q in range(k + 1, rank - 1, 2):
+            even = fnma(load(system, k * row + q * step), load(solution, q * step), even)
+            odd = fnma(load(system, k * row + (q + 1) * step), load(solution, (q + 1) * step), odd)
+        if (rank - k) % 2 == 0:
+            even = fnma(load(system, k * row + (rank - 1) * step), load(solution, (rank - 1) * step), even)
+        store(solution, k * step, mul(add(even, odd), load(system, k * row + k * step)))
+
+
+@inlined
+def write_row(solution, lane, rank, row):
+    """Row = the lane's solution, unless something in it overflowed: then the row keeps its values."""
+    step = lanes(solution)
+    finite = True
+    for q in range(rank):
+        finite &= np.isfinite(solution[q * step + lane])
+    if finite:
+        for q in range(rank):
+            row[q] = solution[q * step + lane]
+
+
+# --------------------------------------------------------------------------------------------------------- the kernel
+
+
+@inlined
+def add_row(V, width, u, rank, entries, s, end, eps2, loss, top, buffers, normal, rhs):
+    """Adds the entries s..end, those of one row, to its normal matrix and right-hand side."""
+    indices, values, sample = entries
+    address, params = loss
+    offset, value, a, weight = buffers
+    step = lanes(V)
+    size = len(offset) - step
+    while s < end:
+        n = min(size, end - s)
+        load_block(indices, values, s, n, width, offset, value)
+        distances(V, offset, value, n, u, width, eps2, a)
+        call_block(address, a, weight, (n + step - 1) // step * step, params)
+        finish_weights(a, weight, sample, s, n, top)
+        add_block(V, (offset, value, weight, n), normal, rhs, rank, width)
+        s += n
 
 
 @kernel
-def half_step(first, last, bounds, pointers, indices, values, weights, reg, U, V):  # type: ignore[no-untyped-def]
-    """U_i = argmin_u Σ_j weights·(values − u·v_j)² + reg‖u‖², for the rows of the blocks; a row without entries becomes 0."""
-    rank = U.shape[1]
-    A = np.empty((rank, rank))
-    b = np.empty(rank)
-    for i in range(bounds[first], bounds[last]):
-        A[:] = 0
-        b[:] = 0
-        for t in range(pointers[i], pointers[i + 1]):
-            j = indices[t]
+def half_step(first, last, bounds, indptr, indices, values, sample, V, width, U, reg, eps2, weight_address, params, size):
+    """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
+
+    `sample` is empty when unused. A row whose solution is not finite keeps its values.
+    """
+    rank, step, number = U.shape[1], lanes(V), V.dtype.type
+    columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
+    limits = np.finfo(V.dtype)
+    top, tolerance = number(np.sqrt(limits.max)), number(4 * limits.eps)
+
+    normals, rhs = np.zeros(step * width * width, V.dtype), np.zeros(step * width, V.dtype)
+    system, floor = np.zeros(width * columns * step, V.dtype), np.zeros(width * step, V.dtype)
+    solution, u = np.zeros(width * step, V.dtype), np.zeros(width, V.dtype)
+    padded = size + step
+    buffers = (np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype))
+
+    entries, loss = (indices, values, sample), (weight_address, params)
+    end = bounds[last]
+    for start in range(bounds[first], end, step):
+        stop = min(start + step, end)
+        normals[:] = 0
+        rhs[:] = 0
+        for i in range(start, stop):
+            normal = normals[(i - start) * width * width : (i - start + 1) * width * width]
+            b = rhs[(i - start) * width : (i - start + 1) * width]
             for q in range(rank):
-                wv = weights[t] * V[j, q]
-                b[q] += wv * values[t]
-                for p in range(q + 1):
-                    A[q, p] += wv * V[j, p]
-        for q in range(rank):
-            A[q, q] += reg
-        if solve_positive(A, b):
+                u[q] = U[i, q]
+            add_row(V, width, u, rank, entries, indptr[i], indptr[i + 1], eps2, loss, top, buffers, normal, b)
             for q in range(rank):
-                U[i, q] = b[q]
-        elif pointers[i] == pointers[i + 1]:
-            for q in range(rank):
-                U[i, q] = 0
+                normal[q * width + q] += reg[i]
+        interleave(normals, rhs, rank, width, system, columns, floor, tolerance)
+        factor(system, rank, columns, floor)
+        substitute(system, rank, columns, solution)
+        for i in range(start, stop):
+            write_row(solution, i - start, rank, U[i])

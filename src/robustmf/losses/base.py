@@ -6,6 +6,7 @@ A loss is an increasing function φ of a = |residual| ≥ 0. A solver sees only 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -13,6 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
+
+
+def exp_neg(x: Any) -> Any:
+    """exp(−x) for x ≥ 0; kernels have a faster one of the same name."""
+    return np.exp(-x)
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,26 @@ class Loss:
         """φ'(|residual|), entry by entry; at 0 the slope from the right."""
         return self._derivative(np.abs(residual))
 
+    #: φ'(a)/a as a plain function of a and ``weight_parameters``, in terms that both NumPy and Numba understand, so that kernels
+    #: can compile it. Without one, weights are computed by NumPy between passes.
+    weight_formula: ClassVar[Callable[..., Any] | None] = None
+
+    @property
+    def weight_parameters(self) -> tuple[float, ...]:
+        """The numbers that ``weight_formula`` takes after a."""
+        return (self.theta,)
+
+    @property
+    def epsilon(self) -> float:
+        """Kernels take ``weight_formula`` at √(a² + ε²); 0 unless the loss is rounded."""
+        return 0.0
+
     def weight(self, residual: Array) -> Array:
-        """φ'(a)/a, the weight of the quadratic majorizer; at a = 0 its limit, which is infinite at a kink."""
-        a = np.maximum(np.abs(residual), np.finfo(residual.dtype).tiny ** 0.5)
-        with np.errstate(over="ignore"):
-            return self._derivative(a) / a
+        """φ'(a)/a, the weight of the quadratic majorizer; huge but finite at a kink."""
+        a = np.abs(residual)
+        if self.concave or self.weight_formula is None:
+            a = np.maximum(a, np.finfo(residual.dtype).tiny ** 0.25)
+        return self._derivative(a) / a if self.weight_formula is None else self.weight_formula(a, *self.weight_parameters)
 
     def at_scale(self, theta: float) -> Self:
         """The same loss with another θ."""

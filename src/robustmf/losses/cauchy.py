@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Cauchy(Loss):
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)
 
-    def weight(self, residual: Array) -> Array:
+    @staticmethod
+    def weight_formula(a: Any, theta: Any) -> Any:
         """1/(1 + a²/θ²)."""
-        z = residual / self.theta
-        return 1.0 / (1.0 + z * z)
+        return 1 / (1 + (a / theta) * (a / theta))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from robustmf.losses.base import Array, Loss
 
@@ -19,3 +20,8 @@ class Geman(Loss):
 
     def _derivative(self, a: Array) -> Array:
         return (self.theta / (self.theta + a)) / (self.theta + a)
+
+    @staticmethod
+    def weight_formula(a: Any, theta: Any) -> Any:
+        """θ/((θ + a)²a)."""
+        return theta / (theta + a) / (theta + a) / a

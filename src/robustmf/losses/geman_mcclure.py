@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from robustmf.losses.base import Array, Loss
 
@@ -22,8 +23,7 @@ class GemanMcClure(Loss):
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)
 
-    def weight(self, residual: Array) -> Array:
+    @staticmethod
+    def weight_formula(a: Any, theta: Any) -> Any:
         """1/(1 + a²/θ²)²."""
-        z = residual / self.theta
-        cauchy = 1.0 / (1.0 + z * z)
-        return cauchy * cauchy
+        return (1 / (1 + (a / theta) * (a / theta))) ** 2

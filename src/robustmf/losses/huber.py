@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Huber(Loss):
     def _derivative(self, a: Array) -> Array:
         return np.minimum(a, self.theta)
 
-    def weight(self, residual: Array) -> Array:
+    @staticmethod
+    def weight_formula(a: Any, theta: Any) -> Any:
         """min(1, θ/a)."""
-        return self.theta / np.maximum(np.abs(residual), self.theta)
+        return theta / np.maximum(a, theta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,3 +24,13 @@ class L1(Loss):
 
     def _derivative(self, a: Array) -> Array:
         return np.ones_like(a)
+
+    @staticmethod
+    def weight_formula(a: Any) -> Any:
+        """1/a."""
+        return 1 / a
+
+    @property
+    def weight_parameters(self) -> tuple[float, ...]:
+        """None."""
+        return ()

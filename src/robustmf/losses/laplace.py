@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from robustmf.losses.base import Array, Loss
+from robustmf.losses.base import Array, Loss, exp_neg
 
 
 @dataclass(frozen=True)
@@ -21,3 +22,13 @@ class Laplace(Loss):
 
     def _derivative(self, a: Array) -> Array:
         return np.exp(-a / self.theta) / self.theta
+
+    @staticmethod
+    def weight_formula(a: Any, rate: Any) -> Any:
+        """exp(−a/θ)/(θa)."""
+        return exp_neg(a * rate) * rate / a
+
+    @property
+    def weight_parameters(self) -> tuple[float, ...]:
+        """1/θ."""
+        return (1 / self.theta,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,3 +22,8 @@ class LSP(Loss):
 
     def _derivative(self, a: Array) -> Array:
         return 1.0 / (self.theta + a)
+
+    @staticmethod
+    def weight_formula(a: Any, theta: Any) -> Any:
+        """1/((θ + a)a)."""
+        return 1 / ((theta + a) * a)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,3 +34,13 @@ class MCP(Loss):
 
     def _derivative(self, a: Array) -> Array:
         return np.maximum(1 - a / self.theta, 0) + self.delta
+
+    @staticmethod
+    def weight_formula(a: Any, theta: Any, delta: Any) -> Any:
+        """((1 − a/θ)₊ + δ)/a."""
+        return (np.maximum(1 - a / theta, 0) + delta) / a
+
+    @property
+    def weight_parameters(self) -> tuple[float, ...]:
+        """θ and δ."""
+        return (self.theta, self.delta)

@@ -32,6 +32,7 @@ class Rounded(Loss):
         object.__setattr__(self, "base", self.base.at_scale(self.theta))
         object.__setattr__(self, "name", f"rounded-{self.base.name}")
         object.__setattr__(self, "degree", self.base.degree)
+        object.__setattr__(self, "weight_formula", self.base.weight_formula)
         if not (np.isfinite(self.rounding) and self.rounding > 0):
             raise ValueError(f"rounding must be a finite number > 0, got rounding={self.rounding!r}")
 
@@ -40,16 +41,19 @@ class Rounded(Loss):
         """ε, in the unit of the residual."""
         return self.rounding * self.theta
 
-    def _rounded(self, a: Array) -> Array:
-        return np.hypot(a, np.asarray(self.epsilon, dtype=a.dtype))
-
-    def _value(self, a: Array) -> Array:
-        return self.base.value(self._rounded(a)) - self.base.value(np.asarray(self.epsilon, dtype=a.dtype))
-
-    def _derivative(self, a: Array) -> Array:
-        return a * self.weight(a)
+    @property
+    def weight_parameters(self) -> tuple[float, ...]:
+        """The base loss's; its weight is taken at √(a² + ε²)."""
+        return self.base.weight_parameters
 
     def weight(self, residual: Array) -> Array:
-        """φ'(s)/s at s = √(a² + ε²)."""
-        s = self._rounded(residual)
-        return self.base.derivative(s) / s
+        """The base loss's weight at √(a² + ε²)."""
+        return self.base.weight(np.hypot(residual, residual.dtype.type(self.epsilon)))
+
+    def _value(self, a: Array) -> Array:
+        tip = a.dtype.type(self.epsilon)
+        return self.base.value(np.hypot(a, tip)) - self.base.value(np.asarray(tip))
+
+    def _derivative(self, a: Array) -> Array:
+        s = np.hypot(a, a.dtype.type(self.epsilon))
+        return a / s * self.base.derivative(s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,3 +31,8 @@ class SCAD(MCP):
 
     def _derivative(self, a: Array) -> Array:
         return np.clip((self.theta - a) / (self.theta - 1), 0, 1) + self.delta
+
+    @staticmethod
+    def weight_formula(a: Any, theta: Any, delta: Any) -> Any:
+        """φ'(a)/a."""
+        return (np.minimum(np.maximum((theta - a) / (theta - 1), 0), 1) + delta) / a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Tukey(Loss):
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)
 
-    def weight(self, residual: Array) -> Array:
+    @staticmethod
+    def weight_formula(a: Any, theta: Any) -> Any:
         """(1 − a²/θ²)₊²."""
-        z = np.minimum(np.abs(residual) / self.theta, 1)
-        return (1 - z * z) ** 2
+        return np.maximum(1 - (a / theta) * (a / theta), 0) ** 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from robustmf.losses.base import Array, Loss
+from robustmf.losses.base import Array, Loss, exp_neg
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,12 @@ class Welsch(Loss):
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)
 
-    def weight(self, residual: Array) -> Array:
+    @staticmethod
+    def weight_formula(a: Any, rate: Any) -> Any:
         """exp(−a²/(2θ²))."""
-        z = residual / self.theta
-        return np.exp(-0.5 * z * z)
+        return exp_neg(rate * a * a)
+
+    @property
+    def weight_parameters(self) -> tuple[float, ...]:
+        """1/(2θ²)."""
+        return (0.5 / self.theta**2,)

@@ -32,8 +32,7 @@ def fold_in(operations: Operations, objective: Objective, V: Array) -> Array:
     gentle = Rounded(theta=1.0, base=L1(), rounding=tip)
     for loss, sweeps in zip((L2(), gentle, _rounded(objective.loss, tip)), _SWEEPS, strict=True):
         for _ in range(sweeps):
-            weights = loss.weight(operations.residuals(U, V)).astype(V.dtype, copy=False)
-            operations.half_step(weights, objective.reg, U, V)
+            operations.half_step(loss, objective.reg, U, V)
     return U
 
 

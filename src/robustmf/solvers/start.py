@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.losses import L2
+from robustmf.observed import Observed
 from robustmf.operations import Operations
 
 Array = NDArray[np.floating[Any]]
@@ -26,16 +28,26 @@ def gaussian_start(shape: tuple[int, int], rank: int, rng: np.random.Generator, 
     return rng.standard_normal((m, rank)).astype(dtype), rng.standard_normal((n, rank)).astype(dtype)
 
 
+def typical_value(observed: Observed) -> float:
+    """Robust size of a value: the median absolute value as a standard deviation; never 0."""
+    size = np.abs(observed.rows.values)
+    return 1.4826 * float(np.median(size)) or float(size.mean()) or 1.0
+
+
 def ridge_start(operations: Operations, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Alternating least squares with a ridge so strong that single outliers cannot shape the factors."""
     observed = operations.observed
-    typical = 1.4826 * float(np.median(np.abs(observed.rows.values))) or float(np.abs(observed.rows.values).mean()) or 1.0
-    ridge = _RIDGE * typical * np.sqrt(observed.n_entries / np.sqrt(observed.shape[0] * observed.shape[1]))
+    ridge = _RIDGE * typical_value(observed) * np.sqrt(observed.n_entries / np.sqrt(observed.shape[0] * observed.shape[1]))
+    return ridge_als(operations, rank, ridge, _SWEEPS, rng)
+
+
+def ridge_als(operations: Operations, rank: int, ridge: float, sweeps: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Plain alternating least squares with a ridge, from a Gaussian start of the data's own scale."""
+    observed = operations.observed
     U, V = gaussian_start(observed.shape, rank, rng, observed.dtype)
-    V *= observed.dtype.type(np.sqrt(typical))
-    ones = np.ones(observed.n_entries, observed.dtype)
+    V *= observed.dtype.type(np.sqrt(typical_value(observed)))
     transposed = operations.transposed
-    for _ in range(_SWEEPS):
-        operations.half_step(ones, ridge, U, V)
-        transposed.half_step(ones, ridge, V, U)
+    for _ in range(sweeps):
+        operations.half_step(L2(), ridge, U, V)
+        transposed.half_step(L2(), ridge, V, U)
     return U, V

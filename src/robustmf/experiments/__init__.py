@@ -1,0 +1,1 @@
+"""Experiments: each runs and returns plain records; nothing here draws or prints."""

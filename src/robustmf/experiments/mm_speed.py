@@ -1,0 +1,208 @@
+"""How fast the paper's algorithm is here: inner solvers side by side, the fused pass, growth, memory."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import robustmf
+from robustmf.datasets import make_synthetic
+from robustmf.inner import LADMPSAP, Increment, InnerRule, SparseAPG
+from robustmf.inner.apg import SparseSurrogateSteps
+from robustmf.inner.dense import DenseSteps
+from robustmf.inner.ladmpsap import LADMPSAPRun
+from robustmf.inner.momentum import accelerated
+from robustmf.kernels.team import Team
+from robustmf.losses import LSP
+from robustmf.objective import Objective
+from robustmf.operations import Operations
+from robustmf.solvers.start import gaussian_start
+from robustmf.surrogate import Surrogate
+
+Array = NDArray[np.floating[Any]]
+
+#: Inner solvers are timed to this relative accuracy of the surrogate, by the best lower bound known.
+ACCURACY = 1e-5
+
+_REPEATS = 9
+
+#: Seconds after which a solver that has not reached the accuracy is given up.
+_LONGEST = 60.0
+
+
+def run(size: int, announce: Callable[[str], None]) -> dict[str, Any]:
+    """All measurements, as one record."""
+    record: dict[str, Any] = {"version": robustmf.__version__, "machine": platform.processor() or platform.machine(), "size": size}
+    announce(f"inner solvers at m = {size}")
+    record["inner"] = inner_solvers(size)
+    announce("the fused pass")
+    record["passes"] = [
+        fused_pass(1000, 34_539, 5),
+        fused_pass(6040, 1_000_000, 10, n=3449),
+        fused_pass(20_000, 1_000_000, 5),
+        fused_pass(20_000, 2_000_000, 5),
+    ]
+    announce("m = n = 200,000 with 2 million entries")
+    record["large"] = large()
+    return record
+
+
+def inner_solvers(size: int) -> list[dict[str, Any]]:
+    """Seconds to the same surrogate accuracy, LSP loss, first outer step from the paper's Gaussian start, one thread."""
+    data = make_synthetic(size, random_state=0)
+    with Team(1) as team:
+        operations = Operations(data.train, team)
+        U, V = gaussian_start(data.train.shape, 5, np.random.default_rng(1), data.train.dtype)
+        surrogate = Surrogate(operations, Objective(LSP(), 20 / (2 * size)), U, V, operations.residuals(U, V))
+        best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
+        target = best.value * (1 + ACCURACY)
+        zero = np.zeros_like(surrogate.weights)
+        authors, faster = (LADMPSAPRun(LADMPSAP(penalty=penalty), surrogate) for penalty in (None, 0.1))
+        dense, sparse = DenseSteps(surrogate, zero), SparseSurrogateSteps(surrogate, zero)
+        return [
+            _time_to("LADMPSAP (authors' first penalty)", _forever(authors.step), authors.increment, target),
+            _time_to("LADMPSAP (first penalty 0.1)", _forever(faster.step), faster.increment, target),
+            _time_to("APG (dense)", accelerated(dense), dense.increment, target),
+            _time_to("APG", accelerated(sparse), sparse.increment, target),
+        ]
+
+
+def _forever(step: Callable[[], object]) -> Iterator[object]:
+    while True:
+        yield step()
+
+
+def _time_to(name: str, steps: Iterator[object], increment: Callable[[int], Increment], target: float) -> dict[str, Any]:
+    """Iterations and seconds until the surrogate value reaches the target; the clock stops while it is evaluated."""
+    seconds, best = 0.0, np.inf
+    for k in range(1, 100_000):
+        started = time.perf_counter()
+        next(steps)
+        seconds += time.perf_counter() - started
+        if k % max(1, k // 20) == 0:
+            best = min(best, increment(k).value)
+            if best <= target or seconds > _LONGEST:
+                break
+    return {
+        "solver": name,
+        "iterations": k,
+        "seconds": seconds,
+        "reached": bool(best <= target),
+        "excess": best / target * (1 + ACCURACY) - 1,
+    }
+
+
+def fused_pass(m: int, entries: int, rank: int, n: int | None = None) -> dict[str, Any]:
+    """Nanoseconds an entry of one dual step, on one thread and on all, against plain NumPy/SciPy doing the same."""
+    n = m if n is None else n
+    data = make_synthetic(m, n, rank=rank, observed=2 * entries / (m * n), random_state=0)
+    times: dict[str, float] = {}
+    for threads, n_jobs in (("one thread", 1), ("all threads", None)):
+        with Team(n_jobs) as team:
+            operations = Operations(data.train, team)
+            U, V = gaussian_start(data.train.shape, rank, np.random.default_rng(1), data.train.dtype)
+            surrogate = Surrogate(operations, Objective(LSP(), 20 / (m + n)), U, V, operations.residuals(U, V))
+            steps = SparseSurrogateSteps(surrogate, np.zeros_like(surrogate.weights))
+            times[threads] = _best(partial(_one_step, steps))
+            if n_jobs == 1:
+                times["numpy"] = _best(numpy_pass(surrogate))
+    per_entry = {name: 1e9 * seconds / data.train.n_entries for name, seconds in times.items()}
+    return {"rows": m, "columns": n, "entries": data.train.n_entries, "rank": rank, "nanoseconds": per_entry}
+
+
+def _one_step(steps: SparseSurrogateSteps) -> None:
+    steps.step(1.0)
+    steps.accept(0.5)
+
+
+def numpy_pass(surrogate: Surrogate) -> Callable[[], object]:
+    """The same step written plainly with NumPy and SciPy."""
+    observed, dual = surrogate.operations.observed, surrogate.dual()
+    (U, V), (a, g), (p, q) = dual.factors, dual.inverses, dual.pulls
+    i, j = observed.rows.group_of_entry(), observed.rows.indices
+    alpha, gamma = dual.curvatures()
+    curvature = alpha[i] + gamma[j]
+    X = observed.with_values(np.zeros(observed.n_entries)).to_sparse()
+    state = {"x": np.zeros(observed.n_entries), "before": np.zeros(observed.n_entries)}
+
+    def step() -> object:
+        x, before = state["x"], state["before"]
+        z = x + 0.5 * (x - before)
+        X.data[:] = z
+        dU, dV = a[:, None] * (X @ V - p), g[:, None] * (X.T @ U - q)
+        rho = surrogate.residual - np.einsum("tq,tq->t", dU[i], V[j]) - np.einsum("tq,tq->t", U[i], dV[j])
+        new = np.clip(z + rho / curvature, -surrogate.weights, surrogate.weights)
+        X.data[:] = new
+        value = 0.5 * (a @ np.square(X @ V - p).sum(1) + g @ np.square(X.T @ U - q).sum(1)) - new @ surrogate.residual
+        state["x"], state["before"] = new, x
+        return value
+
+    return step
+
+
+def _best(action: Callable[[], object]) -> float:
+    action()
+    times = []
+    for _ in range(_REPEATS):
+        started = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+_LARGE = """
+import resource, time
+from robustmf import RMFNL
+from robustmf.datasets import make_synthetic
+data = make_synthetic(200_000, rank=5, observed=4_000_000 / 200_000**2, random_state=0)
+started = time.perf_counter()
+model = RMFNL(5, random_state=1, max_iter=3, tol=1e-12).fit(data.train)
+print(data.train.n_entries, time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def large() -> dict[str, Any]:
+    """Three outer iterations at 200,000 × 200,000 in a process of its own: seconds, and the peak of its memory."""
+    out = subprocess.run([sys.executable, "-W", "ignore", "-c", _LARGE], capture_output=True, text=True, check=True).stdout.split()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"entries": int(out[0]), "seconds": float(out[1]), "peak_gigabytes": int(out[2]) * unit / 1e9}
+
+
+def tables(record: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """The record as tables of text."""
+    apg = next(line["seconds"] for line in record["inner"] if line["solver"] == "APG")
+    inner = [["inner solver", "iterations", "seconds", "× APG"]] + [
+        [
+            line["solver"],
+            str(line["iterations"]),
+            f"{line['seconds']:.3f}",
+            f"{line['seconds'] / apg:.1f}" if line["reached"] else f"> {line['seconds'] / apg:.0f} (stopped at {line['excess']:.1e})",
+        ]
+        for line in record["inner"]
+    ]
+    passes = [["rows", "columns", "entries", "rank", "ns/entry", "all threads", "NumPy/SciPy", "× faster"]] + [
+        [
+            str(line["rows"]), str(line["columns"]), str(line["entries"]), str(line["rank"]), f"{line['nanoseconds']['one thread']:.1f}",
+            f"{line['nanoseconds']['all threads']:.1f}", f"{line['nanoseconds']['numpy']:.1f}",
+            f"{line['nanoseconds']['numpy'] / line['nanoseconds']['one thread']:.1f}",
+        ]
+        for line in record["passes"]
+    ]  # fmt: skip
+    big = record["large"]
+    large_table = [
+        ["entries", "seconds (3 outer iterations)", "peak GB"],
+        [str(big["entries"]), f"{big['seconds']:.1f}", f"{big['peak_gigabytes']:.2f}"],
+    ]
+    return [
+        (f"seconds to relative surrogate accuracy {ACCURACY:g}, m = {record['size']}, one thread", inner),
+        ("one fused pass of the dual (one thread)", passes),
+        ("m = n = 200,000, rank 5", large_table),
+    ]

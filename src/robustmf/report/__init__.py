@@ -1,0 +1,1 @@
+"""Pages and figures, drawn from records; nothing here computes a result."""

@@ -1,0 +1,64 @@
+"""One self-contained HTML page: opens off line, light or dark, on a phone or a desk."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #5b6570; --line: #d8dee4; --mark: #eef4fb; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --paper: #15191d; --soft: #a0a9b2; --line: #333a41; --mark: #1f2b38; } }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
+body { margin: 0 auto; padding: 1.5rem 1rem; max-width: 68rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+p { max-width: 46rem; } .soft { color: var(--soft); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .4rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } tr.best { background: var(--mark); font-weight: 600; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); gap: 1rem; }
+figure { margin: 0; } figcaption { color: var(--soft); font-size: .9rem; }
+"""
+
+#: Plots follow the page's light or dark scheme.
+_RESTYLE = """
+const dark = matchMedia('(prefers-color-scheme: dark)');
+function restyle() {
+  const ink = dark.matches ? '#e6e9ec' : '#1b1f24', line = dark.matches ? '#333a41' : '#d8dee4';
+  for (const plot of document.querySelectorAll('.js-plotly-plot')) Plotly.relayout(plot, {
+    'paper_bgcolor': 'rgba(0,0,0,0)', 'plot_bgcolor': 'rgba(0,0,0,0)', 'font.color': ink,
+    'xaxis.gridcolor': line, 'yaxis.gridcolor': line, 'xaxis.zerolinecolor': line, 'yaxis.zerolinecolor': line });
+}
+dark.addEventListener('change', restyle); restyle();
+"""
+
+
+def table(header: list[str], rows: list[list[str]], best: int | None = None) -> str:
+    """An HTML table; everything in it is escaped."""
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    body = "".join(
+        ('<tr class="best">' if k == best else "<tr>") + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for k, row in enumerate(rows)
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def figure(plot: Any, caption: str) -> str:
+    """A Plotly figure as HTML, without the library itself."""
+    plot.update_layout(margin={"l": 50, "r": 10, "t": 10, "b": 45}, height=340, template="none", legend={"orientation": "h", "y": 1.12})
+    drawn = plot.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
+    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def write_page(path: Path, title: str, lead: str, parts: list[str]) -> None:
+    """Write the page with the plotting library inlined."""
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an extra, imported only when a page is written
+
+    path.write_text(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_STYLE}</style><script>{get_plotlyjs()}</script></head>'
+        f"<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{''.join(parts)}</main><script>{_RESTYLE}</script></body></html>\n",
+        encoding="utf-8",
+    )
