@@ -179,7 +179,7 @@ def test_input_is_left_alone():
         ({"loss": 5}, TypeError, "loss must be a name"),
         ({"solver": "magic"}, ValueError, "solver must be .*got solver='magic'"),
         ({"inner": "magic"}, ValueError, "inner must be one of"),
-        ({"init": "magic"}, ValueError, "init must be 'auto', 'random'"),
+        ({"init": "magic"}, ValueError, "init must be 'auto', 'ridge', 'random'"),
         ({"init": (np.ones((6, 3)), np.ones((4, 2)))}, ValueError, r"init=\(U, V\) must have shapes \(6, 2\), \(4, 2\)"),
         ({"init": (np.full((6, 2), np.nan), np.ones((4, 2)))}, ValueError, "must be finite"),
         ({"n_jobs": 0}, ValueError, "n_jobs must be a positive integer"),

@@ -7,6 +7,7 @@ import pytest
 
 import oracles
 from conftest import random_problem
+from robustmf.compiled_loss import weight_address
 from robustmf.kernels import team as team_module
 from robustmf.kernels.exponential import exp_neg32, exp_neg64
 from robustmf.kernels.team import Team, block_bounds
@@ -141,6 +142,7 @@ def test_half_step_at_every_rank(rank, dtype, team):
 def test_compiled_weights_are_the_losses_own(name, dtype, team):
     observed, U, V = random_problem(dtype=dtype)
     loss, got = make_loss(name), U.copy()
+    assert weight_address(loss, np.dtype(dtype)) is not None
     wanted = half_step_oracle(observed, loss, 0.3, U, V)
     Operations(observed, team).half_step(loss, 0.3, got, V)
     close(got, wanted, dtype, 50)

@@ -25,7 +25,7 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @overload(exp_neg)
-def _exp_neg_in_kernels(x: Any) -> Callable[[Any], Any]:
+def _exp_neg_in_kernels(x):  # type: ignore[no-untyped-def]  # Numba compares the signatures, annotations included
     if x == types.float32:
         return lambda x: exp_neg32(x)
     return lambda x: exp_neg64(x)
@@ -35,10 +35,8 @@ def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
     """Where the compiled weight of this loss begins; None if it has no formula that Numba can compile."""
     if loss.weight_formula is None:
         return None
-    try:
-        return int(_compiled(loss.weight_formula, len(loss.weight_parameters), dtype).address)
-    except numba.core.errors.NumbaError:
-        return None
+    compiled = _compiled(loss.weight_formula, len(loss.weight_parameters), dtype)
+    return None if compiled is None else int(compiled.address)
 
 
 def weight_parameters(loss: Loss) -> NDArray[np.float64]:
@@ -58,4 +56,7 @@ def _compiled(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> 
     namespace = {"number": number, "scalar": njit(fastmath=_FAST, error_model="numpy")(formula)}
     exec("\n".join(lines), namespace)
     signature = types.void(pointer, pointer, types.int64, types.CPointer(types.float64))
-    return cfunc(signature, fastmath=_FAST, error_model="numpy")(namespace["block"])
+    try:
+        return cfunc(signature, fastmath=_FAST, error_model="numpy")(namespace["block"])
+    except numba.core.errors.NumbaError:
+        return None

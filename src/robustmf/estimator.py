@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numbers
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,16 +15,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from robustmf.exceptions import EmptyRowsWarning
-from robustmf.inner import InnerRule, make_inner
+from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
 from robustmf.objective import Objective
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
+from robustmf.solvers.fitting import Settings, fit
 from robustmf.solvers.fold_in import fold_in
-from robustmf.solvers.loop import Callback, Outcome, run
-from robustmf.solvers.mm import MM
-from robustmf.solvers.start import gaussian_start, ridge_start
+from robustmf.solvers.loop import Callback
+from robustmf.solvers.start import Init
 
 Array = NDArray[np.floating[Any]]
 
@@ -38,20 +40,32 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Number of factors r, from 1 to min(m, n).
     loss : str or Loss
         φ by its name (see :func:`robustmf.losses.loss_names`) or as an object of your own.
-    theta : float or None
-        Scale θ of the loss, in the unit of the data; None keeps the loss's own.
+    theta : "auto", float or None
+        Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times the loss's own constant;
+        None keeps the loss's own.
     reg : "auto" or float
         λ; "auto" is 20/(m+n), as in the paper.
-    solver : {"mm"}
-        "mm" is the paper's algorithm (RMFNL), for losses that are concave in |residual|.
+    reg_by_count : bool
+        Multiply λ by the number of entries of each row and column.
+    bias : bool
+        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
+    solver : {"auto", "irls", "varpro", "mm"}
+        "irls" sweeps over rows and columns, for large sparse data; "varpro" eliminates the long side, for few rows or columns and
+        any pattern; "mm" is the paper's algorithm (RMFNL), for losses that are concave in |residual|. "auto" chooses between the
+        first two by the shape.
     inner : {"apg", "apg-dense", "ladmpsap"}
         How "mm" minimises its surrogate. The last two are for comparison: they need m × n memory.
-    init : "auto", "random" or (U, V)
-        "auto" is strongly regularised least squares, "random" the Gaussian start of the paper (which fails for nonconvex losses).
+    init : "auto", "ridge", "random" or (U, V)
+        "auto" is graduated non-convexity with repair; "ridge" strongly regularised least squares; "random" the Gaussian start of
+        the paper (which fails for nonconvex losses).
+    n_init : int
+        Fits from so many random starts; the one with the best objective is kept.
+    certify : bool
+        For a loss with a kink: end with "mm" iterations until the point is critical for the loss itself, and measure it.
     max_iter, tol : int, float
-        Stop when the objective changes by less than ``tol`` of its value, or after ``max_iter`` outer iterations.
+        Stop when the objective changes by less than ``tol`` of its value, or after ``max_iter`` iterations.
     inner_max_iter, inner_tol : int, float
-        The same for each inner solve.
+        The same for each inner solve of "mm".
     inner_gap : float or None
         Stop inner solves by the duality gap instead: at this share of the decrease reached.
     random_state : int, Generator or None
@@ -59,7 +73,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
     verbose : int
-        1 shows a progress bar.
+        1 shows a progress bar, and which solver was chosen and why.
     callbacks : sequence of callables
         Called with a :class:`~robustmf.solvers.loop.Snapshot` after each iteration; returning True ends the fit.
 
@@ -69,12 +83,17 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     components_ : ndarray (r, n), Vᵀ
     loss_ : Loss, reg_ : float, theta_ : float
         The loss, λ and θ that were used.
+    row_bias_, column_bias_, center_ : ndarray, ndarray, float
+        The biases; zeros where ``bias`` is False.
+    solver_, solver_reason_ : str
+        The solver that was used, and why.
     history_ : dict of lists
-        Per iteration (0 is the start): objective, seconds, gap, criticality (a bound), inner_iterations.
+        Per iteration (0 is the start): objective, seconds; for "mm" also gap, criticality (a bound), inner_iterations.
     n_iter_, converged_, stop_reason_
         How the fit ended.
     criticality_ : float
-        Norm of the smallest element of the Clarke subdifferential at the result: 0 at a critical point.
+        Norm of the smallest element of the Clarke subdifferential at the result, 0 at a critical point: measured by "mm" and by
+        ``certify``, else NaN.
     n_features_in_ : int
         Number of columns.
 
@@ -92,12 +111,16 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         rank: int = 10,
         *,
-        loss: str | Loss = "lsp",
-        theta: float | None = None,
+        loss: str | Loss = "welsch",
+        theta: float | Literal["auto"] | None = "auto",
         reg: float | Literal["auto"] = "auto",
-        solver: str = "mm",
+        reg_by_count: bool = False,
+        bias: bool = False,
+        solver: str = "auto",
         inner: str = "apg",
-        init: str | tuple[ArrayLike, ArrayLike] = "auto",
+        init: Init = "auto",
+        n_init: int = 1,
+        certify: bool = False,
         max_iter: int = 300,
         tol: float = 1e-4,
         inner_max_iter: int = 300,
@@ -112,9 +135,13 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.loss = loss
         self.theta = theta
         self.reg = reg
+        self.reg_by_count = reg_by_count
+        self.bias = bias
         self.solver = solver
         self.inner = inner
         self.init = init
+        self.n_init = n_init
+        self.certify = certify
         self.max_iter = max_iter
         self.tol = tol
         self.inner_max_iter = inner_max_iter
@@ -125,53 +152,103 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`."""
+    def fit(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
+
+        ``sample_weight`` multiplies each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array.
+        """
         observed = as_observed(X)
         self._check_parameters(observed)
-        loss = make_loss(self.loss, self.theta)
-        reg = 20 / sum(observed.shape) if self.reg == "auto" else float(self.reg)
+        weights = None if sample_weight is None else _entry_weights(sample_weight, observed)
         _warn_of_empty(observed)
-        with Team(self.n_jobs) as team:
-            operations = Operations(observed, team)
-            rule = InnerRule(self.inner_tol, self.inner_gap, self.inner_max_iter)
-            solver = MM(operations, Objective(loss, reg), make_inner(self.inner), rule)
-            outcome = self._run(solver, *self._start(operations))
-            self.criticality_ = solver.criticality()
-        self.row_factors_, self.column_factors_ = solver.factors
+        # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
+        rng = np.random.default_rng(self.random_state).spawn(1)[0]
+        with Team(self.n_jobs) as team, self._progress() as shown:
+            found = fit(self._settings(observed, shown), Operations(observed, team), weights, rng)
+        self.row_factors_, self.column_factors_ = found.U, found.V
         self.components_ = self.column_factors_.T
-        self.loss_, self.theta_, self.reg_ = loss, loss.theta, reg
-        self.history_, self.n_iter_ = outcome.history, outcome.iterations
-        self.converged_, self.stop_reason_ = outcome.converged, outcome.reason
+        self.center_, self.row_bias_, self.column_bias_ = found.center, found.row_bias, found.column_bias
+        self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, self._reg(observed)
+        self.solver_, self.solver_reason_ = found.solver, found.reason
+        self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
+        self.converged_, self.stop_reason_ = found.outcome.converged, found.outcome.reason
+        self.criticality_ = found.criticality
         self.n_features_in_ = observed.shape[1]
+        if self.verbose:
+            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
         return self
+
+    def _reg(self, observed: Observed) -> float:
+        return 20 / sum(observed.shape) if self.reg == "auto" else float(self.reg)
+
+    def _settings(self, observed: Observed, shown: Sequence[Callback]) -> Settings:
+        theta = None if self.theta == "auto" else self.theta
+        return Settings(
+            rank=int(self.rank),
+            loss=make_loss(self.loss, theta),
+            auto_theta=self.theta == "auto",
+            reg=self._reg(observed),
+            reg_by_count=self.reg_by_count,
+            bias=self.bias,
+            solver=self.solver,
+            inner=self.inner,
+            rule=InnerRule(self.inner_tol, self.inner_gap, self.inner_max_iter),
+            init=self.init,
+            n_init=int(self.n_init),
+            certify=self.certify,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            callbacks=[*self.callbacks, *shown],
+        )
+
+    @contextmanager
+    def _progress(self) -> Iterator[Sequence[Callback]]:
+        if not self.verbose:
+            yield ()
+            return
+        from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - rich is imported only when something is shown
+
+        with ProgressBar(f"{type(self).__name__} rank {self.rank}", self.max_iter) as bar:
+            yield (bar,)
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Predicted values at the given row and column numbers, pair by pair."""
         check_is_fitted(self)
         i = _positions(rows, "rows", len(self.row_factors_))
         j = _positions(cols, "cols", len(self.column_factors_))
-        return np.asarray(np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j]))
+        product = np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j])
+        return np.asarray(product + self.row_bias_[i] + self.column_bias_[j] + self.column_bias_.dtype.type(self.center_))
 
     def transform(self, X: Any) -> Array:
-        """Robust fold-in: factors for the rows of X, the columns' factors held. A row without entries gets zeros."""
+        """Robust fold-in: factors for the rows of X, the columns' factors held. A row without entries gets zeros.
+
+        With ``bias`` there is one more column, the bias of the row.
+        """
         check_is_fitted(self)
         observed = as_observed(X)
         if observed.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {observed.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
             )
-        V = self.column_factors_.astype(observed.dtype, copy=False)
+        V, shifts = self.column_factors_.astype(observed.dtype, copy=False), None
+        if self.bias:
+            V, shifts = np.hstack([V, np.ones((len(V), 1), V.dtype)]), self._shifts().astype(V.dtype)
         with Team(self.n_jobs) as team:
-            return fold_in(Operations(observed, team), Objective(self.loss_, self.reg_), V)
+            return fold_in(Operations(observed, team), Objective(self.loss_, self.reg_), V, shifts)
+
+    def _shifts(self) -> Array:
+        """What a column's prediction has before any row is known."""
+        return self.column_bias_ + self.column_bias_.dtype.type(self.center_)
 
     def inverse_transform(self, T: ArrayLike) -> Array:
-        """The rows that the factors T predict: T·Vᵀ, dense."""
+        """The rows that the factors T (as :meth:`transform` gives them) predict, dense."""
         check_is_fitted(self)
-        factors = np.asarray(T)
-        if factors.ndim != 2 or factors.shape[1] != len(self.components_):
-            raise ValueError(f"T must have shape (rows, {len(self.components_)}), got shape {factors.shape}")
-        return np.asarray(factors @ self.components_)
+        factors, wanted = np.asarray(T), len(self.components_) + int(self.bias)
+        if factors.ndim != 2 or factors.shape[1] != wanted:
+            raise ValueError(f"T must have shape (rows, {wanted}), got shape {factors.shape}")
+        if not self.bias:
+            return np.asarray(factors @ self.components_)
+        return np.asarray(factors[:, :-1] @ self.components_ + factors[:, -1:] + self._shifts())
 
     def score(self, X: Any, y: None = None) -> float:
         """Minus the mean absolute error over the observed entries of X (same rows as in ``fit``): larger is better."""
@@ -183,49 +260,19 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rows = observed.rows
         return -float(np.abs(rows.values - self.predict(rows.group_of_entry(), rows.indices)).mean(dtype=np.float64))
 
-    def _run(self, solver: MM, U: Array, V: Array) -> Outcome:
-        if not self.verbose:
-            return run(solver, U, V, self.max_iter, self.tol, self.callbacks)
-        from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - rich is imported only when something is shown
-
-        with ProgressBar(f"{type(self).__name__} rank {self.rank}", self.max_iter) as bar:
-            outcome = run(solver, U, V, self.max_iter, self.tol, [*self.callbacks, bar])
-            bar.done(outcome.iterations)
-        return outcome
-
-    def _start(self, operations: Operations) -> tuple[Array, Array]:
-        observed = operations.observed
-        # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
-        rng = np.random.default_rng(self.random_state).spawn(1)[0]
-        if isinstance(self.init, str):
-            if self.init == "auto":
-                return ridge_start(operations, self.rank, rng)
-            if self.init == "random":
-                return gaussian_start(observed.shape, self.rank, rng, observed.dtype)
-            raise ValueError(f"init must be 'auto', 'random' or a pair (U, V), got init={self.init!r}")
-        U, V = (np.array(A, dtype=observed.dtype, order="C") for A in self.init)
-        if U.shape != (observed.shape[0], self.rank) or V.shape != (observed.shape[1], self.rank):
-            raise ValueError(
-                f"init=(U, V) must have shapes {(observed.shape[0], self.rank)}, {(observed.shape[1], self.rank)}, got {U.shape}, {V.shape}"
-            )
-        if not (np.isfinite(U).all() and np.isfinite(V).all()):
-            raise ValueError("init=(U, V) must be finite, got NaN or infinity")
-        return U, V
-
     def _check_parameters(self, observed: Observed) -> None:
         _require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
         _require_integer("max_iter", self.max_iter, 0)
         _require_integer("inner_max_iter", self.inner_max_iter, 1)
-        if self.theta is not None:
-            _require_positive("theta", self.theta)
+        _require_integer("n_init", self.n_init, 1)
+        if self.theta is not None and self.theta != "auto":
+            _require_positive("theta", self.theta, also="'auto'")
         if self.reg != "auto":
             _require_positive("reg", self.reg, also="'auto'")
         _require_positive("tol", self.tol)
         _require_positive("inner_tol", self.inner_tol)
         if self.inner_gap is not None:
             _require_positive("inner_gap", self.inner_gap)
-        if self.solver != "mm":
-            raise ValueError(f"solver must be 'mm', got solver={self.solver!r}")
 
 
 class RMFNL(RobustMF):
@@ -239,9 +286,9 @@ class RMFNL(RobustMF):
         rank: int = 10,
         *,
         loss: str | Loss = "lsp",
-        theta: float | None = 1.0,
+        theta: float | Literal["auto"] | None = 1.0,
         reg: float | Literal["auto"] = "auto",
-        init: str | tuple[ArrayLike, ArrayLike] = "auto",
+        init: Init = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: int | np.random.Generator | None = None,
@@ -265,6 +312,23 @@ def _warn_of_empty(observed: Observed) -> None:
             EmptyRowsWarning,
             stacklevel=3,
         )
+
+
+def _entry_weights(sample_weight: ArrayLike, observed: Observed) -> Array:
+    """One weight an entry, in row order, in the precision of the entries."""
+    weights = np.asarray(sample_weight)
+    if weights.dtype.kind not in "iuf":
+        raise TypeError(f"sample_weight must hold numbers, got dtype {weights.dtype}")
+    if weights.shape == observed.shape:
+        weights = weights[observed.rows.group_of_entry(), observed.rows.indices]
+    if weights.shape != (observed.n_entries,):
+        raise ValueError(
+            f"sample_weight must have one number an observed entry, ({observed.n_entries},), or the shape of X, {observed.shape}; "
+            f"got shape {weights.shape}"
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError("sample_weight must be finite, >= 0 and not all 0")
+    return weights.astype(observed.dtype)
 
 
 def _require_integer(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.compiled_loss import weight_address, weight_parameters
-from robustmf.kernels import dual, entries, half_step
+from robustmf.kernels import dual, entries, half_step, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import L2, Loss
 from robustmf.observed import Observed
@@ -21,6 +21,9 @@ Array = NDArray[np.floating[Any]]
 
 #: Blocks of rows a pass is cut into; more than any machine of this class has threads.
 _BLOCKS = 64
+
+#: Entries looked at in one go where an array over all of them is not needed.
+_SLICE = 4_000_000
 
 #: At least this many row blocks for passes that sum over columns, whatever that costs in memory.
 _LEAST_PARTS = 4
@@ -45,15 +48,36 @@ class Operations:
         parts = self.observed.n_entries // (2 * n * rank)
         return block_bounds(self.observed.rows.pointers, min(max(parts, _LEAST_PARTS), _BLOCKS))
 
-    def residuals(self, U: Array, V: Array) -> Array:
-        """E = M − UVᵀ at the entries."""
+    def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
+        """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
         rows = self.observed.rows
         out = np.empty_like(rows.values)
-        self.team.run(
-            entries.residuals, len(self._row_bounds) - 1, U.shape[1] * len(out),
-            self._row_bounds, rows.pointers, rows.indices, rows.values, U, V, out,
-        )  # fmt: skip
+        self._residuals(0, len(self._row_bounds) - 1, U, V, shifts, out)
         return out
+
+    def _residuals(self, first: int, last: int, U: Array, V: Array, shifts: Array | None, out: Array) -> None:
+        rows = self.observed.rows
+        none = np.empty(0, out.dtype)
+        self.team.run(
+            entries.residuals, last - first, U.shape[1] * len(out), self._row_bounds[first : last + 1],
+            rows.pointers, rows.indices, rows.values, U, V, none if shifts is None else shifts, out,
+        )  # fmt: skip
+
+    def loss_sum(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None = None) -> float:
+        """Σ s·φ(|e|) over the entries, a slice at a time: no array over all entries is made."""
+        pointers, bounds = self.observed.rows.pointers, self._row_bounds
+        total, low = 0.0, 0
+        while low < len(bounds) - 1:
+            high = low + 1
+            while high < len(bounds) - 1 and pointers[bounds[high + 1]] - pointers[bounds[low]] <= _SLICE:
+                high += 1
+            part = slice(int(pointers[bounds[low]]), int(pointers[bounds[high]]))
+            residual = np.empty(part.stop - part.start, self.observed.dtype)
+            self._residuals(low, high, U, V, None, residual)
+            losses = loss.value(residual)
+            total += float((losses if sample_weights is None else losses * sample_weights[part]).sum(dtype=np.float64))
+            low = high
+        return total
 
     def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
         """XV and XᵀU for the sparse matrix X with entries x."""
@@ -108,23 +132,45 @@ class Operations:
             norms[low:high] = np.linalg.eigvalsh(grams)[:, -1]
         return norms
 
-    def half_step(self, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None = None) -> None:
-        """Solve for every row of U, in place, V held: min Σ s·w(e)(M − UVᵀ)² + reg‖U‖², with the loss's weights w at the present residuals.
+    def half_step(
+        self,
+        loss: Loss,
+        reg: float | Array,
+        U: Array,
+        V: Array,
+        sample_weights: Array | None = None,
+        shifts: Array | None = None,
+        clip: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
+        """Solve for every row of U, in place, V held: min Σ s·w(e)·e² + reg‖U‖², with the loss's weights w at the present residuals.
 
-        ``reg`` is one number or one a row. A loss without a compilable formula has its weights computed by NumPy first.
+        Parameters
+        ----------
+        reg : float or array of shape (m,)
+            The ridge, one for all or one a row.
+        sample_weights : array over the entries, optional
+            s.
+        shifts : array of shape (n,), optional
+            What the prediction has beside UVᵀ, column by column: e = M − shift − UVᵀ.
+        clip : pair of float
+            Values are clipped to this range first.
+
+        A loss without a compilable formula has its weights computed by NumPy first.
         """
         rows, rank, dtype = self.observed.rows, U.shape[1], self.observed.dtype
         address = weight_address(loss, dtype)
+        none = np.empty(0, dtype)
         if address is None:
-            weights = loss.weight(self.residuals(U, V)).astype(dtype, copy=False)
-            self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights)
+            residual = self.residuals(U, V, none if shifts is None else shifts)
+            weights = loss.weight(residual).astype(dtype, copy=False)
+            self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip)
             return
-        sample = np.empty(0, dtype) if sample_weights is None else sample_weights
         width = half_step.padded_width(rank)
         reg_by_row = np.ascontiguousarray(np.broadcast_to(np.asarray(reg, dtype), len(U)))
         self.team.run(
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
-            self._row_bounds, rows.pointers, rows.indices, rows.values, sample, half_step.pad(V), width, U, reg_by_row,
+            self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights,
+            none if shifts is None else shifts, np.array(clip, dtype), half_step.pad(V), width, U, reg_by_row,
             dtype.type(loss.epsilon**2), address, weight_parameters(loss), half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
@@ -134,6 +180,48 @@ class Operations:
         other = Operations(self.observed.transposed, self.team)
         other.__dict__["transposed"] = self
         return other
+
+    def explained_shares(self, U: Array, V: Array, theta: float) -> NDArray[np.float64]:
+        """For each row the share of its entries that the fit explains: the mean Welsch weight at scale θ."""
+        rows = self.observed.rows
+        out = np.empty(len(rows))
+        self.team.run(
+            repair.mean_weights, len(self._row_bounds) - 1, U.shape[1] * len(rows.values),
+            self._row_bounds, rows.pointers, rows.indices, rows.values, U, V, 0.5 / theta**2, out,
+        )  # fmt: skip
+        return out
+
+    def repair_rows(
+        self, U: Array, V: Array, ridge: float, theta: float, rows: NDArray[np.intp], trials: NDArray[np.int64], seed: int
+    ) -> NDArray[np.bool_]:
+        """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
+        by_row, by_column, rank = self.observed.rows, self.observed.columns, U.shape[1]
+        bounds, rate = self.transposed._row_bounds, 0.5 / theta**2
+        inverses = np.empty((len(V), rank, rank))
+        self.team.run(
+            repair.normal_inverses, len(bounds) - 1, rank**2 * self.observed.n_entries,
+            bounds, by_column.pointers, by_column.indices, by_column.values, V, U, ridge, rate, inverses,
+        )  # fmt: skip
+        changed = np.zeros(len(rows), bool)
+        self.team.run(
+            repair.repair_rows, len(rows), int((trials * by_row.counts[rows]).sum()) * rank**2,
+            by_row.pointers, by_row.indices, by_row.values, U, V, inverses, ridge, rate, rows, trials, np.uint64(seed), changed,
+        )  # fmt: skip
+        return changed
+
+    def propagate(
+        self, U: Array, row_covariances: Array, V: Array, column_covariances: Array, places: NDArray[np.int64],
+        row_weights: Array, column_weights: Array, precision: float, s2: float, t2: float, share: float,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """One half-iteration of message passing for the rows; returns inlier mass, its energy, outlier mass, its energy."""
+        rows = self.observed.rows
+        sums = np.empty((len(self._row_bounds) - 1, 4))
+        self.team.run(
+            propagation.propagate_half, len(sums), 6 * U.shape[1] ** 2 * len(rows.values),
+            self._row_bounds, rows.pointers, rows.indices, places, rows.values, U, row_covariances, V, column_covariances,
+            row_weights, column_weights, precision, s2, t2, share, sums,
+        )  # fmt: skip
+        return np.asarray(sums.sum(axis=0))
 
     def dual_pass(self, rank: int) -> DualPass:
         """Buffers and bounds for repeated steps on the dual at this rank."""

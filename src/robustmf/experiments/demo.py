@@ -11,16 +11,19 @@ import numpy as np
 
 import robustmf
 from robustmf.datasets import Synthetic, make_synthetic
-from robustmf.estimator import RMFNL
+from robustmf.estimator import RMFNL, RobustMF
 from robustmf.experiments.oracle import oracle_factors
-from robustmf.kernels.team import Team
-from robustmf.operations import Operations
-from robustmf.solvers.start import ridge_als
+from robustmf.solvers.problem import interpolated_sigma, robust_sigma
 
 #: A residual beyond this many robust standard deviations marks its entry as bad.
-FLAG_AT = 4.0
+FLAG_AT = 5.0
 
-_LOSSES = {"RMFNL, log-sum loss": "lsp", "RMFNL, Laplace loss": "laplace", "RMFNL, l1 loss": "l1"}
+_METHODS: dict[str, Callable[[int, bool], RobustMF]] = {
+    "least squares": lambda seed, show: RobustMF(5, loss="l2", random_state=seed, verbose=int(show)),
+    "RMFNL, l1 loss": lambda seed, show: RMFNL(5, loss="l1", random_state=seed, verbose=int(show)),
+    "RMFNL, log-sum loss (the paper)": lambda seed, show: RMFNL(5, loss="lsp", random_state=seed, verbose=int(show)),
+    "RobustMF, defaults": lambda seed, show: RobustMF(5, random_state=seed, verbose=int(show)),
+}
 
 
 def run_demo(m: int, seed: int, progress: bool, announce: Callable[[str], None]) -> dict[str, Any]:
@@ -29,12 +32,14 @@ def run_demo(m: int, seed: int, progress: bool, announce: Callable[[str], None])
     m, n = data.train.shape
     reg = 20 / (m + n)
     oracle = data.test_rmse(*oracle_factors(data, reg))
-    methods = [_least_squares(data, reg)]
-    for title, loss in _LOSSES.items():
+    methods = []
+    for title, make in _METHODS.items():
         announce(title)
-        model = RMFNL(5, loss=loss, random_state=seed + 1, verbose=int(progress)).fit(data.train)
-        methods.append(_measure(data, title, model.row_factors_, model.column_factors_, model.history_["seconds"][-1]))
-        methods[-1]["history"] = model.history_
+        make(seed + 1, False).fit(data.train)  # once unseen: compiles what this method needs, so that the clock measures the fit
+        started = time.perf_counter()
+        model = make(seed + 1, progress).fit(data.train)
+        seconds = time.perf_counter() - started
+        methods.append(_measure(data, title, model, seconds))
     return {
         "data": {
             "rows": m,
@@ -50,26 +55,20 @@ def run_demo(m: int, seed: int, progress: bool, announce: Callable[[str], None])
     }
 
 
-def _least_squares(data: Synthetic, reg: float) -> dict[str, Any]:
-    started = time.perf_counter()
-    with Team() as team:
-        U, V = ridge_als(Operations(data.train, team), 5, reg, 50, np.random.default_rng(data.train.n_entries))
-    return _measure(data, "least squares", U, V, time.perf_counter() - started)
-
-
-def _measure(data: Synthetic, title: str, U: Any, V: Any, seconds: float) -> dict[str, Any]:
+def _measure(data: Synthetic, title: str, model: RobustMF, seconds: float) -> dict[str, Any]:
     """RMSE against the clean matrix, and how the flagged entries compare with the planted ones."""
-    with Team() as team:
-        residual = Operations(data.train, team).residuals(U, V)
-    sigma = 1.4826 * float(np.median(np.abs(residual)))
-    flagged = np.abs(residual) > FLAG_AT * sigma
-    planted = data.train_outliers
+    rows, planted = data.train.rows, data.train_outliers
+    residual = rows.values - model.predict(rows.group_of_entry(), rows.indices)
+    spent = model.rank * (sum(data.train.shape) - model.rank) / data.train.n_entries
+    limit = FLAG_AT * (interpolated_sigma if model.loss_.concave else robust_sigma)(residual, spent)
+    flagged = np.abs(residual) > limit
     return {
         "title": title,
-        "rmse": data.test_rmse(U, V),
+        "rmse": data.test_rmse(model.row_factors_, model.column_factors_),
         "seconds": seconds,
         "found": int((flagged & planted).sum()),
         "false_alarms": int((flagged & ~planted).sum()),
         "residuals": {"clean": residual[~planted].tolist(), "outliers": residual[planted].tolist()},
-        "flag_at": FLAG_AT * sigma,
+        "flag_at": limit,
+        "history": model.history_,
     }

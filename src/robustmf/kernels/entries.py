@@ -10,16 +10,19 @@ from robustmf.kernels.jit import kernel
 
 
 @kernel
-def residuals(first, last, bounds, pointers, indices, values, U, V, out):
-    """out_t = values_t − u_i·v_j."""
+def residuals(first, last, bounds, pointers, indices, values, U, V, shifts, out):
+    """Out = values_t − u_i·v_j − shifts_j, entry by entry from the first one of ``bounds``; ``shifts`` is empty when unused."""
     rank = U.shape[1]
+    begin = pointers[bounds[0]]
     for i in range(bounds[first], bounds[last]):
         for t in range(pointers[i], pointers[i + 1]):
             j = indices[t]
             e = values[t]
+            if len(shifts) > 0:
+                e -= shifts[j]
             for q in range(rank):
                 e -= U[i, q] * V[j, q]
-            out[t] = e
+            out[t - begin] = e
 
 
 @kernel

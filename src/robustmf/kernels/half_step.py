@@ -120,15 +120,18 @@ def add_block(V, block, normal, rhs, rank, width):
 
 
 @inlined
-def load_block(indices, values, s, n, width, offset, value):
-    """Copies a block of entries to padded buffers: where each row of V starts, and the values.
+def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
+    """Copies a block of entries to padded buffers: where each row of V starts, and the values, clipped, less their column's shift.
 
     The padding (row 0, value 0) lets the loops after this run over whole vectors; nothing of it reaches a result.
     """
     columns, entries = indices[s : s + n], values[s : s + n]  # slices: no test for negative positions in the loop
     for t in range(n):
         offset[t] = columns[t] * width
-        value[t] = entries[t]
+        value[t] = min(max(entries[t], bounds[0]), bounds[1])
+    if len(shifts) > 0:
+        for t in range(n):
+            value[t] -= shifts[columns[t]]
     for t in range(n, n + lanes(value)):
         offset[t] = 0
         value[t] = 0
@@ -252,14 +255,14 @@ def write_row(solution, lane, rank, row):
 @inlined
 def add_row(V, width, u, rank, entries, s, end, eps2, loss, top, buffers, normal, rhs):
     """Adds the entries s..end, those of one row, to its normal matrix and right-hand side."""
-    indices, values, sample = entries
+    indices, values, sample, shifts, bounds = entries
     address, params = loss
     offset, value, a, weight = buffers
     step = lanes(V)
     size = len(offset) - step
     while s < end:
         n = min(size, end - s)
-        load_block(indices, values, s, n, width, offset, value)
+        load_block(indices, values, shifts, bounds, s, n, width, offset, value)
         distances(V, offset, value, n, u, width, eps2, a)
         call_block(address, a, weight, (n + step - 1) // step * step, params)
         finish_weights(a, weight, sample, s, n, top)
@@ -268,10 +271,11 @@ def add_row(V, width, u, rank, entries, s, end, eps2, loss, top, buffers, normal
 
 
 @kernel
-def half_step(first, last, bounds, indptr, indices, values, sample, V, width, U, reg, eps2, weight_address, params, size):
+def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, weight_address, params, size):
     """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
 
-    `sample` is empty when unused. A row whose solution is not finite keeps its values.
+    Values are clipped to ``clip`` and ``shifts`` (one a column) is subtracted; `sample` and `shifts` are empty when unused.
+    A row whose solution is not finite keeps its values.
     """
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
@@ -284,7 +288,7 @@ def half_step(first, last, bounds, indptr, indices, values, sample, V, width, U,
     padded = size + step
     buffers = (np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype))
 
-    entries, loss = (indices, values, sample), (weight_address, params)
+    entries, loss = (indices, values, sample, shifts, clip), (weight_address, params)
     end = bounds[last]
     for start in range(bounds[first], end, step):
         stop = min(start + step, end)

@@ -42,6 +42,8 @@ class Loss:
     degree: ClassVar[int | None] = 0
     #: θ acts on the loss at all (it does not for l1 and l2).
     has_scale: ClassVar[bool] = True
+    #: an outlier's pull is bounded (it is not for l2)
+    robust: ClassVar[bool] = True
     #: θ / σ at which the estimate of a Gaussian location is 95 % efficient; None where no θ gives that.
     efficient_theta: ClassVar[float | None] = None
     #: the smallest θ allowed (exclusive)

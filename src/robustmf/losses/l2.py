@@ -15,6 +15,7 @@ class L2(Loss):
     name = "l2"
     degree = 2
     has_scale = False
+    robust = False
 
     def _value(self, a: Array) -> Array:
         return 0.5 * a * a

@@ -40,7 +40,7 @@ def write(record: dict[str, Any], path: Path) -> None:
     lines = rows(record)
     progress = go.Figure()
     for method in record["methods"]:
-        if "history" in method:
+        if method["title"].startswith("RMFNL"):
             history = method["history"]
             first = history["objective"][0]
             progress.add_scatter(

@@ -19,7 +19,10 @@ Array = NDArray[np.floating[Any]]
 class Solver(Protocol):
     """A solver is a start and a step; everything else is the loop's."""
 
-    factors: tuple[Array, Array]
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """Factors whose product is the prediction."""
+        ...
 
     def begin(self, U: Array, V: Array) -> float:
         """Take the start; return the objective there."""

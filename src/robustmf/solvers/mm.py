@@ -10,21 +10,12 @@ from numpy.typing import NDArray
 from robustmf.criticality import criticality
 from robustmf.exceptions import NumericalError
 from robustmf.inner import Increment, InnerRule, InnerSolver
-from robustmf.losses import Loss
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.solvers.choose import require_concave
 from robustmf.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
-
-
-def require_concave(loss: Loss) -> None:
-    """Refuse, by name, a loss that the surrogate does not majorize."""
-    if not loss.concave:
-        raise ValueError(
-            f"solver='mm' needs a loss that is concave in |residual| (l1, lsp, geman, laplace, mcp, scad); loss={loss.name!r} is not. "
-            "Choose one of these, or another solver."
-        )
 
 
 class MM:
@@ -35,16 +26,21 @@ class MM:
         self._operations, self._objective, self._inner, self._rule = operations, objective, inner, rule
         self._last: Increment | None = None
 
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """(U, V)."""
+        return self._factors
+
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V)."""
-        self.factors = (U, V)
+        self._factors = (U, V)
         self._residual = self._operations.residuals(U, V)
         self._value = self._objective.value(self._residual, U, V)
         return self._value
 
     def step(self) -> float:
         """One MM iteration. H(new) ≤ F(increments) < F(0) = H(old), or the point stays where it is."""
-        U, V = self.factors
+        U, V = self._factors
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
         found = self._inner.solve(surrogate, self._rule)
         self._last = found
@@ -56,7 +52,7 @@ class MM:
         if value > self._value:
             self._require_rounding(value, found)
             return self._value
-        self.factors, self._residual, self._value = new, residual, value
+        self._factors, self._residual, self._value = new, residual, value
         return value
 
     def _require_rounding(self, value: float, found: Increment) -> None:
@@ -69,15 +65,18 @@ class MM:
                 "the loss may not be concave and increasing in |residual|, as it claims"
             )
 
+    @property
+    def witness(self) -> Array | None:
+        """The dual point of the last inner solve: a subgradient of the loss at every entry."""
+        return None if self._last is None else self._last.witness
+
     def report(self) -> dict[str, float]:
         """Gap and steps of the inner solve, and a bound on the criticality with its dual point as witness."""
-        witness = None if self._last is None else self._last.witness
-        bound = criticality(self._operations, self._objective, *self.factors, self._residual, witness, polish=False)
+        bound = criticality(self._operations, self._objective, *self.factors, self._residual, self.witness, polish=False)
         if self._last is None:
             return {"criticality": bound, "gap": float("nan"), "inner_iterations": 0}
         return {"criticality": bound, "gap": self._last.gap, "inner_iterations": self._last.iterations}
 
     def criticality(self) -> float:
         """The certificate: norm of the smallest element of the Clarke subdifferential at the current point."""
-        witness = None if self._last is None else self._last.witness
-        return criticality(self._operations, self._objective, *self.factors, self._residual, witness)
+        return criticality(self._operations, self._objective, *self.factors, self._residual, self.witness)

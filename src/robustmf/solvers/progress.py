@@ -26,12 +26,10 @@ class ProgressBar:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for task in self._bar.tasks:
+            self._bar.update(task.id, total=max(task.completed, 1), completed=max(task.completed, 1))
         self._bar.stop()
 
     def __call__(self, snapshot: Snapshot) -> None:
         """One more iteration is done."""
         self._bar.update(self._task, completed=snapshot.iteration, objective=f"{snapshot.objective:.6g}")
-
-    def done(self, iterations: int) -> None:
-        """Show the bar as full: the fit ended before its limit."""
-        self._bar.update(self._task, total=max(iterations, 1), completed=max(iterations, 1))

@@ -1,25 +1,36 @@
-"""Where the iteration starts.
+"""Where the iteration starts: factors, and the noise level seen there.
 
-The paper's Gaussian start leads every nonconvex loss into a bad valley; a few sweeps of strongly regularised least squares find
-the right one on the paper's problem. Measured in docs/design/start.md.
+The paper's Gaussian start leads every nonconvex loss into a bad valley. "auto" is a start that works; docs/design/start.md has the
+figures.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from robustmf.losses import L2
-from robustmf.observed import Observed
+from robustmf.losses import L2, Huber, Loss
 from robustmf.operations import Operations
+from robustmf.solvers.graduate import graduated_start
+from robustmf.solvers.problem import Problem
 
 Array = NDArray[np.floating[Any]]
+Init = str | tuple[ArrayLike, ArrayLike]
 
-#: Ridge of the start, in units of (typical value)·√(entries a row or column): about the size of the noise's spectral norm.
-_RIDGE = 0.25
-_SWEEPS = 15
+_RIDGE_SWEEPS = 15
+_BIAS_SWEEPS = 10
+
+
+@dataclass(frozen=True)
+class Start:
+    """Factors to start at, and the robust standard deviation of their residuals."""
+
+    U: Array
+    V: Array
+    sigma: float
 
 
 def gaussian_start(shape: tuple[int, int], rank: int, rng: np.random.Generator, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -28,26 +39,45 @@ def gaussian_start(shape: tuple[int, int], rank: int, rng: np.random.Generator, 
     return rng.standard_normal((m, rank)).astype(dtype), rng.standard_normal((n, rank)).astype(dtype)
 
 
-def typical_value(observed: Observed) -> float:
-    """Robust size of a value: the median absolute value as a standard deviation; never 0."""
-    size = np.abs(observed.rows.values)
-    return 1.4826 * float(np.median(size)) or float(size.mean()) or 1.0
+def make_start(init: Init, problem: Problem, loss: Loss, rng: np.random.Generator) -> Start:
+    """The start that ``init`` asks for."""
+    observed = problem.operations.observed
+    if not isinstance(init, str):
+        U, V = _given(init, observed.shape, problem.rank, observed.dtype)
+    elif init == "random":
+        U, V = gaussian_start(observed.shape, problem.rank, rng, observed.dtype)
+    elif init == "ridge" or not loss.robust:
+        U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
+    else:
+        found = graduated_start(problem, rng)
+        return Start(found.U, found.V, found.sigma)
+    return Start(U, V, problem.sigma(problem.residuals(U, V)))
 
 
-def ridge_start(operations: Operations, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Alternating least squares with a ridge so strong that single outliers cannot shape the factors."""
+def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]:
+    """Center, row and column biases by themselves, with the Huber loss."""
     observed = operations.observed
-    ridge = _RIDGE * typical_value(observed) * np.sqrt(observed.n_entries / np.sqrt(observed.shape[0] * observed.shape[1]))
-    return ridge_als(operations, rank, ridge, _SWEEPS, rng)
+    center = float(np.median(observed.rows.values))
+    size = float(np.median(np.abs(observed.rows.values - center))) or 1.0
+    b, c = (np.zeros((k, 1), observed.dtype) for k in observed.shape)
+    sides = ((operations, b, c), (operations.transposed, c, b))
+    for k in range(_BIAS_SWEEPS):
+        loss = L2() if k == 0 else Huber(size)
+        for side, own, other in sides:
+            side.half_step(loss, reg, own, np.ones_like(other), shifts=other[:, 0] + observed.dtype.type(center))
+    return center, b, c
 
 
-def ridge_als(operations: Operations, rank: int, ridge: float, sweeps: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Plain alternating least squares with a ridge, from a Gaussian start of the data's own scale."""
-    observed = operations.observed
-    U, V = gaussian_start(observed.shape, rank, rng, observed.dtype)
-    V *= observed.dtype.type(np.sqrt(typical_value(observed)))
-    transposed = operations.transposed
-    for _ in range(sweeps):
-        operations.half_step(L2(), ridge, U, V)
-        transposed.half_step(L2(), ridge, V, U)
+def check_init(init: Init) -> None:
+    """Refuse what :func:`make_start` does not know."""
+    if isinstance(init, str) and init not in ("auto", "ridge", "random"):
+        raise ValueError(f"init must be 'auto', 'ridge', 'random' or a pair (U, V), got init={init!r}")
+
+
+def _given(init: tuple[ArrayLike, ArrayLike], shape: tuple[int, int], rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    U, V = (np.array(A, dtype=dtype, order="C") for A in init)
+    if U.shape != (shape[0], rank) or V.shape != (shape[1], rank):
+        raise ValueError(f"init=(U, V) must have shapes {(shape[0], rank)}, {(shape[1], rank)}, got {U.shape}, {V.shape}")
+    if not (np.isfinite(U).all() and np.isfinite(V).all()):
+        raise ValueError("init=(U, V) must be finite, got NaN or infinity")
     return U, V

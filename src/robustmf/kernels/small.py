@@ -1,0 +1,76 @@
+"""Small dense algebra for kernels that work row by row: lower triangles, in place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robustmf.kernels.jit import inlined
+
+#: A pivot is never smaller than this, so that nothing below divides by zero.
+_LEAST_PIVOT = 1e-280
+
+
+@inlined
+def cholesky(A):
+    """A ← L with A = LLᵀ, in its lower triangle."""
+    r = A.shape[0]
+    for q in range(r):
+        for k in range(q + 1):
+            s = A[q, k]
+            for p in range(k):
+                s -= A[q, p] * A[k, p]
+            A[q, k] = np.sqrt(max(s, _LEAST_PIVOT)) if q == k else s / A[k, k]
+
+
+@inlined
+def solve(A, b):
+    """B ← A⁻¹b for a positive definite A, whose lower triangle is overwritten by its factor."""
+    r = b.size
+    cholesky(A)
+    for q in range(r):
+        for k in range(q):
+            b[q] -= A[q, k] * b[k]
+        b[q] /= A[q, q]
+    for q in range(r - 1, -1, -1):
+        for k in range(q + 1, r):
+            b[q] -= A[k, q] * b[k]
+        b[q] /= A[q, q]
+
+
+@inlined
+def invert(A, L, S):
+    """S ← A⁻¹ (both triangles) for a positive definite A, which is overwritten; L is scratch."""
+    r = A.shape[0]
+    cholesky(A)
+    for c in range(r):
+        for q in range(c, r):
+            s = 1.0 if q == c else 0.0
+            for k in range(c, q):
+                s -= A[q, k] * L[k, c]
+            L[q, c] = s / A[q, q]
+    for q in range(r):
+        for k in range(q + 1):
+            s = 0.0
+            for p in range(q, r):
+                s += L[p, q] * L[p, k]
+            S[q, k] = s
+            S[k, q] = s
+
+
+@inlined
+def add_outer(A, b, v, w, y):
+    """A += w vvᵀ (lower triangle), b += w y v."""
+    for q in range(v.size):
+        x = w * v[q]
+        b[q] += x * y
+        for k in range(q + 1):
+            A[q, k] += x * v[k]
+
+
+@inlined
+def dot(a, b):
+    """a·b in float64."""
+    s = 0.0
+    for q in range(a.size):
+        s += a[q] * b[q]
+    return s

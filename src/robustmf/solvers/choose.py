@@ -1,0 +1,35 @@
+"""Which solver for which problem, and why, in words."""
+
+from __future__ import annotations
+
+from robustmf.losses import Loss
+from robustmf.observed import Observed
+
+SOLVERS = ("irls", "varpro", "mm")
+
+#: Up to this many unknowns of the short side, and from this ratio of the sides, V is worth eliminating.
+_SMALL_SIDE, _ELONGATED = 600, 2.0
+
+
+def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool) -> tuple[str, str]:
+    """The solver to use, and the reason. ``plain_model``: no biases, no sample weights, λ not by count."""
+    if solver != "auto":
+        if solver not in SOLVERS:
+            raise ValueError(f"solver must be 'auto', {', '.join(map(repr, SOLVERS))}, got solver={solver!r}")
+        if solver != "irls" and not plain_model:
+            raise ValueError(f"bias, sample_weight and reg_by_count need solver='irls' (or 'auto'), got solver={solver!r}")
+        return solver, "asked for"
+    m, n = observed.shape
+    short, long = min(m, n), max(m, n)
+    if plain_model and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
+        return "varpro", f"{short} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
+    return "irls", f"{m} × {n} with {observed.n_entries} entries: sweeps of small regressions"
+
+
+def require_concave(loss: Loss) -> None:
+    """Refuse, by name, a loss that the MM surrogate does not majorize."""
+    if not loss.concave:
+        raise ValueError(
+            f"solver='mm' needs a loss that is concave in |residual| (l1, lsp, geman, laplace, mcp, scad); loss={loss.name!r} is not. "
+            "Choose one of these, or another solver."
+        )

@@ -1,0 +1,174 @@
+"""A whole fit: choose the solver, start, set θ, iterate, certify; once or from several starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.inner import InnerRule, make_inner
+from robustmf.losses import L1, Loss
+from robustmf.objective import Objective
+from robustmf.operations import Operations
+from robustmf.solvers.choose import choose_solver, require_concave
+from robustmf.solvers.irls import IRLS, rounded
+from robustmf.solvers.loop import Callback, Outcome, run
+from robustmf.solvers.mm import MM
+from robustmf.solvers.problem import Problem, robust_sigma
+from robustmf.solvers.start import Init, Start, bias_start, check_init, make_start
+from robustmf.solvers.varpro import VarPro, varpro_start
+
+Array = NDArray[np.floating[Any]]
+
+#: θ = √2 · (95 %-efficiency constant) · σ̂, which is 98.7 % efficient: gross outliers lie far beyond either.
+_GENEROUS = float(np.sqrt(2))
+
+#: θ/σ̂ of a kinked loss, which no θ makes efficient: the paper's θ = 1 at noise 0.1.
+_KINKED_THETA = 10.0
+
+#: Half-width of a kinked loss's rounded tip in ``irls`` and ``varpro``, in units of σ̂.
+_TIP = 0.01
+
+#: Certifying runs: tolerance and gap of the MM iterations that follow.
+_CERTIFY_TOL, _CERTIFY_GAP = 1e-7, 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to fit and how; see :class:`robustmf.RobustMF` for each."""
+
+    rank: int
+    loss: Loss
+    auto_theta: bool
+    reg: float
+    reg_by_count: bool
+    bias: bool
+    solver: str
+    inner: str
+    rule: InnerRule
+    init: Init
+    n_init: int
+    certify: bool
+    max_iter: int
+    tol: float
+    callbacks: Sequence[Callback]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result: factors, biases (zero where the model has none), and how it came about."""
+
+    U: Array
+    V: Array
+    center: float
+    row_bias: Array
+    column_bias: Array
+    loss: Loss
+    outcome: Outcome
+    criticality: float
+    solver: str
+    reason: str
+
+
+def fit(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Fit:
+    """The best of ``n_init`` fits, by the objective each ends with."""
+    check_init(settings.init)
+    plain = not settings.bias and sample_weights is None and not settings.reg_by_count
+    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain)
+    if solver == "mm" or settings.certify:
+        require_concave(settings.loss)
+        make_inner(settings.inner)
+    best: Fit | None = None
+    for stream in rng.spawn(settings.n_init):
+        found = _fit_once(settings, operations, sample_weights, stream, solver, reason)
+        if best is None or found.outcome.history["objective"][-1] < best.outcome.history["objective"][-1]:
+            best = found
+    assert best is not None
+    return best
+
+
+def _fit_once(
+    settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str, reason: str
+) -> Fit:
+    m, n = operations.observed.shape
+    dtype = operations.observed.dtype
+    center, row_bias, column_bias = (
+        bias_start(operations, settings.reg) if settings.bias else (None, np.zeros((m, 1), dtype), np.zeros((n, 1), dtype))
+    )
+    start = _start(settings, operations, center, row_bias, column_bias, rng, solver)
+    loss = _with_theta(settings, start.sigma)
+    objective = Objective(loss, settings.reg)
+    U, V = start.U, start.V
+    if solver == "mm":
+        mm = MM(operations, objective, make_inner(settings.inner), settings.rule)
+        outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks)
+        return Fit(*mm.factors, 0.0, row_bias[:, 0], column_bias[:, 0], loss, outcome, mm.criticality(), solver, reason)
+    smooth = Objective(rounded(loss, _TIP * start.sigma), settings.reg)
+    if solver == "varpro":
+        varpro = VarPro(operations, smooth)
+        outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks)
+        U, V = varpro.factors
+    else:
+        irls = IRLS(operations, smooth, center, sample_weights, settings.reg_by_count)
+        if settings.bias:
+            U, V = np.hstack([U, row_bias]), np.hstack([V, column_bias])
+        outcome = run(irls, U, V, settings.max_iter, settings.tol, settings.callbacks)
+        U, V = irls.own_factors
+        if settings.bias:
+            U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:], V[:, :-1].copy(), V[:, -1:]
+    measured = float("nan")
+    if settings.certify:
+        U, V, outcome, measured = _certify(settings, operations, objective, U, V, outcome)
+    return Fit(U, V, center or 0.0, row_bias[:, 0], column_bias[:, 0], loss, outcome, measured, solver, reason)
+
+
+def _start(
+    settings: Settings,
+    operations: Operations,
+    center: float | None,
+    row_bias: Array,
+    column_bias: Array,
+    rng: np.random.Generator,
+    solver: str,
+) -> Start:
+    if solver == "varpro" and settings.init == "auto":
+        provisional = _with_theta(settings, 1.0) if not settings.auto_theta else None
+        return _varpro_start(settings, operations, provisional, rng)
+    if center is not None:
+        # what the biases leave over
+        rows = operations.observed.rows
+        left = rows.values - row_bias[rows.group_of_entry(), 0] - column_bias[rows.indices, 0] - rows.values.dtype.type(center)
+        operations = Operations(operations.observed.with_values(left), operations.team)
+    return make_start(settings.init, Problem(operations, settings.rank, settings.reg), settings.loss, rng)
+
+
+def _varpro_start(settings: Settings, operations: Operations, loss: Loss | None, rng: np.random.Generator) -> Start:
+    """With θ to be found, an l1 fit first: it needs no scale and gives one."""
+    spent = settings.rank * (sum(operations.observed.shape) - settings.rank) / operations.observed.n_entries
+    first = L1() if loss is None else loss
+    size = float(np.std(operations.observed.rows.values)) or 1.0
+    U, V = varpro_start(operations, settings.rank, Objective(rounded(first, 1e-4 * size), settings.reg), rng)
+    dtype = operations.observed.dtype
+    U, V = np.ascontiguousarray(U, dtype), np.ascontiguousarray(V, dtype)
+    return Start(U, V, robust_sigma(operations.residuals(U, V), min(spent, 0.8)))
+
+
+def _with_theta(settings: Settings, sigma: float) -> Loss:
+    loss = settings.loss
+    if not settings.auto_theta or not loss.has_scale or loss.degree is None:
+        return loss
+    return loss.at_scale(sigma * (_KINKED_THETA if loss.efficient_theta is None else _GENEROUS * loss.efficient_theta))
+
+
+def _certify(
+    settings: Settings, operations: Operations, objective: Objective, U: Array, V: Array, outcome: Outcome
+) -> tuple[Array, Array, Outcome, float]:
+    """MM from where the fast solver ended, until the objective itself (kinks and all) is critical."""
+    rule = InnerRule(settings.rule.change, settings.rule.gap or _CERTIFY_GAP, settings.rule.max_iter)
+    mm = MM(operations, objective, make_inner(settings.inner), rule)
+    after = run(mm, U, V, settings.max_iter, min(settings.tol, _CERTIFY_TOL), settings.callbacks)
+    after.reason = f"certified: {after.reason}, after {outcome.iterations} iterations of the fast solver"
+    return *mm.factors, after, mm.criticality()

@@ -1,0 +1,122 @@
+"""A start in the right valley: a cheap attempt, a check, and stronger means only where the check asks for them.
+
+1. Least squares on clipped values, then the Welsch loss with its scale and the ridge falling together (graduated non-convexity).
+2. Repair of the rows and columns whose fit is bad.
+3. The check: noise well below the spread, repair settled, most entries explained. Where it fails and the problem is small
+   enough, message passing and repair again, from new random starts with a slower schedule; the best objective is kept.
+
+docs/design/start.md has the figures, and what each part buys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.solvers.problem import Problem
+from robustmf.solvers.propagation import propagate
+from robustmf.solvers.repair import repair
+
+Array = NDArray[np.floating[Any]]
+
+_RIDGE_SWEEPS = 8
+_ANNEAL = np.geomspace(0.7, 0.06, 20)
+
+#: The cheap attempt's repair may cost about as much as its sweeps did.
+_CHEAP_REPAIR = 60.0
+
+#: Noise above this share of the spread means that the signal may not have been found.
+_UNSURE = 0.25
+
+#: Rates of message passing, one attempt each.
+_RATES = (0.97, 0.985, 0.99)
+
+#: Entries × rank² up to which stronger means are tried: a few seconds.
+_AFFORDABLE = 2e7
+
+
+@dataclass
+class Found:
+    """A fit at the Welsch loss."""
+
+    U: Array
+    V: Array
+    sigma: float
+    sure: bool
+
+
+def graduated_start(problem: Problem, rng: np.random.Generator) -> Found:
+    """Factors in the right valley, and the noise level there."""
+    best = _annealed(problem, rng)
+    if best.sure or problem.operations.observed.n_entries * problem.rank**2 > _AFFORDABLE:
+        return best
+    for rate in _RATES:
+        found = _propagated(problem, rng, rate)
+        better, same = _compare(problem, found, best)
+        best = found if better else best
+        if same or best.sure:
+            break
+    if best.sigma > _UNSURE * problem.spread:
+        best.sigma = polish(problem, best.U, best.V, best.sigma)
+    return best
+
+
+def _annealed(problem: Problem, rng: np.random.Generator) -> Found:
+    """The cheap attempt."""
+    U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
+    sigma = own = problem.spread
+    for k, share in enumerate(_ANNEAL):
+        sigma = share * problem.spread
+        problem.sweep(U, V, problem.ridge(sigma), sigma)
+        if k % 4 == 3:
+            own = problem.sigma(problem.residuals(U, V))
+            if own > 2 * sigma:
+                break
+    sigma, settled = repair(problem, U, V, max(own, 0.6 * sigma), _seed(rng), z=1.0, budget=_CHEAP_REPAIR)
+    sigma = polish(problem, U, V, sigma, 10 if sigma > _UNSURE * problem.spread else 100)
+    explained = problem.explained(U, V, sigma)
+    enough_data = problem.free_parameters < 0.5 * problem.operations.observed.n_entries
+    return Found(U, V, sigma, settled and sigma <= _UNSURE * problem.spread and explained > 0.85 and enough_data)
+
+
+def _propagated(problem: Problem, rng: np.random.Generator, rate: float) -> Found:
+    """The strong attempt."""
+    U, V = problem.ridge_start(rng, 20)
+    first = propagate(problem, U, V, rate)
+    sigma, settled = repair(problem, U, V, first, _seed(rng), z=0.0, budget=np.inf)
+    lost = sigma > _UNSURE * problem.spread
+    sigma = polish(problem, U, V, sigma, 10 if lost else 100)
+    if sigma <= _UNSURE * problem.spread:
+        # once more at the final θ, which tells right from wrong better
+        sigma, settled = repair(problem, U, V, sigma, _seed(rng), z=0.0, budget=np.inf)
+        sigma = polish(problem, U, V, sigma)
+    return Found(U, V, sigma, settled and sigma <= _UNSURE * problem.spread and first < 0.06 * problem.spread)
+
+
+def polish(problem: Problem, U: Array, V: Array, sigma: float, sweeps: int = 100) -> float:
+    """Sweeps at λ with θ following σ̂ (at most halved in five sweeps), until the fit moves by less than 1 % of σ̂. Returns σ̂."""
+    residual = problem.residuals(U, V)
+    for _ in range(0, sweeps, 5):
+        for _ in range(5):
+            problem.sweep(U, V, problem.reg, sigma)
+        before, residual = residual, problem.residuals(U, V)
+        moved, last = float(np.sqrt(np.mean(np.square(residual - before, dtype=np.float64)))), sigma
+        sigma = max(problem.sigma(residual), 0.5 * sigma)
+        if moved < 0.01 * sigma and sigma > 0.9 * last:
+            break
+    return sigma
+
+
+def _compare(problem: Problem, new: Found, old: Found) -> tuple[bool, bool]:
+    """Whether the new fit is better, at the smaller of the two scales, and whether both say the same of most entries."""
+    sigma = min(new.sigma, old.sigma)
+    better = problem.objective(new.U, new.V, sigma) < problem.objective(old.U, old.V, sigma)
+    difference = problem.residuals(new.U, new.V) - problem.residuals(old.U, old.V)
+    return better, float(np.median(np.abs(difference))) < 0.2 * sigma
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(1 << 40))

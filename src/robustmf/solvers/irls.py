@@ -1,0 +1,102 @@
+"""``irls``: reweighted least squares, the workhorse for large sparse data.
+
+At the present residuals each loss lies below a parabola of weight φ'(a)/a. Minimising these parabolas over the rows, then over the
+columns, are small independent ridge regressions; the objective never rises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.losses import Loss, Rounded
+from robustmf.objective import Objective
+from robustmf.operations import Operations
+
+Array = NDArray[np.floating[Any]]
+
+
+def rounded(loss: Loss, tip: float) -> Loss:
+    """A loss with finite weights: a kinked one gets its tip rounded to the half-width ``tip``."""
+    return Rounded(theta=loss.theta, base=loss, rounding=tip / loss.theta) if loss.concave else loss
+
+
+class IRLS:
+    """One step is one sweep: all rows, then all columns.
+
+    Parameters
+    ----------
+    objective : Objective
+        With a loss whose weights are finite (see :func:`rounded`).
+    center : float or None
+        With a number the model is center + b_i + c_j + u_i·v_j; None has no biases.
+    sample_weights : array over the entries, optional
+        What each entry's loss is multiplied by.
+    reg_by_count : bool
+        λ is multiplied by the number of entries of the row or column.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        objective: Objective,
+        center: float | None = None,
+        sample_weights: Array | None = None,
+        reg_by_count: bool = False,
+    ) -> None:
+        self._objective, self._center = objective, center
+        self._sides = (operations, operations.transposed)
+        order = None if sample_weights is None else operations.observed.column_order
+        self._sample = (sample_weights, None if sample_weights is None else sample_weights[order])
+        self._reg: tuple[float | Array, float | Array] = (objective.reg, objective.reg)
+        if reg_by_count:
+            self._reg = tuple(objective.reg * side.observed.rows.counts.astype(side.observed.dtype) for side in self._sides)  # type: ignore[assignment]
+
+    def begin(self, U: Array, V: Array) -> float:
+        """Start at (U, V); with biases, their last column is the bias of the row and of the column."""
+        self._own = (np.ascontiguousarray(U), np.ascontiguousarray(V))
+        return self._value()
+
+    def step(self) -> float:
+        """One sweep."""
+        for side, operations in enumerate(self._sides):
+            own, other = self._own[side], self._own[1 - side]
+            design, shifts = self._design(other)
+            operations.half_step(self._objective.loss, self._reg[side], own, design, self._sample[side], shifts)
+        return self._value()
+
+    def _design(self, other: Array) -> tuple[Array, Array | None]:
+        """What the other side offers to regress on, and what it already explains by itself."""
+        if self._center is None:
+            return other, None
+        design = other.copy()
+        design[:, -1] = 1
+        return design, other[:, -1] + other.dtype.type(self._center)
+
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """Factors whose product is the prediction, biases included."""
+        U, V = self._own
+        if self._center is None:
+            return U, V
+        ones = [np.ones((len(A), 1), A.dtype) for A in (U, V)]
+        return np.hstack([U, ones[0]]), np.hstack([V[:, :-1], ones[1], V[:, -1:] + V.dtype.type(self._center)])
+
+    @property
+    def own_factors(self) -> tuple[Array, Array]:
+        """(U, V) as solved for; with biases, each with its own bias as the last column."""
+        return self._own
+
+    def _value(self) -> float:
+        data = self._sides[0].loss_sum(self._objective.loss, *self.factors, self._sample[0])
+        penalty = sum(
+            0.5 * float(np.dot(np.broadcast_to(np.asarray(reg, np.float64), len(A)), np.einsum("ij,ij->i", A, A, dtype=np.float64)))
+            for reg, A in zip(self._reg, self._own, strict=True)
+        )
+        return data + penalty
+
+    def report(self) -> dict[str, float]:
+        """Nothing beside the objective."""
+        return {}

@@ -1,0 +1,172 @@
+"""One point of variable projection: U, the V that belongs to it, and the Levenberg–Marquardt step on U."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from robustmf.kernels import varpro as kernels
+from robustmf.kernels.team import Team, block_bounds
+from robustmf.losses import Loss
+from robustmf.objective import squared_norm
+from robustmf.observed import Observed
+
+Array = NDArray[np.float64]
+
+_BLOCKS = 16
+_LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e8
+
+
+@dataclass(frozen=True)
+class Point:
+    """U, V, the residuals e and, for the weights w that V was solved with, the bases Q. Entries are by columns."""
+
+    U: Array
+    V: Array
+    e: Array
+    Q: Array
+    w: Array
+
+
+class Entries:
+    """The entries by columns, in float64, with the passes over them."""
+
+    def __init__(self, observed: Observed, team: Team) -> None:
+        self.columns, self.shape, self.team = observed.columns, observed.shape, team
+        self.values = self.columns.values.astype(np.float64)
+        self._column_bounds = block_bounds(self.columns.pointers, _BLOCKS)
+        self._row_bounds = block_bounds(np.arange(self.shape[0] + 1), _BLOCKS)
+
+    def project(self, U: Array, w: Array, ridge: float) -> Point:
+        """V(U) for the weights w."""
+        n, r = self.shape[1], U.shape[1]
+        V, e, Q = np.empty((n, r)), np.empty(len(self.values)), np.empty((len(self.values), r))
+        self.team.run(
+            kernels.solve_columns, len(self._column_bounds) - 1, 4 * r * r * len(e),
+            self._column_bounds, self.columns.pointers, self.columns.indices, self.values, w, U, ridge, V, e, Q,
+        )  # fmt: skip
+        return Point(U, V, e, Q, w)
+
+    def assemble(self, point: Point, H: Array, g: Array) -> None:
+        """The Gauss–Newton matrix and minus the gradient at a point, without the ridge on U."""
+        r = point.U.shape[1]
+        counts = self.columns.counts
+        self.team.run(
+            kernels.assemble_rows, len(self._row_bounds) - 1, r * r * int((counts * counts).sum()) // 2,
+            self._row_bounds, self.columns.pointers, self.columns.indices, point.w, point.V, point.e, point.Q, H, g,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Projected:
+    """Σ φ(e) + λ_u/2 ‖U‖² + λ_v/2 ‖V‖² with V solved for: λ_u = λ_v, or λ_u = 0 on subspaces (UᵀU = mI kept)."""
+
+    entries: Entries
+    loss: Loss
+    ridge_u: float
+    ridge_v: float
+
+    def objective(self, point: Point) -> float:
+        """Its value."""
+        return float(self.loss.value(point.e).sum()) + 0.5 * (self.ridge_u * squared_norm(point.U) + self.ridge_v * squared_norm(point.V))
+
+    def weights(self, e: Array) -> Array:
+        """The loss's weights at the residuals e."""
+        return np.asarray(self.loss.weight(e), np.float64)
+
+    def at(self, U: Array, w: Array | None = None) -> Point:
+        """The point at U, for equal weights unless given."""
+        return self.entries.project(U, np.ones(len(self.entries.values)) if w is None else w, self.ridge_v)
+
+
+def orthonormal(U: Array) -> Array:
+    """The same range with UᵀU = mI."""
+    return np.linalg.qr(U)[0] * np.sqrt(len(U))
+
+
+def balanced(U: Array, V: Array) -> tuple[Array, Array]:
+    """The factors of the same UVᵀ with UᵀU = VᵀV, which have the least ‖U‖² + ‖V‖²."""
+    Qu, Ru = np.linalg.qr(U)
+    Qv, Rv = np.linalg.qr(V)
+    A, s, Bt = np.linalg.svd(Ru @ Rv.T)
+    return Qu @ (A * np.sqrt(s)), Qv @ (Bt.T * np.sqrt(s))
+
+
+class LevenbergMarquardt:
+    """Steps on U for one projected problem; the objective never rises."""
+
+    def __init__(self, problem: Projected, point: Point, damping: float) -> None:
+        self.problem, self.point, self.damping = problem, point, damping
+        self.value = problem.objective(point)
+        m, r = point.U.shape
+        self._H, self._g = np.zeros((m * r, m * r)), np.zeros((m, r))
+
+    def step(self) -> bool:
+        """Refresh the weights, then one damped step; false if no damping lowers the objective."""
+        self._refresh()
+        problem, point = self.problem, self.point
+        problem.entries.assemble(point, self._H, self._g)
+        m, r = point.U.shape
+        if problem.ridge_u > 0:
+            self._H[np.diag_indices(m * r)] += problem.ridge_u
+            self._g -= problem.ridge_u * point.U
+        else:
+            self._g -= point.U @ (point.U.T @ self._g) / m
+        growth = 2.0
+        while self.damping < _MOST_DAMPING:
+            if self._try():
+                return True
+            self.damping *= growth
+            growth *= 2
+        return False
+
+    def _refresh(self) -> None:
+        """New weights, and V solved with them: the weighted squares majorize the loss. V is kept if rounding says otherwise."""
+        problem = self.problem
+        new = problem.at(self.point.U, problem.weights(self.point.e))
+        value = problem.objective(new)
+        if value <= self.value:
+            self.point, self.value = new, value
+        else:
+            self.point = replace(self.point, Q=new.Q, w=new.w)
+
+    def _try(self) -> bool:
+        problem, point = self.problem, self.point
+        try:
+            d = _damped_step(self._H, self._g, point.U, self.damping)
+        except (LinAlgError, np.linalg.LinAlgError):
+            return False
+        new = problem.at(point.U + d if problem.ridge_u > 0 else orthonormal(point.U + d), point.w)
+        value = problem.objective(new)
+        if not value < self.value:
+            return False
+        gain = min((self.value - value) / max(0.5 * float((d * self._g).sum()), 1e-300), 1.0)
+        self.damping = max(self.damping * max(0.1, 1 - (2 * gain - 1) ** 3), _LEAST_DAMPING)
+        if problem.ridge_u > 0:
+            U, V = balanced(new.U, new.V)
+            new = replace(new, U=U, V=V)
+            value = min(value, problem.objective(new))
+        self.point, self.value = new, value
+        return True
+
+
+def _damped_step(H: Array, g: Array, U: Array, damping: float) -> Array:
+    """Solve (H + c(μI + UU⁺) ⊗ D)d = g with D = m(UᵀU)⁻¹, c = tr H/(m tr D).
+
+    D makes the step of UVᵀ the same in every gauge; UU⁺ fills the r² directions d = UA, in which H vanishes without a ridge.
+    """
+    m, r = U.shape
+    P, s, Bt = np.linalg.svd(U, full_matrices=False)
+    s = np.maximum(s, max(1e-6 * s[0], 1e-150))
+    D = m * (Bt.T / s**2) @ Bt
+    c = float(np.trace(H) / (m * np.trace(D))) or 1.0
+    K = c * (P @ P.T)
+    K[np.diag_indices(m)] += c * damping
+    B = H.copy()
+    B.reshape(m, r, m, r)[...] += K[:, None, :, None] * D[None, :, None, :]
+    # the lower triangle of the C-ordered B is the upper one of Bᵀ for LAPACK: no copy
+    factor = cho_factor(B.T, lower=False, overwrite_a=True, check_finite=False)
+    return np.asarray(cho_solve(factor, g.ravel(), check_finite=False)).reshape(m, r)

@@ -1,0 +1,202 @@
+"""``varpro``: variable projection for few rows (or few columns) and any visibility pattern, where alternation stalls.
+
+V is eliminated, and Levenberg–Marquardt runs on U alone, with the loss's weights refreshed before each step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.losses import L1, Loss, Rounded
+from robustmf.objective import Objective
+from robustmf.operations import Operations
+from robustmf.solvers.projection import Entries, LevenbergMarquardt, Point, Projected, balanced, orthonormal
+
+Array = NDArray[np.floating[Any]]
+
+#: Ridge on V along a start, in units of the weight of a zero residual: few effective factors first, then all.
+_RIDGE_PATH = (1e-1, 1e-2, 1e-3, 1e-4)
+
+#: Random starts at most, and how often the best value must be met (within 1 %) before it is believed.
+_MOST_STARTS, _AGREE, _SAME = 10, 2, 1e-2
+
+#: Tips of the rounded l1 losses of the start and of the convex stage, in units of the values' standard deviation.
+_START_TIP, _CONVEX_TIP = 0.03, 1e-3
+
+
+@dataclass(frozen=True)
+class Graduated(Loss):
+    """φ_κ(a) = κ²φ(a/κ): least squares for large κ, the loss itself for κ = 1, and never smaller for a larger κ."""
+
+    base: Loss | None = None
+    kappa: float = 1.0
+
+    name = "graduated"
+
+    @property
+    def _inner(self) -> Loss:
+        assert self.base is not None
+        return self.base
+
+    def value(self, residual: Array) -> Array:
+        """κ²φ(a/κ)."""
+        return self.kappa**2 * self._inner.value(residual / self.kappa)
+
+    def weight(self, residual: Array) -> Array:
+        """The base's weight at a/κ."""
+        return self._inner.weight(residual / self.kappa)
+
+
+def rounded_l1(tip: float) -> Rounded:
+    """√(a² + tip²) − tip."""
+    return Rounded(theta=1.0, base=L1(), rounding=tip)
+
+
+def _oriented(operations: Operations) -> tuple[Operations, bool]:
+    """Rows are the short side; and whether rows and columns were swapped for that."""
+    m, n = operations.observed.shape
+    return (operations, False) if m <= n else (operations.transposed, True)
+
+
+class VarPro:
+    """The solver, for the loop."""
+
+    def __init__(self, operations: Operations, objective: Objective) -> None:
+        self._operations, self._swapped = _oriented(operations)
+        self._problem = Projected(Entries(self._operations.observed, operations.team), objective.loss, objective.reg, objective.reg)
+        self._dtype = operations.observed.dtype
+
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """(U, V) of the matrix as given."""
+        point = self._steps.point
+        U, V = point.U.astype(self._dtype), point.V.astype(self._dtype)
+        return (V, U) if self._swapped else (U, V)
+
+    def begin(self, U: Array, V: Array) -> float:
+        """Start at (U, V)."""
+        P, Q = (V, U) if self._swapped else (U, V)
+        P, Q = balanced(P.astype(np.float64), Q.astype(np.float64))
+        at = self._problem.at(P)
+        entries = self._problem.entries
+        i, j = entries.columns.indices, entries.columns.group_of_entry()
+        residual = entries.values - np.einsum("tq,tq->t", P[i], Q[j])
+        self._steps = LevenbergMarquardt(self._problem, Point(P, Q, residual, at.Q, at.w), damping=1e-3)
+        return self._steps.value
+
+    def step(self) -> float:
+        """One Levenberg–Marquardt step."""
+        self._steps.step()
+        return self._steps.value
+
+    def report(self) -> dict[str, float]:
+        """The damping."""
+        return {"damping": self._steps.damping}
+
+
+def varpro_start(operations: Operations, rank: int, objective: Objective, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Random starts with the l1 loss until two agree; then from convex to the loss itself, step by step, repairing columns."""
+    oriented, swapped = _oriented(operations)
+    entries = Entries(oriented.observed, operations.team)
+    size = float(np.std(entries.values)) or float(np.abs(entries.values).max()) or 1.0
+    point = _best_start(entries, rounded_l1(_START_TIP * size), rank, rng)
+    point = _graduate(entries, rounded_l1(_CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15)
+    loss, reg = objective.loss, objective.reg
+    point = _graduate(entries, loss, reg, point, 16 * float(np.median(np.abs(point.e))), 30)
+    problem = Projected(entries, loss, reg, reg)
+    if not _is_l1_like(loss):
+        for _ in range(2):
+            point = _minimise(problem, _repair_columns(problem, point, rng), 1e-3, 30, 1e-4, 3)[0]
+    U, V = point.U, point.V
+    return (V, U) if swapped else (U, V)
+
+
+def _is_l1_like(loss: Loss) -> bool:
+    """A convex loss has one minimum a column, and nothing to repair."""
+    a = np.geomspace(1e-3, 1e3, 200) * loss.theta
+    return bool(np.all(np.diff(loss.derivative(a)) >= -1e-12))
+
+
+def _minimise(problem: Projected, point: Point, damping: float, most: int, tol: float, patience: int) -> tuple[Point, float, float]:
+    """Steps until ``patience`` of them in a row gain less than ``tol``; returns point, value, damping."""
+    steps, small = LevenbergMarquardt(problem, point, damping), 0
+    for _ in range(most):
+        before = steps.value
+        if not steps.step():
+            break
+        small = small + 1 if before - steps.value <= tol * abs(steps.value) else 0
+        if small >= patience:
+            break
+    return steps.point, steps.value, steps.damping
+
+
+def _one_start(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator) -> tuple[Point, float]:
+    U = orthonormal(rng.standard_normal((entries.shape[0], rank)))
+    heaviest = float(loss.weight(np.zeros(1))[0])
+    w, damping = np.full(len(entries.values), heaviest), 1e-2
+    for share in _RIDGE_PATH:
+        problem = Projected(entries, loss, 0.0, share * heaviest)
+        point, _, damping = _minimise(problem, problem.at(U, w), damping, 5, 0.0, 5)
+        U, w = point.U, point.w
+    problem = Projected(entries, loss, 0.0, 0.0)
+    return _minimise(problem, problem.at(U, w), damping, 80, 1e-4, 3)[:2]
+
+
+def _best_start(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator) -> Point:
+    values: list[float] = []
+    best: Point | None = None
+    for _ in range(_MOST_STARTS):
+        point, value = _one_start(entries, loss, rank, rng)
+        if best is None or value < min(values):
+            best = point
+        values.append(value)
+        if sum(v <= min(values) * (1 + _SAME) for v in values) >= _AGREE:
+            break
+    assert best is not None
+    return best
+
+
+def _graduate(entries: Entries, loss: Loss, reg: float, point: Point, typical: float, most: int) -> Point:
+    """κ halved from where a residual of typical size still has half the weight of a zero one, four steps each; then the loss itself."""
+    if reg > 0:
+        U, V = balanced(point.U, point.V)
+        point = Point(U, V, point.e, point.Q, point.w)
+    kappa, pair = 1.0, np.array([0.0, typical])
+    while kappa < 2.0**40:
+        at_zero, there = loss.weight(pair / kappa)
+        if there >= 0.5 * at_zero:
+            break
+        kappa *= 2
+    damping = 1e-3
+    while kappa > 1:
+        problem = Projected(entries, Graduated(base=loss, kappa=kappa), reg, reg)
+        point, _, damping = _minimise(problem, point, min(damping, 1e-3), 4, 1e-3, 1)
+        kappa /= 2
+    return _minimise(Projected(entries, loss, reg, reg), point, min(damping, 1e-3), most, 1e-4, 3)[0]
+
+
+def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator, tries: int = 20, refine: int = 3) -> Point:
+    """Columns in a poor valley: v_j from a random half of their entries and a few reweighted steps, kept where it is lower."""
+    columns = problem.entries.columns
+    filled = np.flatnonzero(columns.counts > 0)
+    column_of_entry = columns.group_of_entry()
+
+    def by_column(p: Point) -> Array:
+        losses = np.add.reduceat(problem.loss.value(p.e), columns.pointers[filled])
+        return np.asarray(losses + 0.5 * problem.ridge_v * np.square(p.V[filled]).sum(axis=1))
+
+    V, e, low = point.V.copy(), point.e.copy(), by_column(point)
+    for _ in range(tries):
+        new = problem.at(point.U, (rng.random(len(e)) < 0.5).astype(np.float64))
+        for _ in range(refine):
+            new = problem.at(point.U, problem.weights(new.e))
+        value = by_column(new)
+        better = np.zeros(len(V), bool)
+        better[filled[value < low]] = True
+        V[better], low = new.V[better], np.minimum(low, value)
+        e[better[column_of_entry]] = new.e[better[column_of_entry]]
+    return Point(point.U, V, e, point.Q, point.w)
