@@ -32,7 +32,9 @@ def _exp_neg_in_kernels(x):  # type: ignore[no-untyped-def]  # Numba compares th
 
 
 def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
-    """Where the compiled weight of this loss begins; None if it has no formula that Numba can compile."""
+    """Where the compiled weight of this loss begins: 0 for the weight 1, None if it has no formula that Numba can compile."""
+    if loss.unit_weight:
+        return 0
     if loss.weight_formula is None:
         return None
     compiled = _compiled(loss.weight_formula, len(loss.weight_parameters), dtype)

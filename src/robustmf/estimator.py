@@ -18,6 +18,7 @@ from robustmf.exceptions import EmptyRowsWarning
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
+from robustmf.memory import fit_bytes
 from robustmf.objective import Objective
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
@@ -210,6 +211,22 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         with ProgressBar(f"{type(self).__name__} rank {self.rank}", self.max_iter) as bar:
             yield (bar,)
+
+    def memory_estimate(
+        self, X: Any = None, *, shape: tuple[int, int] | None = None, n_entries: int | None = None, dtype: Any = "float64"
+    ) -> int:
+        """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
+
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB), nor
+        what the entries are made from.
+        """
+        if X is not None:
+            observed = as_observed(X)
+            shape, n_entries, dtype = observed.shape, observed.n_entries, observed.dtype
+        if shape is None or n_entries is None:
+            raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
+        graduated = isinstance(self.init, str) and self.init == "auto"
+        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated)
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Predicted values at the given row and column numbers, pair by pair."""

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.kernels.compress import count, first_repeat, group_order, scatter, transpose
+from robustmf.kernels.compress import count, first_repeat, group_order, merge_repeats, scatter, transpose
 
 Values = NDArray[np.float32] | NDArray[np.float64]
 Duplicates = Literal["error", "last", "mean"]
@@ -244,18 +244,15 @@ def _transpose_into(source: Compressed, target: Compressed) -> None:
 
 
 def _merge_duplicates(rows: Compressed, repeat: int, duplicates: Duplicates) -> Compressed:
-    i, j, v = rows.group_of_entry(), rows.indices, rows.values
+    j, v = rows.indices, rows.values
     if duplicates == "error":
+        i = int(np.searchsorted(rows.pointers, repeat, side="right")) - 1
         raise ValueError(
-            f"duplicate entry at row {i[repeat]}, column {j[repeat]} (values {v[repeat - 1]!r} and {v[repeat]!r}); "
+            f"duplicate entry at row {i}, column {j[repeat]} (values {v[repeat - 1]!r} and {v[repeat]!r}); "
             "pass duplicates='last' or duplicates='mean' to say what it means"
         )
-    new_place = np.concatenate(([True], (i[1:] != i[:-1]) | (j[1:] != j[:-1])))
-    first = np.flatnonzero(new_place)
-    sizes = np.diff(np.append(first, len(v)))
-    kept = v[first + sizes - 1] if duplicates == "last" else np.add.reduceat(v.astype(np.float64), first) / sizes
-    pointers = np.concatenate(([0], np.cumsum(new_place)))[rows.pointers].astype(np.int64)
-    return Compressed(pointers, j[first], cast("Values", kept.astype(v.dtype)))
+    kept = merge_repeats(rows.pointers, j, v, duplicates == "mean")
+    return Compressed(rows.pointers, j[:kept], v[:kept])
 
 
 def _real(values: ArrayLike, name: str) -> Values:
@@ -281,8 +278,8 @@ def _numbers_in_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
 
 
 def _require_finite(values: Values) -> None:
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
+    if not np.isfinite(values).all():
+        bad = np.flatnonzero(~np.isfinite(values))
         raise ValueError(
             f"values must be finite, got {values[bad[0]]} ({len(bad)} entries are NaN or infinity); "
             "leave missing entries out of a sparse input, or mark them NaN in a dense one"

@@ -2,32 +2,103 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
-from robustmf.experiments import mm_speed
+from robustmf.experiments import accuracy as accuracy_experiment
+from robustmf.experiments import irls_speed, mm_speed
 
-app = typer.Typer(no_args_is_help=True, help="Measure speed and memory; compare ratios inside one run.")
+app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
+
+Record = Annotated[Path | None, typer.Option(help="Also write the record as JSON.")]
 
 
-@app.command()
-def mm(
-    size: Annotated[int, typer.Option(help="Rows and columns of the problem.")] = 1000,
-    record: Annotated[Path | None, typer.Option(help="Also write the record as JSON.")] = None,
-) -> None:
-    """The paper's algorithm: inner solvers to equal accuracy, nanoseconds an entry of a pass, growth, memory at scale."""
-    console = Console()
-    found = mm_speed.run(size, announce=lambda text: console.print(text, style="dim"))
-    for title, lines in mm_speed.tables(found):
+def _show(console: Console, tables: list[tuple[str, list[list[str]]]]) -> None:
+    for title, lines in tables:
         table = Table(*lines[0], title=title, title_justify="left")
         for line in lines[1:]:
             table.add_row(*line)
         console.print(table)
+
+
+def _keep(console: Console, record: Path | None, found: Any) -> None:
     if record is not None:
+        record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(json.dumps(found, indent=1) + "\n")
         console.print(f"Record: {record}")
+
+
+@app.command()
+def mm(size: Annotated[int, typer.Option(help="Rows and columns of the problem.")] = 1000, record: Record = None) -> None:
+    """The paper's algorithm: inner solvers to equal accuracy, nanoseconds an entry of a pass, growth, memory at scale."""
+    console = Console()
+    found = mm_speed.run(size, announce=lambda text: console.print(text, style="dim"))
+    _show(console, mm_speed.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def irls(record: Record = None) -> None:
+    """The half-step at several ranks beside a plain kernel, threads, fold-in, start-up, irls against mm, cmfrec where installed."""
+    console = Console()
+    found = irls_speed.run(announce=lambda text: console.print(text, style="dim"))
+    _show(console, irls_speed.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def netflix(
+    entries: Annotated[float, typer.Option(help="Entries to make.")] = 1e8,
+    sweeps: Annotated[int, typer.Option(help="Sweeps of irls after as many of the ridge start.")] = 15,
+    record: Record = None,
+) -> None:
+    """480,189 × 17,770 with 100 million long-tailed entries at rank 10, in a process of its own: seconds and peak memory."""
+    command = [sys.executable, "-W", "ignore", "-m", "robustmf.experiments.netflix_scale", str(entries), str(sweeps)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    console = Console()
+    shown = [["what", "figure"], *([name.replace("_", " "), f"{value:.4g}"] for name, value in found.items())]
+    _show(console, [("Netflix's shape", shown)])
+    _keep(console, record, found)
+
+
+def _runs(plan: list[accuracy_experiment.Run], within: float, jobs: int, record: Path | None) -> None:
+    console = Console()
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("fits", total=len(plan))
+        found = accuracy_experiment.run_all(plan, jobs, lambda done, _: bar.update(task, completed=done))
+    _show(console, [("RMSE / RMSE of the oracle; CPU seconds of a fit", accuracy_experiment.summary(found, within))])
+    _keep(console, record, found)
+
+
+@app.command()
+def accuracy(
+    data_seeds: Annotated[int, typer.Option(help="Data sets of each size.")] = 20,
+    starts: Annotated[int, typer.Option(help="Random starts for each.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="First data seed.")] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
+    record: Record = None,
+) -> None:
+    """The paper's problem at m = 250, 500, 1000: how often RobustMF's defaults come within 1.05× of the oracle."""
+    _runs(accuracy_experiment.accuracy_plan(data_seeds, starts, first_seed), 1.05, jobs, record)
+
+
+@app.command()
+def breakdown(
+    runs: Annotated[int, typer.Option(help="Runs of RobustMF for each share and magnitude.")] = 100,
+    peer_runs: Annotated[int, typer.Option(help="Runs of l1, RMFNL and LIBMF (where installed).")] = 20,
+    first_seed: Annotated[int, typer.Option(help="First data seed.")] = 20_000,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
+    record: Record = None,
+) -> None:
+    """How many outliers it takes: 5 to 35 % of the entries off by ±5 and ±50, at m = 500."""
+    peers = ["RMFNL l1", "RMFNL lsp"] + (["LIBMF l1"] if importlib.util.find_spec("libmf") else [])
+    _runs(accuracy_experiment.breakdown_plan(runs, peer_runs if peer_runs else 0, peers, first_seed), 1.1, jobs, record)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from robustmf.kernels.jit import kernel
 
 
@@ -45,6 +47,27 @@ def transpose(pointers, indices, values, other_pointers, other_indices, other_va
             other_indices[k] = i
             other_values[k] = values[t]
             place[indices[t]] = k + 1
+
+
+@kernel
+def merge_repeats(pointers, indices, values, mean):
+    """Entries of one place become one, in place: their mean, or the last of them. Returns how many entries are left."""
+    kept = 0
+    for i in range(len(pointers) - 1):
+        t, end = pointers[i], pointers[i + 1]
+        pointers[i] = kept
+        while t < end:
+            total, count = np.float64(values[t]), 1
+            while t + count < end and indices[t + count] == indices[t]:
+                total += values[t + count]
+                count += 1
+            last = values[t + count - 1]
+            indices[kept] = indices[t]
+            values[kept] = total / count if mean else last
+            kept += 1
+            t += count
+    pointers[len(pointers) - 1] = kept
+    return kept
 
 
 @kernel

@@ -263,8 +263,11 @@ def add_row(V, width, u, rank, entries, s, end, eps2, loss, top, buffers, normal
     while s < end:
         n = min(size, end - s)
         load_block(indices, values, shifts, bounds, s, n, width, offset, value)
-        distances(V, offset, value, n, u, width, eps2, a)
-        call_block(address, a, weight, (n + step - 1) // step * step, params)
+        if address == 0:
+            weight[:n] = 1
+        else:
+            distances(V, offset, value, n, u, width, eps2, a)
+            call_block(address, a, weight, (n + step - 1) // step * step, params)
         finish_weights(a, weight, sample, s, n, top)
         add_block(V, (offset, value, weight, n), normal, rhs, rank, width)
         s += n
@@ -275,7 +278,7 @@ def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip
     """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
 
     Values are clipped to ``clip`` and ``shifts`` (one a column) is subtracted; `sample` and `shifts` are empty when unused.
-    A row whose solution is not finite keeps its values.
+    Address 0 is the weight 1 of least squares. A row whose solution is not finite keeps its values.
     """
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles

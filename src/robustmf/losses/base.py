@@ -42,6 +42,8 @@ class Loss:
     degree: ClassVar[int | None] = 0
     #: θ acts on the loss at all (it does not for l1 and l2).
     has_scale: ClassVar[bool] = True
+    #: the weight φ'(a)/a is 1 everywhere (l2 alone)
+    unit_weight: ClassVar[bool] = False
     #: an outlier's pull is bounded (it is not for l2)
     robust: ClassVar[bool] = True
     #: θ / σ at which the estimate of a Gaussian location is 95 % efficient; None where no θ gives that.

@@ -16,6 +16,7 @@ class L2(Loss):
     degree = 2
     has_scale = False
     robust = False
+    unit_weight = True
 
     def _value(self, a: Array) -> Array:
         return 0.5 * a * a

@@ -29,7 +29,7 @@ _GENEROUS = float(np.sqrt(2))
 #: θ/σ̂ of a kinked loss, which no θ makes efficient: the paper's θ = 1 at noise 0.1.
 _KINKED_THETA = 10.0
 
-#: Half-width of a kinked loss's rounded tip in ``irls`` and ``varpro``, in units of σ̂.
+#: Half-width of a kinked loss's rounded tip in ``varpro``, in units of σ̂.
 _TIP = 0.01
 
 #: Certifying runs: tolerance and gap of the MM iterations that follow.
@@ -106,13 +106,12 @@ def _fit_once(
         mm = MM(operations, objective, make_inner(settings.inner), settings.rule)
         outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks)
         return Fit(*mm.factors, 0.0, row_bias[:, 0], column_bias[:, 0], loss, outcome, mm.criticality(), solver, reason)
-    smooth = Objective(rounded(loss, _TIP * start.sigma), settings.reg)
     if solver == "varpro":
-        varpro = VarPro(operations, smooth)
+        varpro = VarPro(operations, Objective(rounded(loss, _TIP * start.sigma), settings.reg))
         outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks)
         U, V = varpro.factors
     else:
-        irls = IRLS(operations, smooth, center, sample_weights, settings.reg_by_count)
+        irls = IRLS(operations, objective, start.sigma, center, sample_weights, settings.reg_by_count)
         if settings.bias:
             U, V = np.hstack([U, row_bias]), np.hstack([V, column_bias])
         outcome = run(irls, U, V, settings.max_iter, settings.tol, settings.callbacks)

@@ -23,13 +23,20 @@ def rounded(loss: Loss, tip: float) -> Loss:
     return Rounded(theta=loss.theta, base=loss, rounding=tip / loss.theta) if loss.concave else loss
 
 
+#: The tip of a kinked loss is rounded to this half-width at first, in units of σ̂; each sweep narrows it by the factor, down to the
+#: last. Alternation at once with a narrow tip would stall: weights at the kink lock rows and columns to each other.
+_FIRST_TIP, _NARROWING, _LAST_TIP = 0.3, 0.85, 1e-4
+
+
 class IRLS:
     """One step is one sweep: all rows, then all columns.
 
     Parameters
     ----------
     objective : Objective
-        With a loss whose weights are finite (see :func:`rounded`).
+        H. For a kinked loss the objective reported is that with φ(√(a² + ε²)), which lies above H and falls to it with ε.
+    sigma : float
+        Noise level at the start, the unit of ε.
     center : float or None
         With a number the model is center + b_i + c_j + u_i·v_j; None has no biases.
     sample_weights : array over the entries, optional
@@ -42,11 +49,14 @@ class IRLS:
         self,
         operations: Operations,
         objective: Objective,
+        sigma: float,
         center: float | None = None,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
     ) -> None:
         self._objective, self._center = objective, center
+        self._tip, self._last_tip = _FIRST_TIP * sigma, _LAST_TIP * sigma
+        self._loss = rounded(objective.loss, self._tip)
         self._sides = (operations, operations.transposed)
         order = None if sample_weights is None else operations.observed.column_order
         self._sample = (sample_weights, None if sample_weights is None else sample_weights[order])
@@ -60,11 +70,13 @@ class IRLS:
         return self._value()
 
     def step(self) -> float:
-        """One sweep."""
+        """One sweep, with the tip a little narrower than in the last."""
+        self._tip = max(_NARROWING * self._tip, self._last_tip)
+        self._loss = rounded(self._objective.loss, self._tip)
         for side, operations in enumerate(self._sides):
             own, other = self._own[side], self._own[1 - side]
             design, shifts = self._design(other)
-            operations.half_step(self._objective.loss, self._reg[side], own, design, self._sample[side], shifts)
+            operations.half_step(self._loss, self._reg[side], own, design, self._sample[side], shifts)
         return self._value()
 
     def _design(self, other: Array) -> tuple[Array, Array | None]:
@@ -90,7 +102,11 @@ class IRLS:
         return self._own
 
     def _value(self) -> float:
-        data = self._sides[0].loss_sum(self._objective.loss, *self.factors, self._sample[0])
+        data = self._sides[0].loss_sum(self._loss, *self.factors, self._sample[0])
+        if isinstance(self._loss, Rounded) and self._objective.loss.concave:
+            # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
+            total = self._sides[0].observed.n_entries if self._sample[0] is None else float(self._sample[0].sum(dtype=np.float64))
+            data += total * float(self._objective.loss.value(np.array([self._tip]))[0])
         penalty = sum(
             0.5 * float(np.dot(np.broadcast_to(np.asarray(reg, np.float64), len(A)), np.einsum("ij,ij->i", A, A, dtype=np.float64)))
             for reg, A in zip(self._reg, self._own, strict=True)

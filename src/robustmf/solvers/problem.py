@@ -125,8 +125,10 @@ class Problem:
 
     def _near_weights(self, values: Array) -> Array | None:
         """Weight 0 for outliers on their face, 1 for the rest; None where there are none."""
-        near = self._is_near(values)
-        return None if near.all() else near.astype(values.dtype)
+        far = _FAR * self.spread
+        if values.min() >= self.middle - far and values.max() <= self.middle + far:
+            return None
+        return self._is_near(values).astype(values.dtype)
 
     def sweep(self, U: Array, V: Array, ridge: float, sigma: float, operations: Operations | None = None) -> None:
         """One sweep of reweighted least squares with the Welsch loss at noise level σ, in place."""

@@ -1,0 +1,240 @@
+"""How fast the half-step and what stands on it are: kernel, threads, fold-in, irls against mm, peers, start-up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from robustmf.datasets import make_synthetic
+from robustmf.estimator import RobustMF
+from robustmf.experiments.half_step_baseline import half_step_baseline
+from robustmf.kernels.team import Team
+from robustmf.losses import LSP, Rounded, Welsch
+from robustmf.objective import Objective
+from robustmf.observed import Observed
+from robustmf.operations import Operations
+from robustmf.solvers.fold_in import fold_in
+from robustmf.solvers.loop import Snapshot
+from robustmf.solvers.problem import Problem
+
+RANKS = (5, 8, 10, 16, 32, 64)
+
+#: ns an entry and thread of a hand-written AVX-512 C++ half-step, measured elsewhere on this class of machine.
+_HAND_WRITTEN = {5: 7.0, 10: 12.0, 16: 20.0}
+
+
+def long_tailed(m: int, n: int, entries: int, seed: int = 0, dtype: str = "float32") -> Observed:
+    """Entries with long-tailed columns, values N(0, 1)."""
+    rng = np.random.default_rng(seed)
+    i, j = rng.integers(0, m, entries, dtype=np.int32), (n * rng.random(entries) ** 2).astype(np.int32)
+    return Observed.from_indices(i, j, rng.standard_normal(entries).astype(dtype), (m, n), duplicates="last")
+
+
+def half_steps(repeats: int = 9) -> list[dict[str, Any]]:
+    """Ns an entry at each rank, beside the baseline in the same run (repeats interleaved, the best of each taken)."""
+    observed = long_tailed(6040, 3706, 1_000_000)
+    rows, lines = observed.rows, []
+    loss = Rounded(1.0, LSP(), 0.01)
+    with Team(1) as one, Team(2) as two:
+        for rank in RANKS:
+            rng = np.random.default_rng(rank)
+            U, V = (rng.standard_normal((k, rank)).astype(np.float32) for k in observed.shape)
+            wide = Observed.from_indices(rows.group_of_entry(), rows.indices, rows.values.astype(np.float64), observed.shape)
+            wide_U, wide_V = U.astype(np.float64), V.astype(np.float64)
+            on_one, on_two, on_wide = Operations(observed, one), Operations(observed, two), Operations(wide, one)
+            # bound as defaults, since the loop goes on before they are called
+            jobs: dict[str, Callable[[], object]] = {
+                "baseline": lambda U=U, V=V: half_step_baseline(
+                    rows.pointers, rows.indices, rows.values, U.copy(), V, np.float32(0.1), np.float32(1), np.float32(1e-4)
+                ),
+                "one thread": lambda U=U, V=V, on=on_one: on.half_step(loss, 0.1, U.copy(), V),
+                "two threads": lambda U=U, V=V, on=on_two: on.half_step(loss, 0.1, U.copy(), V),
+                "welsch": lambda U=U, V=V, on=on_one: on.half_step(Welsch(1.0), 0.1, U.copy(), V),
+                "float64": lambda U=wide_U, V=wide_V, on=on_wide: on.half_step(loss, 0.1, U.copy(), V),
+            }
+            best = dict.fromkeys(jobs, np.inf)
+            for _ in range(repeats + 1):
+                for name, job in jobs.items():
+                    started = time.perf_counter()
+                    job()
+                    best[name] = min(best[name], time.perf_counter() - started)
+            lines.append({"rank": rank, "nanoseconds": {name: 1e9 * s / observed.n_entries for name, s in best.items()}})
+    return lines
+
+
+def peak_fma(repeats: int = 5) -> float:
+    """GFMA/s of one thread in float32, by a matrix product that BLAS runs at full speed."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    A = np.ones((1500, 1500), np.float32)
+    with threadpool_limits(1):
+        times = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            A @ A
+            times.append(time.perf_counter() - started)
+    return float(1500**3 / min(times) / 1e9)
+
+
+def fold_in_rate(rows: int = 200_000, entries_a_row: int = 30, rank: int = 10) -> dict[str, Any]:
+    """New rows a second, with their outliers down-weighted."""
+    rng = np.random.default_rng(0)
+    n = 5000
+    V = rng.standard_normal((n, rank)).astype(np.float32)
+    observed = long_tailed(rows, n, rows * entries_a_row)
+    with Team() as team:
+        operations = Operations(observed, team)
+        objective = Objective(Welsch(1.0), 0.1)
+        fold_in(operations, objective, V)
+        started = time.perf_counter()
+        fold_in(operations, objective, V)
+        seconds = time.perf_counter() - started
+    return {"rows": rows, "entries": observed.n_entries, "rank": rank, "rows_per_second": rows / seconds}
+
+
+def irls_against_mm() -> list[dict[str, Any]]:
+    """Seconds of irls and of mm, from one start, to within a share of the best objective mm finds (LSP itself, kink and all)."""
+    lines = []
+    for name, data, rank in (
+        ("m = 1000", make_synthetic(1000, random_state=0).train, 5),
+        ("MovieLens-1M's size", make_synthetic(6040, 3449, rank=10, observed=2_000_000 / (6040 * 3449), random_state=0).train, 10),
+    ):
+        with Team() as team, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            operations, reg = Operations(data, team), 20 / sum(data.shape)
+            objective = Objective(LSP(1.0), reg)
+            start = Problem(operations, rank, reg).ridge_start(np.random.default_rng(1), 15)
+            traces: dict[str, list[tuple[float, float]]] = {"mm": [], "irls": []}
+            for solver, trace in traces.items():
+
+                def note(
+                    snapshot: Snapshot, trace: list[tuple[float, float]] = trace, on: Operations = operations, H: Objective = objective
+                ) -> None:
+                    U, V = snapshot.factors
+                    trace.append((snapshot.seconds, on.loss_sum(H.loss, U, V) + H.penalty(U, V)))
+
+                for repeat in range(2):  # the first one compiles
+                    trace.clear()
+                    limit = 60 if solver == "irls" else 300
+                    RobustMF(rank, loss="lsp", theta=1.0, solver=solver, init=start, max_iter=limit if repeat else 2, callbacks=[note]).fit(
+                        data
+                    )
+        best = min(value for _, value in traces["mm"])
+        for share in (0.01, 0.003, 0.001):
+            reached = {s: next((t for t, v in trace if v <= best * (1 + share)), float("nan")) for s, trace in traces.items()}
+            lines.append({"problem": name, "entries": data.n_entries, "within": share, **reached})
+    return lines
+
+
+def cmfrec_sweep() -> dict[str, Any] | None:
+    """Seconds a sweep at rank 10 on 5 million entries: cmfrec's exact ALS and irls with the Welsch loss, two threads each."""
+    try:
+        from cmfrec import CMF  # noqa: PLC0415
+    except ImportError:
+        return None
+    import scipy.sparse as sp  # noqa: PLC0415
+
+    observed = long_tailed(50_000, 10_000, 5_300_000)
+    X = sp.coo_array(observed.to_sparse())
+
+    def cmf(sweeps: int) -> float:
+        model = CMF(
+            k=10, lambda_=0.1, method="als", use_cg=False, finalize_chol=False, user_bias=False, item_bias=False, center=False, niter=sweeps,
+            nthreads=2, verbose=False, use_float=True, precompute_for_predictions=False,
+        )  # fmt: skip
+        started = time.perf_counter()
+        model.fit(sp.coo_matrix(X))
+        return time.perf_counter() - started
+
+    def ours(sweeps: int) -> float:
+        rng = np.random.default_rng(0)
+        U, V = (rng.standard_normal((k, 10)).astype(np.float32) for k in observed.shape)
+        with Team(2) as team:
+            operations = Operations(observed, team)
+            operations.half_step(Welsch(1.0), 0.1, U, V)
+            operations.transposed.half_step(Welsch(1.0), 0.1, V, U)
+            started = time.perf_counter()
+            for _ in range(sweeps):
+                operations.half_step(Welsch(1.0), 0.1, U, V)
+                operations.transposed.half_step(Welsch(1.0), 0.1, V, U)
+            return time.perf_counter() - started
+
+    cmf(1)
+    theirs = min((cmf(11) - cmf(1)) / 10 for _ in range(3))
+    mine = min(ours(10) / 10 for _ in range(3))
+    return {"entries": observed.n_entries, "cmfrec": theirs, "robustmf": mine}
+
+
+_STARTUP = """
+import time
+started = time.perf_counter()
+import robustmf
+imported = time.perf_counter() - started
+import numpy as np
+from robustmf import RobustMF
+first = []
+X = np.random.default_rng(0).standard_normal((300, 200))
+RobustMF(5, init="ridge", random_state=0, callbacks=[lambda s: first.append(time.perf_counter())]).fit(X)
+print(imported, first[0] - started)
+"""
+
+
+def startup() -> dict[str, float]:
+    """Seconds of ``import robustmf``, and from there to the first iteration of the first fit, in a new process with warm kernels."""
+    best = [np.inf, np.inf]
+    for _ in range(4):
+        out = subprocess.run([sys.executable, "-W", "ignore", "-c", _STARTUP], capture_output=True, text=True, check=True).stdout.split()
+        best = [min(a, float(b)) for a, b in zip(best, out, strict=True)]
+    return {"import": best[0], "first_iteration": best[1]}
+
+
+def run(announce: Callable[[str], None]) -> dict[str, Any]:
+    """All measurements, as one record."""
+    record: dict[str, Any] = {}
+    announce("half-step at ranks " + ", ".join(map(str, RANKS)))
+    record["half_steps"], record["peak_gfma"] = half_steps(), peak_fma()
+    announce("fold-in")
+    record["fold_in"] = fold_in_rate()
+    announce("start-up")
+    record["startup"] = startup()
+    announce("irls against mm")
+    record["irls_against_mm"] = irls_against_mm()
+    announce("cmfrec")
+    record["cmfrec"] = cmfrec_sweep()
+    return record
+
+
+def tables(record: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """The record as tables of text."""
+    half = [["rank", "baseline", "ours", "× faster", "two threads", "speed-up", "Welsch", "float64", "FMA bound", "hand-written C++"]]
+    for line in record["half_steps"]:
+        r, ns = line["rank"], line["nanoseconds"]
+        shown = [ns["baseline"], ns["one thread"], ns["baseline"] / ns["one thread"], ns["two threads"]]
+        shown += [ns["one thread"] / ns["two threads"], ns["welsch"], ns["float64"], (r * (r + 1) / 2 + 2 * r) / record["peak_gfma"]]
+        half.append([str(r), *(f"{value:.2f}" for value in shown), str(_HAND_WRITTEN.get(r, ""))])
+    mm = [["problem", "entries", "within", "mm", "irls", "× faster"]]
+    for line in record["irls_against_mm"]:
+        times = [f"{line['mm']:.3f} s", f"{line['irls']:.3f} s", f"{line['mm'] / line['irls']:.1f}"]
+        mm.append([line["problem"], str(line["entries"]), f"{100 * line['within']:g} %", *times])
+    start, peer = record["startup"], record["cmfrec"]
+    rest = [
+        ["what", "figure"],
+        ["new rows folded in a second (30 entries each, rank 10)", f"{record['fold_in']['rows_per_second']:,.0f}"],
+        ["import robustmf", f"{start['import']:.2f} s"],
+        ["import to first iteration, new process, warm kernels", f"{start['first_iteration']:.2f} s"],
+    ]
+    if peer is not None:
+        theirs, ours = peer["cmfrec"], peer["robustmf"]
+        rest.append([f"sweep at rank 10, {peer['entries']:,} entries: cmfrec's exact ALS", f"{theirs:.3f} s"])
+        rest.append(["the same by irls", f"{ours:.3f} s ({theirs / ours:.1f}×)"])
+    return [
+        ("one half-step, ns an entry, float32, LSP loss, 6040 × 3706 with a million entries", half),
+        ("seconds to the same objective (LSP, from one start)", mm),
+        ("the rest", rest),
+    ]
