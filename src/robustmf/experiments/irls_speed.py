@@ -7,21 +7,26 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from robustmf.datasets import make_synthetic
 from robustmf.estimator import RobustMF
 from robustmf.experiments.half_step_baseline import half_step_baseline
 from robustmf.kernels.team import Team
-from robustmf.losses import LSP, Rounded, Welsch
+from robustmf.losses import LSP, Loss, Rounded, Welsch
 from robustmf.objective import Objective
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.fold_in import fold_in
 from robustmf.solvers.loop import Snapshot
 from robustmf.solvers.problem import Problem
+
+Array = NDArray[np.floating[Any]]
 
 RANKS = (5, 8, 10, 16, 32, 64)
 
@@ -48,15 +53,12 @@ def half_steps(repeats: int = 9) -> list[dict[str, Any]]:
             wide = Observed.from_indices(rows.group_of_entry(), rows.indices, rows.values.astype(np.float64), observed.shape)
             wide_U, wide_V = U.astype(np.float64), V.astype(np.float64)
             on_one, on_two, on_wide = Operations(observed, one), Operations(observed, two), Operations(wide, one)
-            # bound as defaults, since the loop goes on before they are called
             jobs: dict[str, Callable[[], object]] = {
-                "baseline": lambda U=U, V=V: half_step_baseline(
-                    rows.pointers, rows.indices, rows.values, U.copy(), V, np.float32(0.1), np.float32(1), np.float32(1e-4)
-                ),
-                "one thread": lambda U=U, V=V, on=on_one: on.half_step(loss, 0.1, U.copy(), V),
-                "two threads": lambda U=U, V=V, on=on_two: on.half_step(loss, 0.1, U.copy(), V),
-                "welsch": lambda U=U, V=V, on=on_one: on.half_step(Welsch(1.0), 0.1, U.copy(), V),
-                "float64": lambda U=wide_U, V=wide_V, on=on_wide: on.half_step(loss, 0.1, U.copy(), V),
+                "baseline": partial(_baseline, observed, U, V),
+                "one thread": partial(_half_step, on_one, loss, U, V),
+                "two threads": partial(_half_step, on_two, loss, U, V),
+                "welsch": partial(_half_step, on_one, Welsch(1.0), U, V),
+                "float64": partial(_half_step, on_wide, loss, wide_U, wide_V),
             }
             best = dict.fromkeys(jobs, np.inf)
             for _ in range(repeats + 1):
@@ -68,10 +70,17 @@ def half_steps(repeats: int = 9) -> list[dict[str, Any]]:
     return lines
 
 
+def _baseline(observed: Observed, U: Array, V: Array) -> None:
+    rows = observed.rows
+    half_step_baseline(rows.pointers, rows.indices, rows.values, U.copy(), V, np.float32(0.1), np.float32(1), np.float32(1e-4))
+
+
+def _half_step(operations: Operations, loss: Loss, U: Array, V: Array) -> None:
+    operations.half_step(loss, 0.1, U.copy(), V)
+
+
 def peak_fma(repeats: int = 5) -> float:
     """GFMA/s of one thread in float32, by a matrix product that BLAS runs at full speed."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
     A = np.ones((1500, 1500), np.float32)
     with threadpool_limits(1):
         times = []
@@ -122,9 +131,8 @@ def irls_against_mm() -> list[dict[str, Any]]:
                 for repeat in range(2):  # the first one compiles
                     trace.clear()
                     limit = 60 if solver == "irls" else 300
-                    RobustMF(rank, loss="lsp", theta=1.0, solver=solver, init=start, max_iter=limit if repeat else 2, callbacks=[note]).fit(
-                        data
-                    )
+                    most = limit if repeat else 2
+                    RobustMF(rank, loss="lsp", theta=1.0, solver=solver, init=start, max_iter=most, callbacks=[note]).fit(data)
         best = min(value for _, value in traces["mm"])
         for share in (0.01, 0.003, 0.001):
             reached = {s: next((t for t, v in trace if v <= best * (1 + share)), float("nan")) for s, trace in traces.items()}
@@ -133,7 +141,7 @@ def irls_against_mm() -> list[dict[str, Any]]:
 
 
 def cmfrec_sweep() -> dict[str, Any] | None:
-    """Seconds a sweep at rank 10 on 5 million entries: cmfrec's exact ALS and irls with the Welsch loss, two threads each."""
+    """Seconds a sweep at rank 10 on 5 million entries, two threads: cmfrec's exact ALS, and irls with the Welsch loss."""
     try:
         from cmfrec import CMF  # noqa: PLC0415
     except ImportError:
@@ -145,8 +153,8 @@ def cmfrec_sweep() -> dict[str, Any] | None:
 
     def cmf(sweeps: int) -> float:
         model = CMF(
-            k=10, lambda_=0.1, method="als", use_cg=False, finalize_chol=False, user_bias=False, item_bias=False, center=False, niter=sweeps,
-            nthreads=2, verbose=False, use_float=True, precompute_for_predictions=False,
+            k=10, lambda_=0.1, method="als", use_cg=False, finalize_chol=False, user_bias=False, item_bias=False, center=False,
+            niter=sweeps, nthreads=2, verbose=False, use_float=True, precompute_for_predictions=False,
         )  # fmt: skip
         started = time.perf_counter()
         model.fit(sp.coo_matrix(X))

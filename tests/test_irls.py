@@ -1,0 +1,233 @@
+"""The workhorse: descent for every loss, biases, weights, starts that find the right valley."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import oracles
+from conftest import random_problem
+from robustmf import Observed, RobustMF
+from robustmf.criticality import criticality
+from robustmf.datasets import make_synthetic
+from robustmf.exceptions import RobustMFWarning
+from robustmf.experiments.oracle import oracle_factors
+from robustmf.kernels import team as team_module
+from robustmf.losses import Loss, loss_names, make_loss
+from robustmf.objective import Objective
+from robustmf.operations import Operations
+
+
+@pytest.mark.parametrize("name", loss_names())
+def test_objective_never_rises(name, dtype):
+    observed, U, V = random_problem(50, 40, 3, dtype=dtype)
+    model = RobustMF(3, loss=name, theta=None, solver="irls", init=(U, V), tol=1e-4, max_iter=2000).fit(observed)
+    objective = np.array(model.history_["objective"])
+    assert np.all(np.diff(objective) <= (1e-10 if dtype == np.float64 else 1e-5) * objective[0])
+    assert objective[-1] < 0.9 * objective[0]
+    assert model.row_factors_.dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure", "rounded-lsp"])
+def test_ends_where_the_gradient_vanishes(name, team):
+    observed, U, V = random_problem(50, 40, 3, share=0.6)
+    model = RobustMF(3, loss=name, theta=None, reg=0.3, solver="irls", init=(U, V), tol=1e-11, max_iter=20000).fit(observed)
+    operations, objective = Operations(observed, team), Objective(model.loss_, 0.3)
+    start = criticality(operations, objective, U, V, operations.residuals(U, V))
+    end = criticality(operations, objective, *(pair := (model.row_factors_, model.column_factors_)), operations.residuals(*pair))
+    assert end < 1e-3 * start
+
+
+def test_a_loss_of_ones_own_compiled_or_not():
+    @dataclass(frozen=True)
+    class Root(Loss):
+        name = "root"
+
+        def _value(self, a):
+            return np.sqrt(1 + a * a) - 1
+
+        def _derivative(self, a):
+            return a / np.sqrt(1 + a * a)
+
+    @dataclass(frozen=True)
+    class CompiledRoot(Root):
+        @staticmethod
+        def weight_formula(a, theta):
+            return 1 / np.sqrt(1 + a * a)
+
+    observed, U, V = random_problem()
+    fits = [RobustMF(3, loss=loss, theta=None, solver="irls", init=(U, V), tol=1e-8).fit(observed) for loss in (Root(), CompiledRoot())]
+    np.testing.assert_allclose(fits[0].row_factors_, fits[1].row_factors_, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("m", [250, 500])
+def test_defaults_reach_the_oracle(m):
+    ratios = []
+    for seed in range(6):
+        data = make_synthetic(m, random_state=500 + seed)
+        model = RobustMF(5, random_state=seed).fit(data.train)
+        ratios.append(data.test_rmse(model.row_factors_, model.column_factors_) / data.test_rmse(*oracle_factors(data, 20 / (2 * m))))
+    assert max(ratios) <= 1.05, ratios
+    assert np.median(ratios) <= 1.02, ratios
+
+
+@pytest.mark.parametrize(("share", "magnitude"), [(0.2, 5.0), (0.25, 5.0), (0.3, 50.0), (0.0, 5.0)])
+def test_defaults_survive_many_outliers(share, magnitude):
+    ratios = []
+    for seed in range(3):
+        data = make_synthetic(500, outliers=share, magnitude=magnitude, random_state=700 + seed)
+        model = RobustMF(5, random_state=seed).fit(data.train)
+        ratios.append(data.test_rmse(model.row_factors_, model.column_factors_) / data.test_rmse(*oracle_factors(data, 0.02)))
+    assert np.median(ratios) <= 1.1, ratios
+
+
+def test_theta_is_found_at_every_scale():
+    for scale in (1e-3, 1.0, 1e3):
+        data = make_synthetic(250, random_state=3)
+        train = data.train.with_values(scale * data.train.rows.values)
+        model = RobustMF(5, reg=scale * 0.04, random_state=0).fit(train)
+        assert model.theta_ / scale == pytest.approx(np.sqrt(2) * 2.1105 * 0.085, rel=0.3)
+        error = data.test_rmse(model.row_factors_ / np.sqrt(scale), model.column_factors_ / np.sqrt(scale))
+        assert error < 0.1
+
+
+def test_biases_are_found_and_used():
+    rng = np.random.default_rng(0)
+    b, c = 2 * rng.standard_normal(120), rng.standard_normal(90)
+    clean = 10 + b[:, None] + c[None, :] + rng.standard_normal((120, 2)) @ rng.standard_normal((2, 90))
+    X = clean + 0.1 * rng.standard_normal(clean.shape)
+    X[rng.random(X.shape) < 0.05] += 20
+    X[rng.random(X.shape) < 0.5] = np.nan
+    model = RobustMF(2, bias=True, random_state=0).fit(X)
+    i, j = np.indices(X.shape)
+    assert np.sqrt(np.mean((model.predict(i, j) - clean) ** 2)) < 0.07
+    assert np.corrcoef(model.row_bias_, b)[0, 1] > 0.98
+    assert np.all(np.diff(model.history_["objective"]) <= 1e-9)
+    folded = model.transform(X)
+    assert folded.shape == (120, 3)
+    assert np.sqrt(np.mean((model.inverse_transform(folded) - clean) ** 2)) < 0.08
+    without = RobustMF(2, random_state=0).fit(X)
+    assert np.sqrt(np.mean((without.predict(i, j) - clean) ** 2)) > 0.5, "rank 2 alone cannot hold the biases"
+
+
+def test_sample_weights_mean_what_they_say():
+    observed, U, V = random_problem(40, 30, 3, share=0.7)
+    keep = np.arange(observed.n_entries) % 4 > 0
+    common = {"rank": 3, "theta": 1.0, "reg": 0.2, "solver": "irls", "init": (U, V), "tol": 1e-10, "max_iter": 3000}
+    weighted = RobustMF(**common).fit(observed, sample_weight=keep.astype(float))
+    dropped = RobustMF(**common).fit(observed.select(keep))
+    np.testing.assert_allclose(weighted.row_factors_, dropped.row_factors_, atol=1e-6)
+    doubled = RobustMF(**common | {"reg": 0.4}).fit(observed, sample_weight=np.full(observed.n_entries, 2.0))
+    plain = RobustMF(**common).fit(observed)
+    np.testing.assert_allclose(doubled.row_factors_, plain.row_factors_, atol=1e-6)
+    dense = np.zeros(observed.shape)
+    dense[observed.rows.group_of_entry(), observed.rows.indices] = keep
+    np.testing.assert_array_equal(RobustMF(**common).fit(observed, sample_weight=dense).row_factors_, weighted.row_factors_)
+    for bad, message in (([1.0], "one number an observed entry"), (-keep.astype(float), ">= 0"), (keep.astype(str), "numbers")):
+        with pytest.raises((ValueError, TypeError), match=message):
+            RobustMF(**common).fit(observed, sample_weight=bad)
+
+
+def test_regularisation_by_count():
+    observed, U, V = random_problem()
+    common = {"rank": 3, "loss": "l2", "reg": 0.1, "solver": "irls", "init": (U, V), "max_iter": 5000, "tol": 1e-13}
+    model = RobustMF(**common, reg_by_count=True).fit(observed)
+    counts = observed.rows.counts
+    X, rows = oracles.dense(observed, observed.rows.values), observed.rows
+    i = int(np.argmax(counts))
+    seen = rows.indices[rows.pointers[i] : rows.pointers[i + 1]]
+    Q = model.column_factors_[seen]
+    np.testing.assert_allclose(model.row_factors_[i], np.linalg.solve(Q.T @ Q + 0.1 * counts[i] * np.eye(3), Q.T @ X[i, seen]), atol=1e-4)
+
+
+def test_several_starts_keep_the_best():
+    observed, *_ = random_problem(30, 25, 3, share=0.5)
+    common = {"rank": 3, "loss": "l2", "solver": "irls", "init": "random", "random_state": 0, "tol": 1e-6, "max_iter": 2000}
+    one, five = RobustMF(**common).fit(observed), RobustMF(**common, n_init=5).fit(observed)
+    assert five.history_["objective"][-1] <= one.history_["objective"][-1]
+
+
+def test_auto_chooses_by_shape_and_says_why():
+    wide = np.random.default_rng(0).standard_normal((20, 300))
+    square = np.random.default_rng(0).standard_normal((60, 60))
+    assert RobustMF(2, random_state=0).fit(wide).solver_ == "varpro"
+    model = RobustMF(2, random_state=0).fit(square)
+    assert model.solver_ == "irls"
+    assert "60 × 60" in model.solver_reason_
+    assert RobustMF(2, bias=True, random_state=0).fit(wide).solver_ == "irls"
+    with pytest.raises(ValueError, match="need solver='irls'"):
+        RobustMF(2, bias=True, solver="varpro").fit(wide)
+
+
+def test_certify_ends_at_a_critical_point(team):
+    data = make_synthetic(60, 50, rank=3, observed=0.8, random_state=0)
+    fast = RobustMF(3, loss="lsp", theta=1.0, solver="irls", random_state=0).fit(data.train)
+    sure = RobustMF(3, loss="lsp", theta=1.0, solver="irls", random_state=0, certify=True, max_iter=3000, inner_max_iter=2000).fit(
+        data.train
+    )
+    operations, objective = Operations(data.train, team), Objective(make_loss("lsp", 1.0), sure.reg_)
+    before = criticality(operations, objective, *(p := (fast.row_factors_, fast.column_factors_)), operations.residuals(*p))
+    assert np.isnan(fast.criticality_)
+    assert sure.criticality_ < 0.01 * before
+    assert "certified" in sure.stop_reason_
+    with pytest.raises(ValueError, match="loss='welsch' is not"):
+        RobustMF(3, certify=True).fit(data.train)
+
+
+def test_threads_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    for share in (0.05, 0.25):
+        data = make_synthetic(150, outliers=share, random_state=1)
+        fits = [RobustMF(4, random_state=0, n_jobs=n_jobs).fit(data.train) for n_jobs in (1, 2, 4)]
+        for other in fits[1:]:
+            assert np.array_equal(fits[0].row_factors_, other.row_factors_)
+
+
+@pytest.mark.parametrize("solver", ["irls", "varpro"])
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.outer(np.arange(1, 31), np.arange(1, 13)).astype(float),
+        np.ones((30, 12)),
+        np.zeros((30, 12)),
+        1e30 * np.random.default_rng(0).standard_normal((30, 12)),
+        1e-30 * np.random.default_rng(0).standard_normal((30, 12)),
+        np.random.default_rng(0).standard_normal((30, 12)) * 10.0 ** np.arange(-6, 6),
+        np.random.default_rng(0).integers(1, 6, (30, 12)),
+        np.random.default_rng(0).standard_normal((30, 12)).astype(np.float32),
+    ],
+    ids=["ints-as-floats", "constant", "zero", "1e30", "1e-30", "mixed-scales", "integers", "float32"],
+)
+def test_odd_values_give_finite_factors(X, solver):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        model = RobustMF(3, solver=solver, random_state=0).fit(X)
+    assert np.all(np.isfinite(model.row_factors_))
+    assert np.all(np.isfinite(model.column_factors_))
+
+
+def test_hard_cases_stay_finite_and_sensible():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50)) + 0.05 * rng.standard_normal((60, 50))
+    wrong_row = X.copy()
+    wrong_row[7] = 1000 * rng.standard_normal(50)  # every entry of a row is an outlier
+    model = RobustMF(3, random_state=0).fit(wrong_row)
+    assert np.all(np.isfinite(model.row_factors_))
+    others = np.arange(60) != 7
+    assert np.abs(model.inverse_transform(model.row_factors_) - X)[others].max() < 0.5
+    tiny = RobustMF(3, theta=1e-9, random_state=0).fit(X)
+    assert np.all(np.isfinite(tiny.row_factors_))
+    few = X.copy()
+    few[3, 2:] = np.nan  # fewer entries than factors
+    assert np.all(np.isfinite(RobustMF(3, random_state=0).fit(few).row_factors_))
+
+
+def test_memory_estimate_names_what_it_needs():
+    model = RobustMF(10)
+    assert model.memory_estimate(shape=(480_189, 17_770), n_entries=100_000_000, dtype="float32") > 1.6e9
+    assert model.memory_estimate(Observed.from_dense(np.ones((5, 4)))) > 0
+    with pytest.raises(ValueError, match="needs X, or shape"):
+        model.memory_estimate()
