@@ -10,6 +10,7 @@ import pytest
 
 from conftest import random_problem
 from robustmf import RobustMF
+from robustmf.datasets import load_dinosaur
 from robustmf.kernels import team as team_module
 from robustmf.losses import L2, loss_names
 from robustmf.solvers.projection import Entries, Projected, balanced, orthonormal
@@ -90,14 +91,24 @@ def test_every_loss_descends_and_transposing_changes_nothing_that_matters(name, 
     ("views", "shape", "share", "bound"), [(5, (72, 932), 17.87, 0.302), (6, (72, 557), 20.55, 0.336), (7, (72, 336), 23.10, 0.319)]
 )
 def test_dinosaur_from_random_starts(views, shape, share, bound):
-    X = np.loadtxt(DINOSAUR).T
-    X[X == -1] = np.nan
-    X = X[:, (~np.isnan(X[::2])).sum(0) >= views]
-    assert X.shape == shape
-    assert 100 * np.mean(~np.isnan(X)) == pytest.approx(share, abs=0.005)
+    tracks = load_dinosaur(views, DINOSAUR.parents[1])
+    assert tracks.shape == shape
+    assert 100 * tracks.n_entries / (shape[0] * shape[1]) == pytest.approx(share, abs=0.005)
     good = 0
     for seed in range(3):
-        model = RobustMF(4, loss="l1", reg=1e-9, tol=1e-6, random_state=100 + seed).fit(X)
+        model = RobustMF(4, loss="l1", reg=1e-9, tol=1e-6, random_state=100 + seed).fit(tracks)
         assert model.solver_ == "varpro"
-        good += -model.score(X) <= bound
+        good += -model.score(tracks) <= bound
     assert good >= 2
+
+
+def test_dinosaur_loader_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.delenv("ROBUSTMF_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="set ROBUSTMF_DATA"):
+        load_dinosaur()
+    with pytest.raises(FileNotFoundError, match=r"viff.xy not found"):
+        load_dinosaur(folder=tmp_path)
+    (tmp_path / "dinosaur").mkdir()
+    (tmp_path / "dinosaur" / "viff.xy").write_text("1 2 3\n")
+    with pytest.raises(ValueError, match="expected 72 numbers a line, got 3"):
+        load_dinosaur(folder=tmp_path)

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from robustmf.experiments import accuracy as accuracy_experiment
-from robustmf.experiments import irls_speed, mm_speed
+from robustmf.experiments import dinosaur_tracks, irls_speed, mm_speed
 
 app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
 
@@ -67,6 +67,20 @@ def netflix(
     console = Console()
     shown = [["what", "figure"], *([name.replace("_", " "), f"{value:.4g}"] for name, value in found.items())]
     _show(console, [("Netflix's shape", shown)])
+    _keep(console, record, found)
+
+
+@app.command()
+def dinosaur(
+    seeds: Annotated[int, typer.Option(help="Random starts for each data set.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder with dinosaur/viff.xy; else the one ROBUSTMF_DATA names.")] = None,
+    record: Record = None,
+) -> None:
+    """Dinosaur tracks D1, D2, D3 with the l1 loss from random starts: mean absolute error in pixels."""
+    console = Console()
+    found = dinosaur_tracks.run(seeds, first_seed, data)
+    _show(console, [("Dinosaur, l1 loss, rank 4", dinosaur_tracks.summary(found))])
     _keep(console, record, found)
 
 

@@ -51,7 +51,7 @@ def write(record: dict[str, Any], path: Path) -> None:
     for kind, title in (("clean", "clean entries"), ("outliers", "planted outliers")):
         histogram.add_histogram(x=best["residuals"][kind], name=title, xbins={"start": -7, "end": 7, "size": 0.1}, opacity=0.75)
     for side in (-1, 1):
-        histogram.add_vline(x=side * best["flag_at"], line={"dash": "dot"})
+        histogram.add_vline(x=side * best["flag_at"], line={"dash": "dot", "color": "gray"})
     histogram.update_xaxes(title="residual").update_yaxes(title="entries", type="log")
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     write_page(

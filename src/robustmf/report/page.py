@@ -18,8 +18,8 @@ p { max-width: 46rem; } .soft { color: var(--soft); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .4rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr.best { background: var(--mark); font-weight: 600; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); gap: 1rem; }
-figure { margin: 0; } figcaption { color: var(--soft); font-size: .9rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); gap: 1rem; }
+figure { margin: 0; min-width: 0; } figcaption { color: var(--soft); font-size: .9rem; }
 """
 
 #: Plots follow the page's light or dark scheme.
@@ -48,7 +48,7 @@ def table(header: list[str], rows: list[list[str]], best: int | None = None) -> 
 def figure(plot: Any, caption: str) -> str:
     """A Plotly figure as HTML, without the library itself."""
     plot.update_layout(margin={"l": 50, "r": 10, "t": 10, "b": 45}, height=340, template="none", legend={"orientation": "h", "y": 1.12})
-    drawn = plot.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
+    drawn = plot.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True})
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
