@@ -163,7 +163,7 @@ def test_input_is_left_alone():
         ({"rank": 2.0}, TypeError, "rank must be an integer"),
         ({"rank": True}, TypeError, "got rank=True"),
         ({"rank": "2"}, TypeError, "got rank='2'"),
-        ({"reg": -1.0}, ValueError, "reg must be a finite number > 0 or 'auto', got reg=-1.0"),
+        ({"reg": -1.0}, ValueError, "reg must be a finite number > 0 or 'auto' or 'paper', got reg=-1.0"),
         ({"reg": 0}, ValueError, "got reg=0"),
         ({"reg": np.nan}, ValueError, "got reg=nan"),
         ({"reg": "much"}, TypeError, "got reg='much'"),

@@ -103,24 +103,6 @@ def test_efficient_theta_gives_95_percent_efficiency(loss):
     assert slope**2 / power == pytest.approx(0.95, abs=2e-3)
 
 
-@pytest.mark.parametrize("name", ["l1", "lsp", "geman", "laplace", "mcp", "scad"])
-def test_prox_of_the_majorizer_is_soft_thresholding_by_brute_force(name):
-    """min_z ½(z−y)² + tangent of φ at |y|: soft thresholding by the slope, as the surrogate's blocks assume."""
-    loss = make_loss(name)
-    z = np.linspace(-10, 10, 200001)
-    for y in (-4.2, -0.3, 0.01, 1.7):
-        slope = float(loss.derivative(np.array([y]))[0])
-        brute = z[np.argmin(0.5 * (z - y) ** 2 + slope * np.abs(z))]
-        assert brute == pytest.approx(np.sign(y) * max(abs(y) - slope, 0), abs=1e-4)
-
-
-def test_box_projection_is_the_prox_of_the_dual_by_brute_force():
-    x = np.linspace(-3, 3, 60001)
-    for z, w in ((2.5, 0.7), (-0.2, 0.7), (-5.0, 1.3)):
-        inside = x[np.abs(x) <= w + 1e-12]
-        assert inside[np.argmin((inside - z) ** 2)] == pytest.approx(np.clip(z, -w, w), abs=1e-4)
-
-
 @pytest.mark.parametrize("theta", [0, -1.0, np.nan, np.inf])
 @pytest.mark.parametrize("name", ["lsp", "welsch", "rounded-geman"])
 def test_bad_theta_is_refused_by_name_and_value(name, theta):

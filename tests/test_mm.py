@@ -86,9 +86,6 @@ def test_accuracy_on_the_papers_problem(m, bound):
 def test_the_papers_gaussian_start_knows_nothing_and_fails():
     """The trap: data and start from one stream and seed would make the start the truth."""
     data = make_synthetic(250, random_state=3)
-    model = RMFNL(5, init="random", random_state=3, max_iter=1, tol=1e-9)
-    with pytest.warns(UserWarning, match="max_iter=1"):
-        model.fit(data.train)
     start = RMFNL(5, init="random", random_state=3, max_iter=0)
     with pytest.warns(UserWarning, match="max_iter=0"):
         start.fit(data.train)

@@ -134,6 +134,13 @@ def test_bad_input_is_refused_by_name(build, error, message):
         build()
 
 
+def test_masks_are_missing_and_padded_formats_are_refused():
+    masked = np.ma.masked_equal(np.array([[1.0, -3.0], [2.0, 4.0]]), -3.0)
+    assert as_observed(masked).rows.values.tolist() == [1.0, 2.0, 4.0]
+    with pytest.raises(ValueError, match="bsr format, which stores zeros that nobody observed"):
+        as_observed(sp.bsr_array(np.eye(4), blocksize=(2, 2)))
+
+
 def test_select_and_with_values():
     observed = Observed.from_dense([[1.0, 2.0], [np.nan, 3.0]])
     kept = observed.select(np.array([True, False, True]))

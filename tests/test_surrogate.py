@@ -11,6 +11,7 @@ import pytest
 import oracles
 from conftest import random_problem
 from robustmf.inner import LADMPSAP, InnerRule, SparseAPG, inner_names, make_inner
+from robustmf.inner.apg import SparseSurrogateSteps
 from robustmf.inner.ladmpsap import LADMPSAPRun
 from robustmf.losses import L1, Loss, loss_names, make_loss
 from robustmf.objective import Objective
@@ -151,6 +152,24 @@ def test_ladmpsap_makes_the_authors_own_steps(team):
         run.step()
     np.testing.assert_allclose(run.state.dU, wanted["ladm50_U"], atol=1e-12)
     np.testing.assert_allclose(run.state.dV, wanted["ladm50_V"], atol=1e-12)
+
+
+def test_one_dual_step_is_the_prox_of_the_box_by_brute_force(team):
+    """From z = x the step minimises, entry by entry, −ρx + c/2 (x − z)² over |x| ≤ w."""
+    surrogate, _ = surrogate_at("laplace", team)
+    x = 0.5 * surrogate.weights * np.sign(surrogate.residual)
+    steps = SparseSurrogateSteps(surrogate, x.copy())
+    dU, dV = steps.dual.increments(steps.products)
+    alpha, gamma = steps.dual.curvatures()
+    steps.step(1.0)
+    steps.accept(0.0)
+    (U, V), rows = surrogate.factors, surrogate.operations.observed.rows
+    i, j = rows.group_of_entry(), rows.indices
+    for t in range(0, len(x), 17):
+        rho = surrogate.residual[t] - dU[i[t]] @ V[j[t]] - U[i[t]] @ dV[j[t]]
+        candidates = np.linspace(-surrogate.weights[t], surrogate.weights[t], 20001)
+        cost = -rho * candidates + (alpha[i[t]] + gamma[j[t]]) / 2 * (candidates - x[t]) ** 2
+        assert steps.x[t] == pytest.approx(candidates[np.argmin(cost)], abs=2e-4 * surrogate.weights[t])
 
 
 def test_warm_start_saves_steps(team):

@@ -53,9 +53,9 @@ def criticality(
     """
     slopes = objective.loss.derivative(residual).astype(residual.dtype, copy=False)
     x = slopes * np.sign(residual)
-    kinked = np.abs(residual) <= kink_width(operations)
+    kinked = (np.abs(residual) <= kink_width(operations)) & objective.loss.concave
     x[kinked] = 0 if witness is None else np.clip(witness[kinked], -slopes[kinked], slopes[kinked])
-    if polish and objective.loss.concave and kinked.any():
+    if polish and kinked.any():
         x[kinked] = _smallest(operations, objective, U, V, x, kinked, slopes)
     XV, XtU = operations.products(x, U, V)
     reg = residual.dtype.type(objective.reg)

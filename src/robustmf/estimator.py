@@ -19,7 +19,6 @@ from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
 from robustmf.memory import fit_bytes
-from robustmf.objective import Objective
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
 from robustmf.solvers.fitting import Settings, fit
@@ -43,9 +42,10 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         φ by its name (see :func:`robustmf.losses.loss_names`) or as an object of your own.
     theta : "auto", float or None
         Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times the loss's own constant;
-        None keeps the loss's own.
-    reg : "auto" or float
-        λ; "auto" is 20/(m+n), as in the paper.
+        None keeps the loss's own, as "auto" does for a loss given as an object.
+    reg : "auto", "paper" or float
+        λ. "paper" is 20/(m+n). "auto" is the same in units of the data (so that data times c needs no other setting), and not below
+        σ̂²/(variance of a factor), the ridge of the posterior mode at the noise level seen.
     reg_by_count : bool
         Multiply λ by the number of entries of each row and column.
     bias : bool
@@ -114,7 +114,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         *,
         loss: str | Loss = "welsch",
         theta: float | Literal["auto"] | None = "auto",
-        reg: float | Literal["auto"] = "auto",
+        reg: float | Literal["auto", "paper"] = "auto",
         reg_by_count: bool = False,
         bias: bool = False,
         solver: str = "auto",
@@ -161,15 +161,16 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         observed = as_observed(X)
         self._check_parameters(observed)
         weights = None if sample_weight is None else _entry_weights(sample_weight, observed)
-        _warn_of_empty(observed)
+        _warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
-        rng = np.random.default_rng(self.random_state).spawn(1)[0]
+        rng = _generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
             found = fit(self._settings(observed, shown), Operations(observed, team), weights, rng)
         self.row_factors_, self.column_factors_ = found.U, found.V
         self.components_ = self.column_factors_.T
+        self._has_bias = bool(self.bias)
         self.center_, self.row_bias_, self.column_bias_ = found.center, found.row_bias, found.column_bias
-        self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, self._reg(observed)
+        self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
         self.converged_, self.stop_reason_ = found.outcome.converged, found.outcome.reason
@@ -180,15 +181,16 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _reg(self, observed: Observed) -> float:
-        return 20 / sum(observed.shape) if self.reg == "auto" else float(self.reg)
+        return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)
 
     def _settings(self, observed: Observed, shown: Sequence[Callback]) -> Settings:
         theta = None if self.theta == "auto" else self.theta
         return Settings(
             rank=int(self.rank),
             loss=make_loss(self.loss, theta),
-            auto_theta=self.theta == "auto",
+            auto_theta=self.theta == "auto" and isinstance(self.loss, str),
             reg=self._reg(observed),
+            auto_reg=self.reg == "auto",
             reg_by_count=self.reg_by_count,
             bias=self.bias,
             solver=self.solver,
@@ -199,7 +201,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             certify=self.certify,
             max_iter=int(self.max_iter),
             tol=float(self.tol),
-            callbacks=[*self.callbacks, *shown],
+            callbacks=[*(self.callbacks or ()), *shown],
         )
 
     @contextmanager
@@ -248,10 +250,35 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"X has {observed.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
             )
         V, shifts = self.column_factors_.astype(observed.dtype, copy=False), None
-        if self.bias:
+        if self._has_bias:
             V, shifts = np.hstack([V, np.ones((len(V), 1), V.dtype)]), self._shifts().astype(V.dtype)
+        reg = self.reg_ * observed.rows.counts if self.reg_by_count else self.reg_
         with Team(self.n_jobs) as team:
-            return fold_in(Operations(observed, team), Objective(self.loss_, self.reg_), V, shifts)
+            return fold_in(Operations(observed, team), self.loss_, reg, V, shifts)
+
+    def fit_transform(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Array:
+        """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
+        self.fit(X, sample_weight=sample_weight)
+        return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
+
+    def entry_weights(self, X: Any) -> Array:
+        """How far each observed entry of X (same rows as in ``fit``, in row order) is trusted: 1 = fully, near 0 = a gross outlier.
+
+        The loss's slope relative to that of least squares for a smooth loss, to its slope at 0 for a kinked one.
+        """
+        residual = self._residuals(X)
+        of = self.loss_.derivative if self.loss_.concave else self.loss_.weight
+        return np.asarray(of(residual) / of(np.zeros(1, residual.dtype)))
+
+    def _residuals(self, X: Any) -> Array:
+        """Values minus predictions at the observed entries, in row order."""
+        check_is_fitted(self)
+        observed = as_observed(X)
+        wanted = (len(self.row_factors_), len(self.column_factors_))
+        if observed.shape != wanted:
+            raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
+        rows = observed.rows
+        return np.asarray(rows.values - self.predict(rows.group_of_entry(), rows.indices))
 
     def _shifts(self) -> Array:
         """What a column's prediction has before any row is known."""
@@ -260,22 +287,16 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows that the factors T (as :meth:`transform` gives them) predict, dense."""
         check_is_fitted(self)
-        factors, wanted = np.asarray(T), len(self.components_) + int(self.bias)
+        factors, wanted = np.asarray(T), len(self.components_) + int(self._has_bias)
         if factors.ndim != 2 or factors.shape[1] != wanted:
             raise ValueError(f"T must have shape (rows, {wanted}), got shape {factors.shape}")
-        if not self.bias:
+        if not self._has_bias:
             return np.asarray(factors @ self.components_)
         return np.asarray(factors[:, :-1] @ self.components_ + factors[:, -1:] + self._shifts())
 
     def score(self, X: Any, y: None = None) -> float:
         """Minus the mean absolute error over the observed entries of X (same rows as in ``fit``): larger is better."""
-        check_is_fitted(self)
-        observed = as_observed(X)
-        wanted = (len(self.row_factors_), len(self.column_factors_))
-        if observed.shape != wanted:
-            raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
-        rows = observed.rows
-        return -float(np.abs(rows.values - self.predict(rows.group_of_entry(), rows.indices)).mean(dtype=np.float64))
+        return -float(np.abs(self._residuals(X)).mean(dtype=np.float64))
 
     def _check_parameters(self, observed: Observed) -> None:
         _require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
@@ -283,9 +304,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _require_integer("inner_max_iter", self.inner_max_iter, 1)
         _require_integer("n_init", self.n_init, 1)
         if self.theta is not None and self.theta != "auto":
-            _require_positive("theta", self.theta, also="'auto'")
-        if self.reg != "auto":
-            _require_positive("reg", self.reg, also="'auto'")
+            _require_positive("theta", self.theta, also="'auto' or None")
+        if self.reg not in ("auto", "paper"):
+            _require_positive("reg", self.reg, also="'auto' or 'paper'")
         _require_positive("tol", self.tol)
         _require_positive("inner_tol", self.inner_tol)
         if self.inner_gap is not None:
@@ -304,7 +325,7 @@ class RMFNL(RobustMF):
         *,
         loss: str | Loss = "lsp",
         theta: float | Literal["auto"] | None = 1.0,
-        reg: float | Literal["auto"] = "auto",
+        reg: float | Literal["auto", "paper"] = "paper",
         init: Init = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -319,13 +340,20 @@ class RMFNL(RobustMF):
         )  # fmt: skip
 
 
-def _warn_of_empty(observed: Observed) -> None:
+def _generator(random_state: Any) -> np.random.Generator:
+    """A Generator from a seed, a Generator, or scikit-learn's RandomState."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**31 - 1)
+    return np.random.default_rng(random_state)
+
+
+def _warn_of_empty(observed: Observed, bias: bool) -> None:
     rows = int((observed.rows.counts == 0).sum())
     columns = int((observed.columns.counts == 0).sum())
     if rows or columns:
         warnings.warn(
             f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns have no observed entry; "
-            "their factors are zero and so are their predictions",
+            "their factors are zero, and predictions there are " + ("those of the biases" if bias else "zero"),
             EmptyRowsWarning,
             stacklevel=3,
         )
@@ -366,8 +394,10 @@ def _require_positive(name: str, value: Any, also: str = "") -> None:
 
 def _positions(index: ArrayLike, name: str, size: int) -> NDArray[np.integer[Any]]:
     array = np.asarray(index)
+    if array.size == 0:
+        return array.astype(np.intp)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
-    if array.size and (array.min() < 0 or array.max() >= size):
+    if array.min() < 0 or array.max() >= size:
         raise ValueError(f"{name} must lie in 0 … {size - 1}, got {array.min() if array.min() < 0 else array.max()}")
     return array

@@ -27,7 +27,7 @@ class Objective:
 
     def data_term(self, residual: Array) -> float:
         """Σ φ(|e|)."""
-        return float(self.loss.value(residual).sum(dtype=np.float64))
+        return float(self.loss.value(residual.astype(np.float64, copy=False)).sum())
 
     def penalty(self, U: Array, V: Array) -> float:
         """λ/2 (‖U‖² + ‖V‖²)."""

@@ -110,7 +110,7 @@ class Observed:
 
     def with_values(self, values: ArrayLike) -> Observed:
         """The same places with other values, given in row order."""
-        new = _real(values, "values")
+        new = cast("Values", np.array(_real(values, "values"), order="C"))
         if new.shape != self.rows.values.shape:
             raise ValueError(f"values must have one number an entry, {self.rows.values.shape}, got shape {new.shape}")
         _require_finite(new)
@@ -120,6 +120,7 @@ class Observed:
         """Only the entries where ``mask`` (in row order) is true; the shape stays."""
         rows = self.rows
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
+        _require_shape(self.shape, int(pointers[-1]))
         return Observed(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
 
     def to_sparse(self) -> sp.csr_array:
@@ -155,7 +156,7 @@ class Observed:
         if duplicates not in ("error", "last", "mean"):
             raise ValueError(f"duplicates must be 'error', 'last' or 'mean', got duplicates={duplicates!r}")
         if shape is None:
-            shape = (int(i.max(initial=-1)) + 1, int(j.max(initial=-1)) + 1)
+            shape = (int(i.max()) + 1 if i.size else 0, int(j.max()) + 1 if j.size else 0)
         _require_shape(shape, len(v))
         for name, index, bound in (("rows", i, shape[0]), ("cols", j, shape[1])):
             if index.min() < 0 or index.max() >= bound:
@@ -167,6 +168,8 @@ class Observed:
     @classmethod
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
         """Entries of a SciPy sparse array or matrix: every *stored* entry is observed, stored zeros too."""
+        if X.format in ("bsr", "dia"):
+            raise ValueError(f"X is in {X.format} format, which stores zeros that nobody observed; convert it first, e.g. with X.tocsr()")
         X = sp.coo_array(X)
         if X.ndim != 2:
             raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")
@@ -175,6 +178,8 @@ class Observed:
     @classmethod
     def from_dense(cls, X: ArrayLike) -> Observed:
         """Entries of a dense array: NaN is missing, everything else is observed."""
+        if isinstance(X, np.ma.MaskedArray):
+            X = _real(X, "X") if X.mask is np.ma.nomask else np.where(np.ma.getmaskarray(X), np.nan, _real(X.data, "X"))
         array = _real(X, "X")
         if array.ndim != 2:
             raise ValueError(
@@ -249,7 +254,7 @@ def _merge_duplicates(rows: Compressed, repeat: int, duplicates: Duplicates) -> 
         i = int(np.searchsorted(rows.pointers, repeat, side="right")) - 1
         raise ValueError(
             f"duplicate entry at row {i}, column {j[repeat]} (values {v[repeat - 1]!r} and {v[repeat]!r}); "
-            "pass duplicates='last' or duplicates='mean' to say what it means"
+            "make the entries with Observed.from_indices(…, duplicates='last' or 'mean') to say what it means"
         )
     kept = merge_repeats(rows.pointers, j, v, duplicates == "mean")
     return Compressed(rows.pointers, j[:kept], v[:kept])

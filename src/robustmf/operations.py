@@ -23,10 +23,15 @@ Array = NDArray[np.floating[Any]]
 _BLOCKS = 64
 
 #: Entries looked at in one go where an array over all of them is not needed.
-_SLICE = 4_000_000
+SLICE = 1_000_000
 
 #: At least this many row blocks for passes that sum over columns, whatever that costs in memory.
 _LEAST_PARTS = 4
+
+
+def column_parts(n_entries: int, n_columns: int, rank: int) -> int:
+    """Row blocks for passes with a column part each: as many as keep all the parts below half the size of the entries."""
+    return min(max(n_entries // (2 * n_columns * rank), _LEAST_PARTS), _BLOCKS)
 
 
 class Operations:
@@ -43,10 +48,9 @@ class Operations:
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
 
     def _part_bounds(self, rank: int) -> NDArray[np.int64]:
-        """Row blocks for passes with a column part each: as many as keep all the parts below half the size of the entries."""
-        n = self.observed.shape[1]
-        parts = self.observed.n_entries // (2 * n * rank)
-        return block_bounds(self.observed.rows.pointers, min(max(parts, _LEAST_PARTS), _BLOCKS))
+        """Row blocks of a pass that sums over columns."""
+        parts = column_parts(self.observed.n_entries, self.observed.shape[1], rank)
+        return block_bounds(self.observed.rows.pointers, parts)
 
     def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
         """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
@@ -69,12 +73,12 @@ class Operations:
         total, low = 0.0, 0
         while low < len(bounds) - 1:
             high = low + 1
-            while high < len(bounds) - 1 and pointers[bounds[high + 1]] - pointers[bounds[low]] <= _SLICE:
+            while high < len(bounds) - 1 and pointers[bounds[high + 1]] - pointers[bounds[low]] <= SLICE:
                 high += 1
             part = slice(int(pointers[bounds[low]]), int(pointers[bounds[high]]))
             residual = np.empty(part.stop - part.start, self.observed.dtype)
             self._residuals(low, high, U, V, None, residual)
-            losses = loss.value(residual)
+            losses = loss.value(residual.astype(np.float64, copy=False))
             total += float((losses if sample_weights is None else losses * sample_weights[part]).sum(dtype=np.float64))
             low = high
         return total

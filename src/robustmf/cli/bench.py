@@ -115,4 +115,4 @@ def breakdown(
 ) -> None:
     """How many outliers it takes: 5 to 35 % of the entries off by ±5 and ±50, at m = 500."""
     peers = ["RMFNL l1", "RMFNL lsp"] + (["LIBMF l1"] if importlib.util.find_spec("libmf") else [])
-    _runs(accuracy_experiment.breakdown_plan(runs, peer_runs if peer_runs else 0, peers, first_seed), 1.1, jobs, record)
+    _runs(accuracy_experiment.breakdown_plan(runs, peer_runs, peers, first_seed), 1.1, jobs, record)

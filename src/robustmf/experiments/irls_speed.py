@@ -99,10 +99,9 @@ def fold_in_rate(rows: int = 200_000, entries_a_row: int = 30, rank: int = 10) -
     observed = long_tailed(rows, n, rows * entries_a_row)
     with Team() as team:
         operations = Operations(observed, team)
-        objective = Objective(Welsch(1.0), 0.1)
-        fold_in(operations, objective, V)
+        fold_in(operations, Welsch(1.0), 0.1, V)
         started = time.perf_counter()
-        fold_in(operations, objective, V)
+        fold_in(operations, Welsch(1.0), 0.1, V)
         seconds = time.perf_counter() - started
     return {"rows": rows, "entries": observed.n_entries, "rank": rank, "rows_per_second": rows / seconds}
 

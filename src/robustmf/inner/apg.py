@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.inner.interface import Increment, InnerRule
-from robustmf.inner.momentum import Step, minimise_surrogate
+from robustmf.inner.interface import Increment
+from robustmf.inner.momentum import Step, WarmStartedAPG
 from robustmf.surrogate import BoxDual, Surrogate
 
 Array = NDArray[np.floating[Any]]
 
 
 class SparseSteps:
-    """Steps on a :class:`BoxDual` by passes over the entries."""
+    """Steps on a :class:`BoxDual` by passes over the entries; ``x``, the start, is overwritten."""
 
     def __init__(self, dual: BoxDual, x: Array) -> None:
         self.dual = dual
@@ -65,6 +65,7 @@ class SparseSurrogateSteps(SparseSteps):
     def __init__(self, surrogate: Surrogate, x: Array) -> None:
         super().__init__(surrogate.dual(), x)
         self._surrogate = surrogate
+        self.start_dual = self.dual.value(x, self.products)
 
     def increment(self, iterations: int) -> Increment:
         """The increments that belong to x."""
@@ -73,17 +74,7 @@ class SparseSurrogateSteps(SparseSteps):
         return Increment(dU, dV, self.x, value, gap, iterations)
 
 
-class SparseAPG:
-    """The paper's inner solver, warm-started with the dual point of the outer iteration before."""
+class SparseAPG(WarmStartedAPG):
+    """The paper's inner solver."""
 
-    def __init__(self) -> None:
-        self._witness: Array | None = None
-
-    def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
-        """Minimise the surrogate from the last dual point, moved into the new box."""
-        w = surrogate.weights
-        x = np.zeros_like(w) if self._witness is None else np.clip(self._witness, -w, w)
-        steps = SparseSurrogateSteps(surrogate, x)
-        found = minimise_surrogate(steps, surrogate, rule, steps.dual.value(x, steps.products))
-        self._witness = found.witness
-        return found
+    make_steps = SparseSurrogateSteps

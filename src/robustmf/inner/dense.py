@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.inner.interface import Increment, InnerRule
-from robustmf.inner.momentum import Step, minimise_surrogate
+from robustmf.inner.interface import Increment
+from robustmf.inner.momentum import Step, WarmStartedAPG
 from robustmf.observed import Observed
 from robustmf.surrogate import Surrogate
 
@@ -35,7 +35,6 @@ class DenseSteps:
         observed = surrogate.operations.observed
         alpha, gamma = self._dual.curvatures()
         self._curvature = alpha[:, None] + gamma[None, :]
-        self._curvature[self._curvature == 0] = 1
         self._e, self._w = spread(observed, surrogate.residual), spread(observed, surrogate.weights)
         self._X = self._Z = spread(observed, x)
         self.start_dual = self._dual.value(x, self._products(self._X))
@@ -76,17 +75,7 @@ class DenseSteps:
         return Increment(dU, dV, x, value, gap, iterations)
 
 
-class DenseAPG:
+class DenseAPG(WarmStartedAPG):
     """APG(dense) of the paper, warm-started like its sparse twin."""
 
-    def __init__(self) -> None:
-        self._witness: Array | None = None
-
-    def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
-        """Minimise the surrogate from the last dual point, moved into the new box."""
-        w = surrogate.weights
-        x = np.zeros_like(w) if self._witness is None else np.clip(self._witness, -w, w)
-        steps = DenseSteps(surrogate, x)
-        found = minimise_surrogate(steps, surrogate, rule, steps.start_dual)
-        self._witness = found.witness
-        return found
+    make_steps = DenseSteps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -47,7 +47,9 @@ class DualSteps(Protocol):
 
 
 class SurrogateSteps(DualSteps, Protocol):
-    """Steps on the dual of a surrogate."""
+    """Steps on the dual of a surrogate, from a point with the dual value ``start_dual``."""
+
+    start_dual: float
 
     def increment(self, iterations: int) -> Increment:
         """The increments that belong to x, with value and gap."""
@@ -70,9 +72,9 @@ def accelerated(steps: DualSteps) -> Iterator[float]:
         yield step.dual
 
 
-def minimise_surrogate(steps: SurrogateSteps, surrogate: Surrogate, rule: InnerRule, start_dual: float) -> Increment:
+def minimise_surrogate(steps: SurrogateSteps, surrogate: Surrogate, rule: InnerRule) -> Increment:
     """Accelerated steps until the rule holds and the surrogate has decreased, or until no decrease is left to find."""
-    before, tolerance, check_at = start_dual, rule.change, rule.max_iter
+    before, tolerance, check_at = steps.start_dual, rule.change, rule.max_iter
     rounding = 4 * np.finfo(surrogate.residual.dtype).eps * abs(surrogate.at_zero)
     limit = PATIENCE * rule.max_iter
     for k, dual in enumerate(accelerated(steps), start=1):
@@ -89,3 +91,20 @@ def minimise_surrogate(steps: SurrogateSteps, surrogate: Surrogate, rule: InnerR
             # not yet below F(0, 0): the surrogate's minimum is close to it, and asks for more care
             tolerance, check_at = tolerance / 10, max(2 * k, check_at)
     raise AssertionError("accelerated steps have no end")
+
+
+class WarmStartedAPG:
+    """An inner solver: accelerated steps from the dual point of the outer iteration before."""
+
+    make_steps: Callable[[Surrogate, Array], SurrogateSteps]
+
+    def __init__(self) -> None:
+        self._witness: Array | None = None
+
+    def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
+        """Minimise the surrogate from the last dual point, moved into the new box."""
+        w = surrogate.weights
+        x = np.zeros_like(w) if self._witness is None else np.clip(self._witness, -w, w)
+        found = minimise_surrogate(type(self).make_steps(surrogate, x), surrogate, rule)
+        self._witness = found.witness
+        return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
@@ -70,5 +70,12 @@ class Team:
         turns = min(blocks, self.n_jobs * _TURNS)
         edges = [blocks * k // turns for k in range(turns + 1)]
         waiting = [self._pool.submit(kernel, a, b, *arguments) for a, b in pairwise(edges)]
-        for future in waiting:
-            future.result()
+        try:
+            for future in waiting:
+                future.result()
+        except BaseException:
+            # nobody may go on writing to arrays that the caller takes back
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
+            raise

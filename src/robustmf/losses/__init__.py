@@ -14,7 +14,7 @@ from robustmf.losses.l2 import L2
 from robustmf.losses.laplace import Laplace
 from robustmf.losses.lsp import LSP
 from robustmf.losses.mcp import MCP
-from robustmf.losses.rounded import Rounded
+from robustmf.losses.rounded import Rounded, rounded
 from robustmf.losses.scad import SCAD
 from robustmf.losses.tukey import Tukey
 from robustmf.losses.welsch import Welsch
@@ -36,6 +36,7 @@ __all__ = [
     "Welsch",
     "loss_names",
     "make_loss",
+    "rounded",
 ]
 
 _CLASSES: tuple[type[Loss], ...] = (L1, L2, LSP, Geman, Laplace, MCP, SCAD, Huber, Cauchy, Welsch, Tukey, GemanMcClure)

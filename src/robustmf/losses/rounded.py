@@ -21,7 +21,7 @@ class Rounded(Loss):
     base : Loss
         The loss to round; its own θ is replaced by ``theta``.
     rounding : float
-        ε/θ, the half-width of the quadratic core in units of θ (of 1 for a loss without scale).
+        ε/θ, the half-width of the quadratic core in units of θ.
     """
 
     theta: float = 1.0
@@ -57,3 +57,8 @@ class Rounded(Loss):
     def _derivative(self, a: Array) -> Array:
         s = np.hypot(a, a.dtype.type(self.epsilon))
         return a / s * self.base.derivative(s)
+
+
+def rounded(loss: Loss, tip: float) -> Loss:
+    """A loss with finite weights: a kinked one gets its tip rounded to the half-width ``tip``; others stay as they are."""
+    return Rounded(theta=loss.theta, base=loss, rounding=tip / loss.theta) if loss.concave else loss

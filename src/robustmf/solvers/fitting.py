@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from robustmf.inner import InnerRule, make_inner
-from robustmf.losses import L1, Loss
+from robustmf.losses import L1, Loss, rounded
 from robustmf.objective import Objective
 from robustmf.observed import Observed
 from robustmf.operations import Operations
+from robustmf.solvers.blas import one_blas_thread
 from robustmf.solvers.choose import choose_solver, require_concave
-from robustmf.solvers.irls import IRLS, rounded
+from robustmf.solvers.graduate import Found, better_of, graduated_start
+from robustmf.solvers.irls import IRLS
 from robustmf.solvers.loop import Callback, Outcome, run
 from robustmf.solvers.mm import MM
-from robustmf.solvers.problem import Problem, robust_sigma
+from robustmf.solvers.problem import Problem
 from robustmf.solvers.start import Init, Start, bias_start, check_init, make_start
-from robustmf.solvers.varpro import VarPro, varpro_start
+from robustmf.solvers.varpro import VarPro, oriented, varpro_start
 
 Array = NDArray[np.floating[Any]]
 
@@ -47,6 +48,7 @@ class Settings:
     loss: Loss
     auto_theta: bool
     reg: float
+    auto_reg: bool
     reg_by_count: bool
     bias: bool
     solver: str
@@ -70,10 +72,17 @@ class Fit:
     row_bias: Array
     column_bias: Array
     loss: Loss
+    reg: float
     outcome: Outcome
     criticality: float
     solver: str
     reason: str
+
+    def predictors(self) -> tuple[Array, Array]:
+        """Factors whose product is the prediction, biases included."""
+        ones = [np.ones((len(A), 1), A.dtype) for A in (self.U, self.V)]
+        left = np.hstack([self.U, self.row_bias[:, None], ones[0]])
+        return left, np.hstack([self.V, ones[1], self.column_bias[:, None] + self.V.dtype.type(self.center)])
 
 
 def fit(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Fit:
@@ -84,10 +93,28 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
         make_inner(settings.inner)
-    # small dense solves: BLAS on one thread is quicker, and gives the same bits whatever the machine
-    with threadpool_limits(1, user_api="blas") if solver == "varpro" else nullcontext():
-        fits = [_fit_once(settings, operations, sample_weights, stream, solver, reason) for stream in rng.spawn(settings.n_init)]
-    return min(fits, key=lambda found: found.outcome.history["objective"][-1])
+    if settings.certify and not plain:
+        raise ValueError("certify=True goes with the plain model: no bias, sample_weight or reg_by_count")
+    fits = []
+    with one_blas_thread() if solver == "varpro" else nullcontext():
+        for stream in rng.spawn(settings.n_init):
+            fits.append(_fit_once(settings, operations, sample_weights, stream, solver, reason))
+            if fits[-1].outcome.stopped:
+                break
+    return _best(fits, settings, operations, sample_weights)
+
+
+def _best(fits: list[Fit], settings: Settings, operations: Operations, sample_weights: Array | None) -> Fit:
+    """The fit with the lowest objective; with several θ, all are measured at the smallest of them."""
+    if len(fits) == 1:
+        return fits[0]
+    loss = min((found.loss for found in fits), key=lambda loss: loss.theta)
+    objective = Objective(loss, min(found.reg for found in fits))
+
+    def merit(found: Fit) -> float:
+        return operations.loss_sum(loss, *found.predictors(), sample_weights) + objective.penalty(found.U, found.V)
+
+    return min(fits, key=merit)
 
 
 def _fit_once(
@@ -95,18 +122,27 @@ def _fit_once(
 ) -> Fit:
     m, n = operations.observed.shape
     dtype = operations.observed.dtype
+    if settings.auto_reg:
+        settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
     center, row_bias, column_bias = (
         bias_start(operations, settings.reg) if settings.bias else (None, np.zeros((m, 1), dtype), np.zeros((n, 1), dtype))
     )
-    start = _start(settings, operations, center, row_bias, column_bias, rng, solver)
+    if sample_weights is not None and not sample_weights.all():
+        # entries without weight do not shape the start either
+        seen = Operations(operations.observed.select(sample_weights > 0), operations.team)
+    else:
+        seen = operations
+    start = _start(settings, seen, center, row_bias, column_bias, rng, solver)
     sigma = max(start.sigma, _least_sigma(operations.observed))
     loss = _with_theta(settings, sigma)
+    if settings.auto_reg and start.ridge is not None and loss.degree == 2:
+        settings = replace(settings, reg=max(settings.reg, start.ridge))
     objective = Objective(loss, settings.reg)
     U, V = start.U, start.V
     if solver == "mm":
         mm = MM(operations, objective, make_inner(settings.inner), settings.rule)
         outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks)
-        return Fit(*mm.factors, 0.0, row_bias[:, 0], column_bias[:, 0], loss, outcome, mm.criticality(), solver, reason)
+        return Fit(*mm.factors, 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, mm.criticality(), solver, reason)
     if solver == "varpro":
         varpro = VarPro(operations, Objective(rounded(loss, _TIP * sigma), settings.reg))
         outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks)
@@ -120,9 +156,9 @@ def _fit_once(
         if settings.bias:
             U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:], V[:, :-1].copy(), V[:, -1:]
     measured = float("nan")
-    if settings.certify:
+    if settings.certify and not outcome.stopped:
         U, V, outcome, measured = _certify(settings, operations, objective, U, V, outcome)
-    return Fit(U, V, center or 0.0, row_bias[:, 0], column_bias[:, 0], loss, outcome, measured, solver, reason)
+    return Fit(U, V, center or 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, measured, solver, reason)
 
 
 def _start(
@@ -135,25 +171,42 @@ def _start(
     solver: str,
 ) -> Start:
     if solver == "varpro" and settings.init == "auto":
-        provisional = _with_theta(settings, 1.0) if not settings.auto_theta else None
-        return _varpro_start(settings, operations, provisional, rng)
+        return _varpro_start(settings, operations, None if settings.auto_theta else settings.loss, rng)
     if center is not None:
         # what the biases leave over
         rows = operations.observed.rows
         left = rows.values - row_bias[rows.group_of_entry(), 0] - column_bias[rows.indices, 0] - rows.values.dtype.type(center)
         operations = Operations(operations.observed.with_values(left), operations.team)
-    return make_start(settings.init, Problem(operations, settings.rank, settings.reg), settings.loss, rng)
+    reg = settings.reg
+    if settings.reg_by_count:
+        reg *= operations.observed.n_entries / max(operations.observed.shape)
+    return make_start(settings.init, Problem(operations, settings.rank, reg), settings.loss, rng)
 
 
 def _varpro_start(settings: Settings, operations: Operations, loss: Loss | None, rng: np.random.Generator) -> Start:
-    """With θ to be found, an l1 fit first: it needs no scale and gives one."""
-    spent = settings.rank * (sum(operations.observed.shape) - settings.rank) / operations.observed.n_entries
+    """The better of two starts.
+
+    Variable projection with the l1 loss, which needs no θ and gives one; and the graduated start, which is not fooled by outliers
+    that form a pattern of their own.
+    """
+    operations, swapped = oriented(operations)
     first = L1() if loss is None else loss
     size = float(np.std(operations.observed.rows.values)) or 1.0
     U, V = varpro_start(operations, settings.rank, Objective(rounded(first, 1e-4 * size), settings.reg), rng)
     dtype = operations.observed.dtype
     U, V = np.ascontiguousarray(U, dtype), np.ascontiguousarray(V, dtype)
-    return Start(U, V, robust_sigma(operations.residuals(U, V), min(spent, 0.8)))
+    problem = Problem(operations, settings.rank, settings.reg)
+    projected = Found(U, V, problem.sigma(problem.residuals(U, V)), sure=False)
+    best = projected if not settings.loss.robust else better_of(problem, projected, graduated_start(problem, rng))
+    U, V = (best.V, best.U) if swapped else (best.U, best.V)
+    return Start(U, V, best.sigma, problem.ridge(best.sigma))
+
+
+def _scaled_reg(settings: Settings, problem: Problem) -> float:
+    """The paper's λ in units of the data: its own problem has values of size 2."""
+    degree = 1 if settings.loss.degree is None else settings.loss.degree
+    size = float(np.hypot(problem.middle, problem.spread))
+    return float(settings.reg * (size / 2) ** (degree - 1))
 
 
 def _least_sigma(observed: Observed) -> float:
@@ -176,5 +229,5 @@ def _certify(
     rule = InnerRule(settings.rule.change, settings.rule.gap or _CERTIFY_GAP, settings.rule.max_iter)
     mm = MM(operations, objective, make_inner(settings.inner), rule)
     after = run(mm, U, V, settings.max_iter, min(settings.tol, _CERTIFY_TOL), settings.callbacks)
-    after.reason = f"certified: {after.reason}, after {outcome.iterations} iterations of the fast solver"
+    after.reason = f"{after.reason}, by mm after {outcome.iterations} iterations of the fast solver"
     return *mm.factors, after, mm.criticality()

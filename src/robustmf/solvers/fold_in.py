@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.losses import L1, L2, Rounded
-from robustmf.objective import Objective
+from robustmf.losses import L1, L2, Loss, rounded
 from robustmf.operations import Operations
-from robustmf.solvers.irls import rounded
 
 Array = NDArray[np.floating[Any]]
 
@@ -21,7 +19,7 @@ _SWEEPS = (1, 8, 12)
 _ROUNDING = 1e-3
 
 
-def fold_in(operations: Operations, objective: Objective, V: Array, shifts: Array | None = None) -> Array:
+def fold_in(operations: Operations, loss: Loss, reg: float | Array, V: Array, shifts: Array | None = None) -> Array:
     """U minimising the objective with V held (and a shift for each column), by reweighted least squares.
 
     The rows start from l1 regression, which is convex; so a row's bad entries are already known when a loss that can be
@@ -30,8 +28,7 @@ def fold_in(operations: Operations, objective: Objective, V: Array, shifts: Arra
     observed = operations.observed
     tip = _ROUNDING * (float(np.median(np.abs(observed.rows.values))) or 1.0)
     U = np.zeros((observed.shape[0], V.shape[1]), V.dtype)
-    gentle = Rounded(theta=1.0, base=L1(), rounding=tip)
-    for loss, sweeps in zip((L2(), gentle, rounded(objective.loss, tip)), _SWEEPS, strict=True):
+    for stage, sweeps in zip((L2(), rounded(L1(), tip), rounded(loss, tip)), _SWEEPS, strict=True):
         for _ in range(sweeps):
-            operations.half_step(loss, objective.reg, U, V, shifts=shifts)
+            operations.half_step(stage, reg, U, V, shifts=shifts)
     return U

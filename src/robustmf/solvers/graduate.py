@@ -34,8 +34,8 @@ _UNSURE = 0.25
 #: Rates of message passing, one attempt each.
 _RATES = (0.97, 0.985, 0.99)
 
-#: Entries × rank² up to which stronger means are tried: a few seconds.
-_AFFORDABLE = 2e7
+#: Entries × rank² up to which stronger means are tried, and what all trials of one repair may come to then: a few seconds.
+_AFFORDABLE, _STRONG_REPAIR = 4e6, 3e9
 
 
 @dataclass
@@ -84,24 +84,28 @@ def _annealed(problem: Problem, rng: np.random.Generator) -> Found:
 
 def _propagated(problem: Problem, rng: np.random.Generator, rate: float) -> Found:
     """The strong attempt."""
+    budget = _STRONG_REPAIR / (problem.operations.observed.n_entries * problem.rank**2)
     U, V = problem.ridge_start(rng, 20)
     first = propagate(problem, U, V, rate)
-    sigma, settled = repair(problem, U, V, first, _seed(rng), z=0.0, budget=np.inf)
+    sigma, settled = repair(problem, U, V, first, _seed(rng), z=0.0, budget=budget)
     lost = sigma > _UNSURE * problem.spread
     sigma = polish(problem, U, V, sigma, 10 if lost else 100)
     if sigma <= _UNSURE * problem.spread:
         # once more at the final θ, which tells right from wrong better
-        sigma, settled = repair(problem, U, V, sigma, _seed(rng), z=0.0, budget=np.inf)
+        sigma, settled = repair(problem, U, V, sigma, _seed(rng), z=0.0, budget=budget)
         sigma = polish(problem, U, V, sigma)
     return Found(U, V, sigma, settled and sigma <= _UNSURE * problem.spread and first < 0.06 * problem.spread)
 
 
 def polish(problem: Problem, U: Array, V: Array, sigma: float, sweeps: int = 100) -> float:
-    """Sweeps at λ with θ following σ̂ (at most halved in five sweeps), until the fit moves by less than 1 % of σ̂. Returns σ̂."""
+    """Sweeps at the ridge of the noise, not below λ, until the fit moves by less than 1 % of σ̂. Returns σ̂.
+
+    θ follows σ̂, at most halved in five sweeps.
+    """
     residual = problem.residuals(U, V)
     for _ in range(0, sweeps, 5):
         for _ in range(5):
-            problem.sweep(U, V, problem.reg, sigma)
+            problem.sweep(U, V, problem.ridge(sigma), sigma)
         before, residual = residual, problem.residuals(U, V)
         moved, last = float(np.sqrt(np.mean(np.square(residual - before, dtype=np.float64)))), sigma
         sigma = max(problem.sigma(residual), 0.5 * sigma)
@@ -113,9 +117,16 @@ def polish(problem: Problem, U: Array, V: Array, sigma: float, sweeps: int = 100
 def _compare(problem: Problem, new: Found, old: Found) -> tuple[bool, bool]:
     """Whether the new fit is better, at the smaller of the two scales, and whether both say the same of most entries."""
     sigma = min(new.sigma, old.sigma)
-    better = problem.objective(new.U, new.V, sigma) < problem.objective(old.U, old.V, sigma)
+    # a fit that passed the check beats one that did not, unless its objective is plainly worse: a wrong row costs far less than 1 %
+    handicap = 1.01 if new.sure and not old.sure else 1.0
+    better = problem.objective(new.U, new.V, sigma) < handicap * problem.objective(old.U, old.V, sigma)
     difference = problem.residuals(new.U, new.V) - problem.residuals(old.U, old.V)
     return better, float(np.median(np.abs(difference))) < 0.2 * sigma
+
+
+def better_of(problem: Problem, one: Found, other: Found) -> Found:
+    """The better of two fits."""
+    return one if _compare(problem, one, other)[0] else other
 
 
 def _seed(rng: np.random.Generator) -> int:

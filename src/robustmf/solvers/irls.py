@@ -11,21 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.losses import Loss, Rounded
+from robustmf.losses import rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
 
 Array = NDArray[np.floating[Any]]
 
 
-def rounded(loss: Loss, tip: float) -> Loss:
-    """A loss with finite weights: a kinked one gets its tip rounded to the half-width ``tip``."""
-    return Rounded(theta=loss.theta, base=loss, rounding=tip / loss.theta) if loss.concave else loss
-
-
 #: The tip of a kinked loss is rounded to this half-width at first, in units of σ̂; each sweep narrows it by the factor, down to the
 #: last. Alternation at once with a narrow tip would stall: weights at the kink lock rows and columns to each other.
-_FIRST_TIP, _NARROWING, _LAST_TIP = 0.3, 0.85, 1e-4
+_FIRST_TIP, _NARROWING, _LAST_TIP = 0.3, 0.85, 1e-3
 
 
 class IRLS:
@@ -69,6 +64,11 @@ class IRLS:
         self._own = (np.ascontiguousarray(U), np.ascontiguousarray(V))
         return self._value()
 
+    @property
+    def settling(self) -> bool:
+        """The tip of a kinked loss is as narrow as it gets."""
+        return not self._objective.loss.concave or self._tip <= self._last_tip
+
     def step(self) -> float:
         """One sweep, with the tip a little narrower than in the last."""
         self._tip = max(_NARROWING * self._tip, self._last_tip)
@@ -103,7 +103,7 @@ class IRLS:
 
     def _value(self) -> float:
         data = self._sides[0].loss_sum(self._loss, *self.factors, self._sample[0])
-        if isinstance(self._loss, Rounded) and self._objective.loss.concave:
+        if self._objective.loss.concave:
             # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
             total = self._sides[0].observed.n_entries if self._sample[0] is None else float(self._sample[0].sum(dtype=np.float64))
             data += total * float(self._objective.loss.value(np.array([self._tip]))[0])

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.exceptions import InterruptedFitWarning, NotConvergedWarning
+from robustmf.exceptions import InterruptedFitWarning, NotConvergedWarning, NumericalError
 
 Array = NDArray[np.floating[Any]]
 
@@ -30,6 +30,11 @@ class Solver(Protocol):
 
     def step(self) -> float:
         """One outer iteration; return the objective after it."""
+        ...
+
+    @property
+    def settling(self) -> bool:
+        """A small change of the objective means convergence (and not that a schedule of the solver's own is still under way)."""
         ...
 
     def report(self) -> dict[str, float]:
@@ -59,10 +64,13 @@ class Outcome:
     history: dict[str, list[float]] = field(default_factory=dict)
     iterations: int = 0
     converged: bool = False
+    stopped: bool = False
     reason: str = ""
+    objective: float = float("inf")
 
     def record(self, snapshot: Snapshot) -> None:
         """Append one line to the history."""
+        self.objective = snapshot.objective
         line = {"iteration": snapshot.iteration, "objective": snapshot.objective, "seconds": snapshot.seconds, **snapshot.details}
         for name, value in line.items():
             self.history.setdefault(name, []).append(value)
@@ -85,18 +93,20 @@ def run(solver: Solver, U: Array, V: Array, max_iter: int, tol: float, callbacks
             seconds += time.perf_counter() - started
             outcome.iterations += 1
             stopped = _tell(solver, outcome, callbacks, outcome.iterations, objective, seconds)
-            if before - objective <= tol * abs(before):
+            if not np.isfinite(objective):
+                raise NumericalError(f"the objective became {objective}; the values may be too large for their precision ({U.dtype})")
+            if solver.settling and before - objective <= tol * abs(before):
                 outcome.converged = True
                 outcome.reason = f"the objective changed by less than tol={tol:g}"
                 return outcome
     except KeyboardInterrupt:
-        outcome.reason = "interrupted"
+        outcome.stopped, outcome.reason = True, "interrupted"
         warnings.warn(
             f"fit interrupted after {outcome.iterations} iterations; the result so far is kept", InterruptedFitWarning, stacklevel=4
         )
         return outcome
     if stopped:
-        outcome.reason = "stopped by a callback"
+        outcome.stopped, outcome.reason = True, "stopped by a callback"
         return outcome
     outcome.reason = f"max_iter={max_iter} reached"
     warnings.warn(

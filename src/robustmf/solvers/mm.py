@@ -26,6 +26,8 @@ class MM:
         self._operations, self._objective, self._inner, self._rule = operations, objective, inner, rule
         self._last: Increment | None = None
 
+    settling = True
+
     @property
     def factors(self) -> tuple[Array, Array]:
         """(U, V)."""
@@ -44,12 +46,12 @@ class MM:
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
         found = self._inner.solve(surrogate, self._rule)
         self._last = found
-        if found.value >= surrogate.at_zero:
+        if not found.value < surrogate.at_zero:
             return self._value
         new = (U + found.dU, V + found.dV)
         residual = self._operations.residuals(*new)
         value = self._objective.value(residual, *new)
-        if value > self._value:
+        if not value <= self._value:
             self._require_rounding(value, found)
             return self._value
         self._factors, self._residual, self._value = new, residual, value
@@ -59,7 +61,7 @@ class MM:
         """A rise is possible only where the decrease is below what the arithmetic resolves."""
         unit = float(np.finfo(self._residual.dtype).eps)
         slack = 100 * unit * (abs(self._value) + float(np.abs(self._operations.observed.rows.values).sum(dtype=np.float64)))
-        if value - self._value > slack:
+        if not value - self._value <= slack:
             raise NumericalError(
                 f"MM step raised the objective from {self._value!r} to {value!r} though the surrogate fell to {found.value!r}; "
                 "the loss may not be concave and increasing in |residual|, as it claims"

@@ -22,7 +22,7 @@ TUNING = 2.985
 _FAR = 8.0
 
 #: Scales are estimated on at most this many entries.
-_SAMPLE = 1 << 20
+SAMPLE = 1 << 20
 
 #: σ̂ is taken over the residuals within this many σ̂, so that outliers do not widen it.
 _TRIM = 4.0
@@ -150,8 +150,8 @@ class Problem:
 def _sample(observed: Observed) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
     """Coordinates and values of all entries, or of a million spread evenly over them."""
     rows = observed.rows
-    if observed.n_entries <= _SAMPLE:
+    if observed.n_entries <= SAMPLE:
         return rows.group_of_entry(), rows.indices, rows.values
-    chosen = np.linspace(0, observed.n_entries - 1, _SAMPLE).astype(np.int64)
+    chosen = np.linspace(0, observed.n_entries - 1, SAMPLE).astype(np.int64)
     row = np.searchsorted(rows.pointers, chosen, side="right") - 1
     return row.astype(np.int32), rows.indices[chosen], rows.values[chosen]

@@ -45,11 +45,12 @@ def repair(problem: Problem, U: Array, V: Array, sigma: float, seed: int, z: flo
     left = budget * operations.observed.n_entries
     for k in range(_MOST_ROUNDS):
         ridge, theta = problem.ridge(sigma), TUNING * sigma
-        changed = 0
+        changed, exhausted = 0, False
         for side, (rows_of, P, Q) in enumerate(sides):
             rows, trials = suspects(rows_of, P, Q, theta, z)
             work = np.cumsum(trials * rows_of.observed.rows.counts[rows])
             within = int(np.searchsorted(work, left, side="right"))
+            exhausted |= within < len(rows)
             if within == 0:
                 continue
             left -= float(work[within - 1])
@@ -58,6 +59,6 @@ def repair(problem: Problem, U: Array, V: Array, sigma: float, seed: int, z: flo
             for _ in range(_SWEEPS_BETWEEN if new else 0):
                 problem.sweep(Q, P, ridge, sigma, rows_of.transposed)
         if not changed:
-            return sigma, True
+            return sigma, not exhausted
         sigma = min(sigma, max(problem.sigma(problem.residuals(U, V)), 0.6 * sigma))
     return sigma, False

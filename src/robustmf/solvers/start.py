@@ -26,11 +26,12 @@ _BIAS_SWEEPS = 10
 
 @dataclass(frozen=True)
 class Start:
-    """Factors to start at, and the robust standard deviation of their residuals."""
+    """Factors to start at, the robust standard deviation of their residuals, and the ridge that goes with it (where it is known)."""
 
     U: Array
     V: Array
     sigma: float
+    ridge: float | None = None
 
 
 def gaussian_start(shape: tuple[int, int], rank: int, rng: np.random.Generator, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -50,7 +51,7 @@ def make_start(init: Init, problem: Problem, loss: Loss, rng: np.random.Generato
         U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
     else:
         found = graduated_start(problem, rng)
-        return Start(found.U, found.V, found.sigma)
+        return Start(found.U, found.V, found.sigma, problem.ridge(found.sigma))
     return Start(U, V, problem.sigma(problem.residuals(U, V)))
 
 

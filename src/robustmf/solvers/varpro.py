@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.losses import L1, Loss, Rounded
+from robustmf.losses import L1, Loss, rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
 from robustmf.solvers.projection import Entries, LevenbergMarquardt, Point, Projected, balanced, orthonormal
@@ -23,6 +23,9 @@ _RIDGE_PATH = (1e-1, 1e-2, 1e-3, 1e-4)
 
 #: Random starts at most, and how often the best value must be met (within 1 %) before it is believed.
 _MOST_STARTS, _AGREE, _SAME = 10, 2, 1e-2
+
+#: Random halves of a column's entries that repair tries.
+_REPAIR_TRIES = 20
 
 #: Tips of the rounded l1 losses of the start and of the convex stage, in units of the values' standard deviation.
 _START_TIP, _CONVEX_TIP = 0.03, 1e-3
@@ -51,12 +54,7 @@ class Graduated(Loss):
         return self._inner.weight(residual / self.kappa)
 
 
-def rounded_l1(tip: float) -> Rounded:
-    """√(a² + tip²) − tip."""
-    return Rounded(theta=1.0, base=L1(), rounding=tip)
-
-
-def _oriented(operations: Operations) -> tuple[Operations, bool]:
+def oriented(operations: Operations) -> tuple[Operations, bool]:
     """Rows are the short side; and whether rows and columns were swapped for that."""
     m, n = operations.observed.shape
     return (operations, False) if m <= n else (operations.transposed, True)
@@ -66,9 +64,11 @@ class VarPro:
     """The solver, for the loop."""
 
     def __init__(self, operations: Operations, objective: Objective) -> None:
-        self._operations, self._swapped = _oriented(operations)
+        self._operations, self._swapped = oriented(operations)
         self._problem = Projected(Entries(self._operations.observed, operations.team), objective.loss, objective.reg, objective.reg)
         self._dtype = operations.observed.dtype
+
+    settling = True
 
     @property
     def factors(self) -> tuple[Array, Array]:
@@ -99,23 +99,24 @@ class VarPro:
 
 
 def varpro_start(operations: Operations, rank: int, objective: Objective, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Random starts with the l1 loss until two agree; then from convex to the loss itself, step by step, repairing columns."""
-    oriented, swapped = _oriented(operations)
-    entries = Entries(oriented.observed, operations.team)
+    """Random starts with the l1 loss until two agree; then from convex to the loss itself, step by step, repairing columns.
+
+    The rows of ``operations`` are the short side.
+    """
+    entries = Entries(operations.observed, operations.team)
     size = float(np.std(entries.values)) or float(np.abs(entries.values).max()) or 1.0
-    point = _best_start(entries, rounded_l1(_START_TIP * size), rank, rng)
-    point = _graduate(entries, rounded_l1(_CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15)
+    point = _best_start(entries, rounded(L1(), _START_TIP * size), rank, rng)
+    point = _graduate(entries, rounded(L1(), _CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15)
     loss, reg = objective.loss, objective.reg
     point = _graduate(entries, loss, reg, point, 16 * float(np.median(np.abs(point.e))), 30)
     problem = Projected(entries, loss, reg, reg)
-    if not _is_l1_like(loss):
+    if not _is_convex(loss):
         for _ in range(2):
             point = _minimise(problem, _repair_columns(problem, point, rng), 1e-3, 30, 1e-4, 3)[0]
-    U, V = point.U, point.V
-    return (V, U) if swapped else (U, V)
+    return point.U, point.V
 
 
-def _is_l1_like(loss: Loss) -> bool:
+def _is_convex(loss: Loss) -> bool:
     """A convex loss has one minimum a column, and nothing to repair."""
     a = np.geomspace(1e-3, 1e3, 200) * loss.theta
     return bool(np.all(np.diff(loss.derivative(a)) >= -1e-12))
@@ -179,7 +180,7 @@ def _graduate(entries: Entries, loss: Loss, reg: float, point: Point, typical: f
     return _minimise(Projected(entries, loss, reg, reg), point, min(damping, 1e-3), most, 1e-4, 3)[0]
 
 
-def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator, tries: int = 20, refine: int = 3) -> Point:
+def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator) -> Point:
     """Columns in a poor valley: v_j from a random half of their entries and a few reweighted steps, kept where it is lower."""
     columns = problem.entries.columns
     filled = np.flatnonzero(columns.counts > 0)
@@ -190,9 +191,9 @@ def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator, 
         return np.asarray(losses + 0.5 * problem.ridge_v * np.square(p.V[filled]).sum(axis=1))
 
     V, e, low = point.V.copy(), point.e.copy(), by_column(point)
-    for _ in range(tries):
+    for _ in range(_REPAIR_TRIES):
         new = problem.at(point.U, (rng.random(len(e)) < 0.5).astype(np.float64))
-        for _ in range(refine):
+        for _ in range(3):
             new = problem.at(point.U, problem.weights(new.e))
         value = by_column(new)
         better = np.zeros(len(V), bool)
