@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from typer.testing import CliRunner
 
@@ -43,3 +44,11 @@ def test_demo_ends_in_a_table_and_a_page(tmp_path):
     assert text.startswith("<!doctype html>")
     assert "http-equiv" not in text
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="http', text), "nothing is loaded from elsewhere"
+
+
+def test_readme_example_does_what_it_says():
+    code = re.search(r"```python\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.S).group(1)
+    shown = python(code + "\nclean = X - 50 * ((X - model.inverse_transform(model.row_factors_)) > 25)"
+                   "\nprint(np.nanmax(np.abs(clean - model.inverse_transform(model.row_factors_))))").split()  # fmt: skip
+    assert float(shown[-1]) < 0.5
+    assert "entries are bad" in " ".join(shown)
