@@ -161,10 +161,18 @@ def test_one_dual_step_is_the_prox_of_the_box_by_brute_force(team):
     steps = SparseSurrogateSteps(surrogate, x.copy())
     dU, dV = steps.dual.increments(steps.products)
     alpha, gamma = steps.dual.curvatures()
-    steps.step(1.0)
+    before = steps.dual.value(x, steps.products)
+    step = steps.step(1.0)
     steps.accept(0.0)
+    assert step.dual == pytest.approx(steps.dual.value(steps.x, steps.products), rel=1e-12)
+    moved = steps.x - x
+    slope = step.dual - before - 0.5 * step.curved
     (U, V), rows = surrogate.factors, surrogate.operations.observed.rows
     i, j = rows.group_of_entry(), rows.indices
+    linearised = surrogate.residual - np.einsum("tq,tq->t", dU[i], V[j]) - np.einsum("tq,tq->t", U[i], dV[j])
+    assert slope == pytest.approx(-linearised @ moved, rel=1e-9), "the growth beyond the tangent is the quadratic the line search sees"
+    assert step.allowed == pytest.approx(((alpha[i] + gamma[j]) * moved**2).sum(), rel=1e-9)
+    assert step.turning == pytest.approx(-step.allowed, rel=1e-9), "without momentum a step never turns against it"
     for t in range(0, len(x), 17):
         rho = surrogate.residual[t] - dU[i[t]] @ V[j[t]] - U[i[t]] @ dV[j[t]]
         candidates = np.linspace(-surrogate.weights[t], surrogate.weights[t], 20001)
