@@ -16,6 +16,8 @@ from rich.table import Table
 
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import dinosaur_tracks, irls_speed, mm_speed
+from robustmf.experiments import growth as growth_experiment
+from robustmf.report import growth_page
 
 app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
 
@@ -68,6 +70,18 @@ def netflix(
     shown = [["what", "figure"], *([name.replace("_", " "), f"{value:.4g}"] for name, value in found.items())]
     _show(console, [("Netflix's shape", shown)])
     _keep(console, record, found)
+
+
+@app.command()
+def growth(page: Annotated[Path | None, typer.Option(help="Also draw it (needs the extra 'plot').")] = None, record: Record = None) -> None:
+    """A sweep of irls against the number of entries, the rank and the threads."""
+    console = Console()
+    found = growth_experiment.run(announce=lambda text: console.print(text, style="dim"))
+    _show(console, growth_experiment.tables(found))
+    _keep(console, record, found)
+    if page is not None:
+        growth_page.write(found, page)
+        console.print(f"Page to open: {page.resolve()}", soft_wrap=True)
 
 
 @app.command()
