@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from robustmf.kernels.team import Team
+from robustmf.losses import Loss
 from robustmf.observed import Observed
 from robustmf.operations import Operations
+
+
+@dataclass(frozen=True)
+class Root(Loss):
+    """A concave loss of one's own: √(a + θ) − √θ."""
+
+    name = "root"
+    concave = True
+
+    def _value(self, a):
+        return np.sqrt(a + self.theta) - np.sqrt(self.theta)
+
+    def _derivative(self, a):
+        return 0.5 / np.sqrt(a + self.theta)
 
 
 @pytest.fixture

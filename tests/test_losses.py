@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from conftest import Root
 from robustmf.losses import Loss, Rounded, loss_names, make_loss
 
 LOSSES = [make_loss(name) for name in loss_names()]
@@ -127,17 +126,6 @@ def test_unknown_losses_are_refused():
 
 
 def test_a_loss_of_ones_own_needs_two_formulas():
-    @dataclass(frozen=True)
-    class Root(Loss):
-        name = "root"
-        concave = True
-
-        def _value(self, a):
-            return np.sqrt(a + self.theta) - np.sqrt(self.theta)
-
-        def _derivative(self, a):
-            return 0.5 / np.sqrt(a + self.theta)
-
     loss = make_loss(Root(), 2.0)
     assert loss.theta == 2.0
     np.testing.assert_allclose(loss.weight(GRID), 0.5 / np.sqrt(GRID + 2) / GRID)

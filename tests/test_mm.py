@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oracles
-from conftest import random_problem
+from conftest import Root, random_problem
 from robustmf import RMFNL, RobustMF
 from robustmf.criticality import criticality
 from robustmf.datasets import make_synthetic
@@ -95,17 +95,6 @@ def test_the_papers_gaussian_start_knows_nothing_and_fails():
 
 
 def test_a_loss_of_ones_own_goes_through_the_solver():
-    @dataclass(frozen=True)
-    class Root(Loss):
-        name = "root"
-        concave = True
-
-        def _value(self, a):
-            return np.sqrt(a + self.theta) - np.sqrt(self.theta)
-
-        def _derivative(self, a):
-            return 0.5 / np.sqrt(a + self.theta)
-
     data = make_synthetic(250, random_state=0)
     model = RobustMF(5, loss=Root(), solver="mm", random_state=1).fit(data.train)
     assert data.test_rmse(model.row_factors_, model.column_factors_) < 0.13

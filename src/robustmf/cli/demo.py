@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,8 @@ def demo(
     page: Annotated[Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")] = None,
 ) -> None:
     """Recover a matrix with 5 % gross outliers, and say how well it went."""
+    if page is not None and importlib.util.find_spec("plotly") is None:
+        raise typer.BadParameter("a page needs the extra 'plot': pip install 'robustmf[plot]'", param_hint="--page")
     console = Console()
     console.print("[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)")
     interactive = console.is_terminal
