@@ -22,6 +22,6 @@ def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, 
     working = max(scale + repair, slices)
     if solver == "mm":
         parts = column_parts(n_entries, n, rank)
-        # residual, weights, four dual arrays, and a few more while loss and criticality are evaluated
-        working = max(working, itemsize * (10 * n_entries + (12 * (m + n) + parts * n) * rank))
+        # residual, weights, four dual arrays, two more for the criticality; and the loss is evaluated in float64
+        working = max(working, n_entries * (8 * itemsize + 3 * 8) + itemsize * (12 * (m + n) + parts * n) * rank)
     return int(entries + factors + working)
