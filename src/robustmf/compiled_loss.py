@@ -18,10 +18,9 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from robustmf.kernels.exponential import exp_neg32, exp_neg64
+from robustmf.kernels.jit import FAST_BUT_HONEST
 from robustmf.losses import Loss
 from robustmf.losses.base import exp_neg
-
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @overload(exp_neg)
@@ -55,10 +54,10 @@ def _compiled(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> 
     lines = ["def block(a, w, n, parameters):"]
     lines += [f"    {name} = number(parameters[{k}])" for k, name in enumerate(names)]
     lines += ["    for t in range(n):", f"        w[t] = scalar({', '.join(['a[t]', *names])})"]
-    namespace = {"number": number, "scalar": njit(fastmath=_FAST, error_model="numpy")(formula)}
+    namespace = {"number": number, "scalar": njit(fastmath=FAST_BUT_HONEST, error_model="numpy")(formula)}
     exec("\n".join(lines), namespace)
     signature = types.void(pointer, pointer, types.int64, types.CPointer(types.float64))
     try:
-        return cfunc(signature, fastmath=_FAST, error_model="numpy")(namespace["block"])
+        return cfunc(signature, fastmath=FAST_BUT_HONEST, error_model="numpy")(namespace["block"])
     except numba.core.errors.NumbaError:
         return None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self
@@ -14,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from robustmf.exceptions import EmptyRowsWarning
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
@@ -25,6 +22,7 @@ from robustmf.solvers.fitting import Settings, fit
 from robustmf.solvers.fold_in import fold_in
 from robustmf.solvers.loop import Callback
 from robustmf.solvers.start import Init
+from robustmf.validation import entry_weights, generator, positions, require_integer, require_positive, warn_of_empty
 
 Array = NDArray[np.floating[Any]]
 
@@ -160,10 +158,10 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         observed = as_observed(X)
         self._check_parameters(observed)
-        weights = None if sample_weight is None else _entry_weights(sample_weight, observed)
-        _warn_of_empty(observed, self.bias)
+        weights = None if sample_weight is None else entry_weights(sample_weight, observed)
+        warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
-        rng = _generator(self.random_state).spawn(1)[0]
+        rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
             found = fit(self._settings(observed, shown), Operations(observed, team), weights, rng)
         self.row_factors_, self.column_factors_ = found.U, found.V
@@ -233,8 +231,8 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Predicted values at the given row and column numbers, pair by pair."""
         check_is_fitted(self)
-        i = _positions(rows, "rows", len(self.row_factors_))
-        j = _positions(cols, "cols", len(self.column_factors_))
+        i = positions(rows, "rows", len(self.row_factors_))
+        j = positions(cols, "cols", len(self.column_factors_))
         product = np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j])
         return np.asarray(product + self.row_bias_[i] + self.column_bias_[j] + self.column_bias_.dtype.type(self.center_))
 
@@ -299,18 +297,18 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return -float(np.abs(self._residuals(X)).mean(dtype=np.float64))
 
     def _check_parameters(self, observed: Observed) -> None:
-        _require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
-        _require_integer("max_iter", self.max_iter, 0)
-        _require_integer("inner_max_iter", self.inner_max_iter, 1)
-        _require_integer("n_init", self.n_init, 1)
+        require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
+        require_integer("max_iter", self.max_iter, 0)
+        require_integer("inner_max_iter", self.inner_max_iter, 1)
+        require_integer("n_init", self.n_init, 1)
         if self.theta is not None and self.theta != "auto":
-            _require_positive("theta", self.theta, also="'auto' or None")
+            require_positive("theta", self.theta, also="'auto' or None")
         if self.reg not in ("auto", "paper"):
-            _require_positive("reg", self.reg, also="'auto' or 'paper'")
-        _require_positive("tol", self.tol)
-        _require_positive("inner_tol", self.inner_tol)
+            require_positive("reg", self.reg, also="'auto' or 'paper'")
+        require_positive("tol", self.tol)
+        require_positive("inner_tol", self.inner_tol)
         if self.inner_gap is not None:
-            _require_positive("inner_gap", self.inner_gap)
+            require_positive("inner_gap", self.inner_gap)
 
 
 class RMFNL(RobustMF):
@@ -338,66 +336,3 @@ class RMFNL(RobustMF):
             rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
             random_state=random_state, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    """A Generator from a seed, a Generator, or scikit-learn's RandomState."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = random_state.randint(2**31 - 1)
-    return np.random.default_rng(random_state)
-
-
-def _warn_of_empty(observed: Observed, bias: bool) -> None:
-    rows = int((observed.rows.counts == 0).sum())
-    columns = int((observed.columns.counts == 0).sum())
-    if rows or columns:
-        warnings.warn(
-            f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns have no observed entry; "
-            "their factors are zero, and predictions there are " + ("those of the biases" if bias else "zero"),
-            EmptyRowsWarning,
-            stacklevel=3,
-        )
-
-
-def _entry_weights(sample_weight: ArrayLike, observed: Observed) -> Array:
-    """One weight an entry, in row order, in the precision of the entries."""
-    weights = np.asarray(sample_weight)
-    if weights.dtype.kind not in "iuf":
-        raise TypeError(f"sample_weight must hold numbers, got dtype {weights.dtype}")
-    if weights.shape == observed.shape:
-        weights = weights[observed.rows.group_of_entry(), observed.rows.indices]
-    if weights.shape != (observed.n_entries,):
-        raise ValueError(
-            f"sample_weight must have one number an observed entry, ({observed.n_entries},), or the shape of X, {observed.shape}; "
-            f"got shape {weights.shape}"
-        )
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError("sample_weight must be finite, >= 0 and not all 0")
-    return weights.astype(observed.dtype)
-
-
-def _require_integer(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> None:
-    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}{why}"
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be {allowed}, got {name}={value!r}")
-    if int(value) < low or (high is not None and int(value) > high):
-        raise ValueError(f"{name} must be {allowed}, got {name}={value!r}")
-
-
-def _require_positive(name: str, value: Any, also: str = "") -> None:
-    allowed = "a finite number > 0" + (f" or {also}" if also else "")
-    if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be {allowed}, got {name}={value!r}")
-    if not (np.isfinite(float(value)) and float(value) > 0):
-        raise ValueError(f"{name} must be {allowed}, got {name}={value!r}")
-
-
-def _positions(index: ArrayLike, name: str, size: int) -> NDArray[np.integer[Any]]:
-    array = np.asarray(index)
-    if array.size == 0:
-        return array.astype(np.intp)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
-    if array.min() < 0 or array.max() >= size:
-        raise ValueError(f"{name} must lie in 0 … {size - 1}, got {array.min() if array.min() < 0 else array.max()}")
-    return array

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -160,11 +161,9 @@ def start_cost(repeats: int = 7) -> list[dict[str, Any]]:
 def cmfrec_sweep() -> dict[str, Any] | None:
     """Seconds a sweep at rank 10 on 5 million entries, two threads: cmfrec's exact ALS, and irls with the Welsch loss."""
     try:
-        from cmfrec import CMF  # noqa: PLC0415
+        from cmfrec import CMF  # noqa: PLC0415 - an optional competitor
     except ImportError:
         return None
-    import scipy.sparse as sp  # noqa: PLC0415
-
     observed = long_tailed(50_000, 10_000, 5_300_000)
     X = sp.coo_array(observed.to_sparse())
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from numba import njit
 
 #: Sums may be reordered and fused (that is what makes them vectorise), but NaN and infinity keep their meaning.
-_FAST_BUT_HONEST = {"reassoc", "contract", "arcp", "nsz"}
+FAST_BUT_HONEST = {"reassoc", "contract", "arcp", "nsz"}
 
 #: Compiled into the kernels that call it.
-inlined = njit(nogil=True, error_model="numpy", fastmath=_FAST_BUT_HONEST)
+inlined = njit(nogil=True, error_model="numpy", fastmath=FAST_BUT_HONEST)
 
 #: Compiled once, kept on disk, free of the GIL; division by zero gives inf as in NumPy.
-kernel = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST_BUT_HONEST)
+kernel = njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST_BUT_HONEST)

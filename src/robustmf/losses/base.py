@@ -1,7 +1,7 @@
 """What a loss is, for every solver.
 
-A loss is an increasing function φ of a = |residual| ≥ 0. A solver sees only the three methods below and the two claims
-``concave`` and ``theta``; it never asks for a name. A user's own loss is a subclass (two formulas), passed as an object.
+A loss is an increasing function φ of a = |residual| ≥ 0. A solver sees its value, derivative and weight, and the claims that it
+declares below; it never asks for a name. A user's own loss is a subclass (two formulas), passed as an object.
 """
 
 from __future__ import annotations
