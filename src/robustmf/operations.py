@@ -56,16 +56,36 @@ class Operations:
         """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
         rows = self.observed.rows
         out = np.empty_like(rows.values)
-        self._residuals(0, len(self._row_bounds) - 1, U, V, shifts, out)
+        self._residuals(0, len(self._row_bounds) - 1, rows.values, U, V, shifts, out)
         return out
 
-    def _residuals(self, first: int, last: int, U: Array, V: Array, shifts: Array | None, out: Array) -> None:
+    def _residuals(self, first: int, last: int, values: Array, U: Array, V: Array, shifts: Array | None, out: Array) -> None:
         rows = self.observed.rows
         none = np.empty(0, out.dtype)
         self.team.run(
             entries.residuals, last - first, U.shape[1] * len(out), self._row_bounds[first : last + 1],
-            rows.pointers, rows.indices, rows.values, U, V, none if shifts is None else shifts, out,
+            rows.pointers, rows.indices, values, U, V, none if shifts is None else shifts, out,
         )  # fmt: skip
+
+    def sampled_product(self, U: Array, V: Array) -> Array:
+        """UVᵀ at the entries."""
+        out = np.empty_like(self.observed.rows.values)
+        self._residuals(0, len(self._row_bounds) - 1, np.empty(0, out.dtype), -U, V, None, out)
+        return out
+
+    def row_products(self, x: Array, V: Array) -> Array:
+        """XV for the sparse matrix X with entries x."""
+        rows = self.observed.rows
+        out = np.empty((len(rows), V.shape[1]), V.dtype)
+        self.team.run(
+            entries.row_products, len(self._row_bounds) - 1, V.shape[1] * len(x),
+            self._row_bounds, rows.pointers, rows.indices, x, V, out,
+        )  # fmt: skip
+        return out
+
+    def column_products(self, x: Array, U: Array) -> Array:
+        """XᵀU for the sparse matrix X with entries x (in row order, as everywhere)."""
+        return self.transposed.row_products(x[self.observed.column_order], U)
 
     def loss_sum(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None = None) -> float:
         """Σ s·φ(|e|) over the entries, a slice at a time: no array over all entries is made."""
@@ -77,7 +97,7 @@ class Operations:
                 high += 1
             part = slice(int(pointers[bounds[low]]), int(pointers[bounds[high]]))
             residual = np.empty(part.stop - part.start, self.observed.dtype)
-            self._residuals(low, high, U, V, None, residual)
+            self._residuals(low, high, self.observed.rows.values, U, V, None, residual)
             losses = loss.value(residual.astype(np.float64, copy=False))
             total += float((losses if sample_weights is None else losses * sample_weights[part]).sum(dtype=np.float64))
             low = high

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robustmf.losses import rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.solvers.loop import small_change
 
 Array = NDArray[np.floating[Any]]
 
@@ -64,10 +65,11 @@ class IRLS:
         self._own = (np.ascontiguousarray(U), np.ascontiguousarray(V))
         return self._value()
 
-    @property
-    def settling(self) -> bool:
-        """The tip of a kinked loss is as narrow as it gets."""
-        return not self._objective.loss.concave or self._tip <= self._last_tip
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """The objective hardly changes, and the tip of a kinked loss is as narrow as it gets."""
+        if self._objective.loss.concave and self._tip > self._last_tip:
+            return None
+        return small_change(before, objective, tol)
 
     def step(self) -> float:
         """One sweep, with the tip a little narrower than in the last."""

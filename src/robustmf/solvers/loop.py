@@ -32,14 +32,18 @@ class Solver(Protocol):
         """One outer iteration; return the objective after it."""
         ...
 
-    @property
-    def settling(self) -> bool:
-        """A small change of the objective means convergence (and not that a schedule of the solver's own is still under way)."""
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """Why the iteration has converged, given the last two objectives; None while it has not. See :func:`small_change`."""
         ...
 
     def report(self) -> dict[str, float]:
         """What else is worth keeping of this iteration; called outside the clock."""
         ...
+
+
+def small_change(before: float, objective: float, tol: float) -> str | None:
+    """The usual rule: the objective has fallen by no more than ``tol`` of its value."""
+    return f"the objective changed by less than tol={tol:g}" if before - objective <= tol * abs(before) else None
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Outcome:
 
 
 def run(solver: Solver, U: Array, V: Array, max_iter: int, tol: float, callbacks: Sequence[Callback] = ()) -> Outcome:
-    """Step until the objective changes by less than ``tol`` relative to its value, ``max_iter`` is reached, or a callback stops it.
+    """Step until the solver has settled, ``max_iter`` is reached, or a callback stops it.
 
     The clock runs during steps only, not while a line of history is computed or a callback works.
     """
@@ -95,9 +99,9 @@ def run(solver: Solver, U: Array, V: Array, max_iter: int, tol: float, callbacks
             stopped = _tell(solver, outcome, callbacks, outcome.iterations, objective, seconds)
             if not np.isfinite(objective):
                 raise NumericalError(f"the objective became {objective}; the values may be too large for their precision ({U.dtype})")
-            if solver.settling and before - objective <= tol * abs(before):
-                outcome.converged = True
-                outcome.reason = f"the objective changed by less than tol={tol:g}"
+            reason = solver.settled(before, objective, tol)
+            if reason is not None:
+                outcome.converged, outcome.reason = True, reason
                 return outcome
     except KeyboardInterrupt:
         outcome.stopped, outcome.reason = True, "interrupted"
