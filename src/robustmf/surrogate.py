@@ -78,9 +78,7 @@ class Surrogate:
     ``curvature`` multiplies R and C. Below 1 F need not lie above H any more: steps are larger, and the caller must check them.
     """
 
-    def __init__(
-        self, operations: Operations, objective: Objective, U: Array, V: Array, residual: Array, curvature: float = 1.0
-    ) -> None:
+    def __init__(self, operations: Operations, objective: Objective, U: Array, V: Array, residual: Array, curvature: float = 1.0) -> None:
         self.operations = operations
         self.factors = (U, V)
         self.residual = residual

@@ -19,6 +19,7 @@ from robustmf.solvers.loop import Callback, Solver, small_change
 
 Array = NDArray[np.floating[Any]]
 
+#: Standard deviation of a factor's entry at the start, where values have the size of products of N(0, 1) factors.
 _START = {"alternating": 0.1, "joint": 0.001, "minibatch": 0.1}
 
 
@@ -70,6 +71,8 @@ class AltGrad(Baseline):
     def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[Solver, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         size = _START[self.variant]
+        if self.variant != "minibatch":
+            size *= np.sqrt(np.sqrt(np.square(observed.rows.values, dtype=np.float64).mean() / rank))
         U, V = ((size * rng.standard_normal((k, rank))).astype(observed.dtype) for k in observed.shape)
         if self.variant == "joint":
             return JointGradient(operations), U, V

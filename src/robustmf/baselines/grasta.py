@@ -47,7 +47,7 @@ class GRASTA(Baseline):
         rank: int = 10,
         *,
         inner_max_iter: int = 20,
-        max_iter: int = 10,
+        max_iter: int = 20,
         tol: float = _ADMM_TOL,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,

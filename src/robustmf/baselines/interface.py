@@ -82,7 +82,10 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         with Team(self.n_jobs) as team, one_blas_thread():
             solver, U, V = self._solver(Operations(observed, team), rng)
             outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)
-        self.row_factors_, self.column_factors_ = solver.factors
+        self.row_factors_, self.column_factors_ = (A.copy() for A in solver.factors)
+        # what a start put where there is no entry means nothing; constant columns that carry means stay
+        self.row_factors_[observed.rows.counts == 0, : self.rank] = 0
+        self.column_factors_[observed.columns.counts == 0, : self.rank] = 0
         self.history_, self.n_iter_ = outcome.history, outcome.iterations
         self.converged_, self.stop_reason_ = outcome.converged, outcome.reason
         self.bounds_ = self._bounds(observed)

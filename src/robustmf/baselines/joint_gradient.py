@@ -31,7 +31,7 @@ class JointGradient:
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V)."""
-        self._s = float(np.linalg.norm(U) + np.linalg.norm(V))
+        self._s = float(np.linalg.norm(U) + np.linalg.norm(V)) or 1.0
         return self._at(U, V, self._operations.residuals(U, V))
 
     def _at(self, U: Array, V: Array, residual: Array) -> float:

@@ -54,9 +54,9 @@ class MinibatchGradient:
 
     def _value(self) -> float:
         U, V = self._own
-        i, j, values = self._entries
+        values = self._operations.observed.rows.values
         rows, columns = self._operations.observed.rows.counts, self._operations.observed.columns.counts
-        e = values - self._operations.sampled_product(U, V)
+        e = values - values.dtype.type(self._center) - self._operations.sampled_product(U, V)
         penalty = np.dot(rows, np.square(U, dtype=np.float64).sum(axis=1)) + np.dot(columns, np.square(V, dtype=np.float64).sum(axis=1))
         return float(np.square(e, dtype=np.float64).sum() + 0.5 * self._reg * penalty)
 

@@ -54,7 +54,7 @@ class OMDL(Baseline):
         rank: int = 10,
         *,
         alpha: float = 0.1,
-        learning_rate: float = 0.95,
+        learning_rate: float = 1.0,
         batch_size: int | None = None,
         detrend: bool = False,
         bias_reg: float = 0.1,
@@ -84,9 +84,7 @@ class OMDL(Baseline):
         m, n = observed.shape
         batch = int(self.batch_size or np.ceil(m * n / observed.n_entries))
         biases = detrended(operations, float(self.bias_reg)) if self.detrend else None
-        learning = OnlineDictionary(
-            operations, float(self.alpha), float(self.learning_rate), batch, int(self.max_iter), rng, biases
-        )
+        learning = OnlineDictionary(operations, float(self.alpha), float(self.learning_rate), batch, int(self.max_iter), rng, biases)
         D = rng.standard_normal((int(self.rank), n)).T
         return learning, np.zeros((m, int(self.rank))), D / np.linalg.norm(D, axis=0)
 

@@ -143,7 +143,7 @@ class Gram:
     def __init__(self, matrix: Array) -> None:
         self.matrix = matrix
         values, self._vectors = np.linalg.eigh(matrix)
-        self._values = np.maximum(values, np.finfo(matrix.dtype).eps * max(float(values[-1]), float(np.finfo(matrix.dtype).tiny)))
+        self._values = np.maximum(values, np.finfo(matrix.dtype).eps * (values[-1] if values[-1] > 0 else 1))
 
     @cached_property
     def inverse(self) -> Array:

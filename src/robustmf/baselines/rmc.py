@@ -87,9 +87,7 @@ class RMC(Baseline):
 class ShrinkingRounds:
     """One step is a round: conjugate gradients at one δ, from where the last round ended."""
 
-    def __init__(
-        self, operations: Operations, reg: float, delta: float, shrinking: float, inner_max_iter: int, rounds: int
-    ) -> None:
+    def __init__(self, operations: Operations, reg: float, delta: float, shrinking: float, inner_max_iter: int, rounds: int) -> None:
         self._operations, self._reg, self._delta, self._shrinking = operations, reg, delta, shrinking
         self._inner_max_iter, self._left = inner_max_iter, rounds
         self._inner_iterations = 0
@@ -190,10 +188,10 @@ def _inner(x: Tangent, y: Tangent) -> float:
 
 
 def _scaled(x: Tangent, c: float) -> Tangent:
-    c = x[0].dtype.type(c)
-    return c * x[0], c * x[1], c * x[2]
+    number = x[0].dtype.type(c)
+    return number * x[0], number * x[1], number * x[2]
 
 
 def _plus(x: Tangent, y: Tangent, c: float) -> Tangent:
-    c = x[0].dtype.type(c)
-    return x[0] + c * y[0], x[1] + c * y[1], x[2] + c * y[2]
+    number = x[0].dtype.type(c)
+    return x[0] + number * y[0], x[1] + number * y[1], x[2] + number * y[2]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
 from robustmf.inner import LADMPSAP
-from robustmf.inner.ladmpsap import LADMPSAPRun
+from robustmf.inner.ladmpsap import LADMPSAPRun, Splitting
 from robustmf.losses import L1
 from robustmf.objective import Objective
 from robustmf.observed import Observed
@@ -87,7 +87,8 @@ class RMFMMSteps:
     def __init__(self, operations: Operations, objective: Objective, inner_max_iter: int, tol: float, heuristic: bool) -> None:
         self._operations, self._objective, self._inner_max_iter, self._tol = operations, objective, inner_max_iter, tol
         self._share = _FIRST_SHARE if heuristic else 1.0
-        self._inner, self._state = LADMPSAP(), None
+        self._inner = LADMPSAP()
+        self._state: Splitting | None = None
         self._failures, self._inner_iterations = 0, 0
         # the authors' safeguard for large problems: ten accepted steps before one may fail
         self._sure_steps = 10 if max(operations.observed.shape) > 800 else 0
@@ -114,7 +115,7 @@ class RMFMMSteps:
             if run.step():
                 break
         self._state = run.state
-        new = (U + self._state.dU, V + self._state.dV)
+        new = (U + run.state.dU, V + run.state.dV)
         residual = self._operations.residuals(*new)
         value = self._objective.value(residual, *new)
         if self._value - value < self._tol * value and self._accepted >= self._sure_steps:

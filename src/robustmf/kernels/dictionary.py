@@ -87,7 +87,7 @@ def learn_epoch(order, batch, atom_orders, pointers, indices, values, seen, alph
 def move_atoms(D, B, C, slack, columns, order):
     """One round of block coordinate descent on the given columns; each atom keeps to its norm budget: ‖D_k‖² + slack_k = 1."""
     r = D.shape[1]
-    G = np.empty((len(columns), r))
+    G, moved = np.empty((len(columns), r)), np.empty(len(columns))
     for k in range(len(columns)):
         j = columns[k]
         for q in range(r):
@@ -100,20 +100,13 @@ def move_atoms(D, B, C, slack, columns, order):
         norm = 0.0
         for k in range(len(columns)):
             j = columns[k]
-            if C[q, q] > _LEAST_USE:
-                moved = (G[k, q] + C[q, q] * D[j, q]) / C[q, q]
-            else:
-                moved = D[j, q]
-            norm += moved * moved
+            moved[k] = D[j, q] + (G[k, q] / C[q, q] if C[q, q] > _LEAST_USE else 0.0)
+            norm += moved[k] * moved[k]
         shrink = np.sqrt(slack[q] / norm) if norm > slack[q] else 1.0
         for k in range(len(columns)):
             j = columns[k]
-            if C[q, q] > _LEAST_USE:
-                moved = shrink * (G[k, q] + C[q, q] * D[j, q]) / C[q, q]
-            else:
-                moved = shrink * D[j, q]
-            change = moved - D[j, q]
-            D[j, q] = moved
+            change = shrink * moved[k] - D[j, q]
+            D[j, q] += change
             for p in range(r):
                 G[k, p] -= C[q, p] * change
         slack[q] = max(slack[q] - shrink * shrink * norm, 0.0)

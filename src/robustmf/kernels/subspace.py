@@ -17,7 +17,7 @@ _LARGEST_ANGLE = np.pi / 3
 
 @inlined
 def l1_weights(indices, values, U, growth, tol, max_iter, gram, w, s, y):
-    """w ← argmin ‖U_Ω w − v‖₁ with its dual y (|y| ≤ 1) and the misfit s; all zero for a column of zeros."""
+    """Minimise ‖U_Ω w − v‖₁: w with its dual y (|y| ≤ 1) and the misfit s; all zero for a column of zeros."""
     r = U.shape[1]
     gram[:] = 0
     w[:] = 0
