@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from robustmf.experiments import accuracy as accuracy_experiment
-from robustmf.experiments import dinosaur_tracks, irls_speed, mm_speed
+from robustmf.experiments import baselines_speed, dinosaur_tracks, irls_speed, mm_speed
 from robustmf.experiments import growth as growth_experiment
 from robustmf.report import growth_page
 
@@ -45,6 +45,15 @@ def mm(size: Annotated[int, typer.Option(help="Rows and columns of the problem."
     console = Console()
     found = mm_speed.run(size, announce=lambda text: console.print(text, style="dim"))
     _show(console, mm_speed.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def baselines(record: Record = None) -> None:
+    """Seconds of every comparison system on a million entries of MovieLens-1M's shape, with its defaults."""
+    console = Console()
+    found = baselines_speed.run(announce=lambda text: console.print(text, style="dim"))
+    _show(console, baselines_speed.tables(found))
     _keep(console, record, found)
 
 
