@@ -6,7 +6,7 @@ made from them once, when first asked for, so that a kernel can serve rows and c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -15,7 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.exceptions import DuplicateEntryError
+from robustmf.ids import number_ids
 from robustmf.kernels.compress import count, first_repeat, group_order, merge_repeats, scatter, transpose
+from robustmf.tables import triplet_columns
 
 Values = NDArray[np.float32] | NDArray[np.float64]
 Duplicates = Literal["error", "last", "mean"]
@@ -204,17 +207,23 @@ class Observed:
 
         Parameters
         ----------
-        data : mapping or table, optional
-            Something whose ``data[name]`` is a column (a dict, a pandas, polars or Arrow table); ``row``, ``col`` and ``value`` are
-            then names of columns. Without it they are the columns themselves.
+        data : table or mapping, optional
+            A pandas, polars or Arrow table (any that narwhals knows, lazy ones too), or a mapping of columns; ``row``, ``col`` and
+            ``value`` are then names of columns. Without it they are the columns themselves.
         duplicates : {"error", "last", "mean"}
             As in :meth:`from_indices`.
+
+        Notes
+        -----
+        Rows and columns are numbered in the order of their ids where these can be compared, else in order of appearance.
         """
-        if data is not None:
-            row, col, value = (_column(data, name, role) for name, role in ((row, "row"), (col, "col"), (value, "value")))
-        i, row_ids = _number_ids(row, "row")
-        j, column_ids = _number_ids(col, "col")
-        made = cls.from_indices(i, j, value, (len(row_ids), len(column_ids)), duplicates)
+        rows, cols, values = triplet_columns(data, row, col, value)
+        i, row_ids = number_ids(rows, "row")
+        j, column_ids = number_ids(cols, "col")
+        try:
+            made = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
+        except DuplicateEntryError as error:
+            raise error.named(row_ids[error.row], column_ids[error.column]) from None
         return cls(made.rows, made.shape, row_ids, column_ids)
 
 
@@ -252,10 +261,7 @@ def _merge_duplicates(rows: Compressed, repeat: int, duplicates: Duplicates) -> 
     j, v = rows.indices, rows.values
     if duplicates == "error":
         i = int(np.searchsorted(rows.pointers, repeat, side="right")) - 1
-        raise ValueError(
-            f"duplicate entry at row {i}, column {j[repeat]} (values {v[repeat - 1]!r} and {v[repeat]!r}); "
-            "make the entries with Observed.from_indices(…, duplicates='last' or 'mean') to say what it means"
-        )
+        raise DuplicateEntryError(i, int(j[repeat]), (float(v[repeat - 1]), float(v[repeat])))
     kept = merge_repeats(rows.pointers, j, v, duplicates == "mean")
     return Compressed(rows.pointers, j[:kept], v[:kept])
 
@@ -307,38 +313,3 @@ def _indices(values: ArrayLike, name: str) -> NDArray[np.integer[Any]]:
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be an array of integers, got dtype {array.dtype}")
     return array
-
-
-def _column(data: Any, name: Any, role: str) -> Any:
-    try:
-        return data[name]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        have = list(data) if isinstance(data, Mapping) else list(getattr(data, "columns", []))
-        raise ValueError(f"{role}={name!r} is not a column of the data; it has {have}") from error
-
-
-def _number_ids(ids: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
-    """Numbers 0, 1, … for ids: sorted where they can be compared, else in order of appearance."""
-    # a list of several types stays one: NumPy would turn 7 into "7" beside a string
-    mixed = isinstance(ids, (list, tuple)) and {type(key) for key in ids} not in ({int}, {float}, {str})
-    array = ids if mixed else np.asarray(ids)
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iufUSMmb":
-        if array.dtype.kind in "fMm" and np.any(np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)):
-            raise ValueError(f"{name} ids must not be missing, got NaN")
-        unique, numbers = np.unique(array, return_inverse=True)
-        return numbers.astype(np.int64), unique.tolist()
-    seen: dict[Hashable, int] = {}
-    try:
-        numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in array), np.int64, count=len(array))
-    except TypeError as error:
-        raise TypeError(f"{name} ids must be hashable: {error}") from None
-    missing = [key for key in seen if key is None or key != key]
-    if missing:
-        raise ValueError(f"{name} ids must not be missing, got {missing[0]!r}")
-    try:
-        ordered = sorted(seen)  # type: ignore[type-var]
-    except TypeError:
-        return numbers, list(seen)
-    place = np.empty(len(seen), np.int64)
-    place[[seen[key] for key in ordered]] = np.arange(len(seen))
-    return place[numbers], ordered
