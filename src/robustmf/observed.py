@@ -7,42 +7,20 @@ made from them once, when first asked for, so that a kernel can serve rows and c
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.compressed import Compressed, Duplicates, Values, compress, merged, turned
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.ids import number_ids
-from robustmf.kernels.compress import count, first_repeat, group_order, merge_repeats, scatter, transpose
+from robustmf.kernels.compress import group_order
 from robustmf.tables import triplet_columns
 
-Values = NDArray[np.float32] | NDArray[np.float64]
-Duplicates = Literal["error", "last", "mean"]
-
-
-@dataclass(frozen=True)
-class Compressed:
-    """Entries group by group: group k holds ``indices`` and ``values`` from ``pointers[k]`` to ``pointers[k+1]``."""
-
-    pointers: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    values: Values
-
-    def __len__(self) -> int:
-        return len(self.pointers) - 1
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Number of entries in each group."""
-        return np.diff(self.pointers)
-
-    def group_of_entry(self) -> NDArray[np.int32]:
-        """The group of every entry: with ``indices``, the coordinate form."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
+__all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
 
 
 class Observed:
@@ -93,9 +71,7 @@ class Observed:
     @cached_property
     def columns(self) -> Compressed:
         """The entries by columns."""
-        columns = _counted(self.rows.indices, self.shape[1], self.dtype)
-        _transpose_into(self.rows, columns)
-        return columns
+        return turned(self.rows, self.shape[1], self.dtype)
 
     @cached_property
     def column_order(self) -> NDArray[np.int64]:
@@ -166,7 +142,29 @@ class Observed:
                 wrong = index[(index < 0) | (index >= bound)][0]
                 raise ValueError(f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}")
         _require_finite(v)
-        return cls(_compress(i.astype(np.int32, copy=False), j.astype(np.int32, copy=False), v, shape, duplicates), shape)
+        made = compress(i.astype(np.int32, copy=False), j.astype(np.int32, copy=False), v, shape)
+        return cls(merged(made, duplicates), shape)
+
+    @classmethod
+    def from_columns(
+        cls,
+        pointers: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        values: NDArray[Any],
+        ids: tuple[Sequence[Hashable], Sequence[Hashable]],
+        dtype: str = "float64",
+    ) -> Observed:
+        """Entries column by column: column j holds ``rows`` and ``values`` from ``pointers[j]`` to ``pointers[j+1]``, in any order.
+
+        For readers of large files: nothing is copied but into the result. ``ids`` are those of all rows and columns.
+        """
+        shape = (len(ids[0]), len(ids[1]))
+        _require_shape(shape, len(values))
+        made = turned(Compressed(pointers, rows, values), shape[0], np.dtype(dtype))
+        try:
+            return cls(merged(made, "error"), shape, *ids)
+        except DuplicateEntryError as error:
+            raise error.named(ids[0][error.row], ids[1][error.column]) from None
 
     @classmethod
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
@@ -234,36 +232,6 @@ def as_observed(X: Any) -> Observed:
     if sp.issparse(X):
         return Observed.from_sparse(X)
     return Observed.from_dense(X)
-
-
-def _compress(i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tuple[int, int], duplicates: Duplicates) -> Compressed:
-    """Scattered by column and then transposed, both stable: rows with ascending columns, duplicates in the order given."""
-    by_column = _counted(j, shape[1], v.dtype)
-    scatter(j, i, v, by_column.pointers, by_column.indices, by_column.values)
-    rows = _counted(i, shape[0], v.dtype)
-    _transpose_into(by_column, rows)
-    repeat = first_repeat(rows.pointers, rows.indices)
-    return rows if repeat < 0 else _merge_duplicates(rows, int(repeat), duplicates)
-
-
-def _counted(groups: NDArray[np.int32], n_groups: int, dtype: np.dtype[Any]) -> Compressed:
-    """Room for entries that belong to ``groups``, with the pointers counted."""
-    pointers = np.zeros(n_groups + 1, np.int64)
-    count(groups, pointers)
-    return Compressed(pointers, np.empty(len(groups), np.int32), np.empty(len(groups), dtype))
-
-
-def _transpose_into(source: Compressed, target: Compressed) -> None:
-    transpose(source.pointers, source.indices, source.values, target.pointers, target.indices, target.values)
-
-
-def _merge_duplicates(rows: Compressed, repeat: int, duplicates: Duplicates) -> Compressed:
-    j, v = rows.indices, rows.values
-    if duplicates == "error":
-        i = int(np.searchsorted(rows.pointers, repeat, side="right")) - 1
-        raise DuplicateEntryError(i, int(j[repeat]), (float(v[repeat - 1]), float(v[repeat])))
-    kept = merge_repeats(rows.pointers, j, v, duplicates == "mean")
-    return Compressed(rows.pointers, j[:kept], v[:kept])
 
 
 def _real(values: ArrayLike, name: str) -> Values:
