@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class RobustMFWarning(UserWarning):
     """Anything the package warns about."""
@@ -21,3 +23,18 @@ class InterruptedFitWarning(RobustMFWarning):
 
 class NumericalError(ArithmeticError):
     """A promise of the mathematics did not hold in the arithmetic: a defect to report."""
+
+
+class DuplicateEntryError(ValueError):
+    """Several values for one place, where nobody said which counts."""
+
+    def __init__(self, row: Any, column: Any, values: tuple[float, float]) -> None:
+        self.row, self.column, self.values = row, column, values
+        super().__init__(
+            f"duplicate entry at row {row!r}, column {column!r} (values {values[0]!r} and {values[1]!r}); "
+            "make the entries with Observed.from_indices or Observed.from_triplets and duplicates='last' or 'mean' to say what it means"
+        )
+
+    def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
+        """The same with ids in place of numbers."""
+        return DuplicateEntryError(row_id, column_id, self.values)
