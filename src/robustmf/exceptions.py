@@ -21,3 +21,11 @@ class InterruptedFitWarning(RobustMFWarning):
 
 class NumericalError(ArithmeticError):
     """A promise of the mathematics did not hold in the arithmetic: a defect to report."""
+
+
+class ModelFileError(ValueError):
+    """A model file that is damaged, truncated, of another version, or no model file at all."""
+
+
+class NotSavableError(TypeError):
+    """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
