@@ -119,18 +119,18 @@ def test_sample_weights_mean_what_they_say():
     observed, U, V = random_problem(40, 30, 3, share=0.7)
     keep = np.arange(observed.n_entries) % 4 > 0
     common = {"rank": 3, "theta": 1.0, "reg": 0.2, "solver": "irls", "init": (U, V), "tol": 1e-10, "max_iter": 3000}
-    weighted = RobustMF(**common).fit(observed, sample_weight=keep.astype(float))
+    weighted = RobustMF(**common).fit(observed, weights=keep.astype(float))
     dropped = RobustMF(**common).fit(observed.select(keep))
     np.testing.assert_allclose(weighted.row_factors_, dropped.row_factors_, atol=1e-6)
-    doubled = RobustMF(**common | {"reg": 0.4}).fit(observed, sample_weight=np.full(observed.n_entries, 2.0))
+    doubled = RobustMF(**common | {"reg": 0.4}).fit(observed, weights=np.full(observed.n_entries, 2.0))
     plain = RobustMF(**common).fit(observed)
     np.testing.assert_allclose(doubled.row_factors_, plain.row_factors_, atol=1e-6)
     dense = np.zeros(observed.shape)
     dense[observed.rows.group_of_entry(), observed.rows.indices] = keep
-    np.testing.assert_array_equal(RobustMF(**common).fit(observed, sample_weight=dense).row_factors_, weighted.row_factors_)
+    np.testing.assert_array_equal(RobustMF(**common).fit(observed, weights=dense).row_factors_, weighted.row_factors_)
     for bad, message in (([1.0], "one number an observed entry"), (-keep.astype(float), ">= 0"), (keep.astype(str), "numbers")):
         with pytest.raises((ValueError, TypeError), match=message):
-            RobustMF(**common).fit(observed, sample_weight=bad)
+            RobustMF(**common).fit(observed, weights=bad)
 
 
 def test_regularisation_by_count():
@@ -257,7 +257,7 @@ def test_entries_without_weight_do_not_matter_at_all():
     data = make_synthetic(120, rank=3, observed=0.6, random_state=5)
     keep = np.arange(data.train.n_entries) % 5 > 0
     wild = data.train.with_values(np.where(keep, data.train.rows.values, 1e6))
-    weighted = RobustMF(3, random_state=0, solver="irls").fit(wild, sample_weight=keep.astype(float))
+    weighted = RobustMF(3, random_state=0, solver="irls").fit(wild, weights=keep.astype(float))
     dropped = RobustMF(3, random_state=0, solver="irls").fit(data.train.select(keep))
     assert weighted.theta_ == dropped.theta_
     np.testing.assert_allclose(weighted.row_factors_, dropped.row_factors_, atol=1e-9)

@@ -76,7 +76,7 @@ def round_trip(model, folder):
 @pytest.mark.parametrize("bias", [False, True])
 def test_round_trip_is_equal_bit_for_bit(tmp_path, dtype, bias):
     data = make_synthetic(40, rank=2, observed=0.6, dtype=dtype, random_state=0)
-    model = RobustMF(2, bias=bias, random_state=0).fit(data.train)
+    model = RobustMF(2, bias=bias, random_state=0).fit(data.train, weights=np.linspace(0.5, 1, data.train.n_entries))
     again = round_trip(model, tmp_path)
     assert_same(vars(model), {name: vars(again)[name] for name in vars(model)})
     assert set(vars(again)) == set(vars(model))
@@ -285,6 +285,8 @@ def test_altered_and_sealed_again_loads_as_a_model_or_is_refused(content, scratc
     except ModelFileError:
         return
     assert np.isfinite(model.predict([0], [0])).all()
+    model.recommend(0)
+    model.transform(DATA.validation)
 
 
 def rewritten(content, alter=lambda document, arrays: None, mark="robustmf", version=1):
@@ -319,6 +321,15 @@ def reshape(name, change):
     return alter
 
 
+def reenter(name, change):
+    def alter(document, arrays):
+        place = document["state"]["entries_"]["dict"][name]
+        arrays[place["array"]] = change(arrays[place["array"]])
+        place["dtype"] = arrays[place["array"]].dtype.name
+
+    return alter
+
+
 def put_nan(array):
     array = array.copy()
     array.flat[0] = np.nan
@@ -346,6 +357,11 @@ def put_nan(array):
         (put("extra_", {"random": "Generator", "bits": "PCG64", "state": 3}), "cannot be read"),
         (put("extra_", {"items": [1], "dtype": "|O", "shape": [2]}), "cannot be read"),
         (put("row_ids_", [1, 2]), "row_ids_ must hold 40 ids"),
+        (drop("column_ids_"), "column_ids_ must hold 40 ids"),
+        (reenter("indices", lambda a: a + 1), "places of a matrix"),
+        (reenter("pointers", lambda a: a[::-1].copy()), "places of a matrix"),
+        (reenter("values", put_nan), "places of a matrix"),
+        (reenter("indices", lambda a: a.astype(np.int64)), "vector of int32"),
         (drop("row_bias_"), "row_bias_ must be an array"),
         (drop("history_"), "history_ is missing"),
         (reshape("row_factors_", lambda a: a[:, :1].copy()), "matrices of one width"),

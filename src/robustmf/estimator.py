@@ -6,13 +6,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.accumulate import accumulate
+from robustmf.answers import Answers
 from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
@@ -21,16 +23,22 @@ from robustmf.memory import fit_bytes
 from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
-from robustmf.solvers.fitting import Settings, fit
-from robustmf.solvers.fold_in import fold_in
+from robustmf.solvers.fitting import Fit, Settings, fit
+from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
-from robustmf.solvers.start import Init
-from robustmf.validation import entry_weights, generator, positions, require_integer, require_positive, warn_of_empty
+from robustmf.solvers.start import Init, Warm
+from robustmf.validation import entry_weights, generator, require_bounds, require_integer, require_positive, require_share, warn_of_empty
 
 Array = NDArray[np.floating[Any]]
 
+#: Statistics of the values are taken over at most about this many of them.
+_SAMPLE = 1_000_000
 
-class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+#: partial_fit starts anew when the entries have grown by this factor since the last start.
+_GROWTH = 2
+
+
+class RobustMF(Answers):
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries of X.
 
     Minimises Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
@@ -70,14 +78,24 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The same for each inner solve of "mm".
     inner_gap : float or None
         Stop inner solves by the duality gap instead: at this share of the decrease reached.
+    validation_fraction : float or None
+        Set this share of the entries aside, at random, and stop when the mean absolute error there has not fallen for ``patience``
+        iterations; the iterate where it was lowest is kept.
+    patience : int
+        See ``validation_fraction``.
+    bounds : (low, high) or None
+        Predictions are clipped to these, as for ratings from 1 to 5.
     random_state : int, Generator or None
-        For the start.
+        For the start, and for what is set aside.
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
     verbose : int
         1 shows a progress bar, and which solver was chosen and why.
     callbacks : sequence of callables
         Called with a :class:`~robustmf.solvers.loop.Snapshot` after each iteration; returning True ends the fit.
+
+    Ctrl-C ends a fit with what it has, and a warning; while the start is being looked for there is nothing yet, and KeyboardInterrupt
+    goes through.
 
     Attributes
     ----------
@@ -90,14 +108,23 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
-        Per iteration (0 is the start): objective, seconds; for "mm" also gap, criticality (a bound), inner_iterations.
+        Per iteration (0 is the start): objective, seconds; with ``validation_fraction`` validation, the error on what was set aside; for
+        "mm" also gap, criticality (a bound), inner_iterations.
     n_iter_, converged_, stop_reason_
         How the fit ended.
+    best_iteration_ : int
+        The iteration that was kept: the last one, or with ``validation_fraction`` the best one.
     criticality_ : float
         Norm of the smallest element of the Clarke subdifferential at the result, 0 at a critical point: measured by "mm" and by
         ``certify``, else NaN.
-    n_features_in_ : int
-        Number of columns.
+    row_ids_, column_ids_ : list or None
+        The ids of rows and columns, where X had them (:meth:`Observed.from_triplets`).
+    median_, scale_ : float
+        Median of the values, and of their absolute values.
+    entries_ : dict of ndarray
+        The entries that the fit has seen, by rows (pointers, indices, values, weights), for :meth:`recommend` and :meth:`partial_fit`.
+    n_features_in_, feature_names_in_
+        Number of columns, and their names where X was a table with names.
 
     Examples
     --------
@@ -128,6 +155,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         inner_max_iter: int = 300,
         inner_tol: float = 1e-6,
         inner_gap: float | None = None,
+        validation_fraction: float | None = None,
+        patience: int = 5,
+        bounds: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -149,24 +179,64 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.inner_max_iter = inner_max_iter
         self.inner_tol = inner_tol
         self.inner_gap = inner_gap
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.bounds = bounds
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
         """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
 
-        ``sample_weight`` multiplies each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array.
+        ``weights`` multiply each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array. (They weigh entries; what
+        scikit-learn calls sample_weight weighs rows.)
         """
-        observed = as_observed(X)
+        observed = self._entries_of(X, reset=True)
+        return self._fit(observed, None if weights is None else entry_weights(weights, observed))
+
+    def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
+        """Go on with more entries: rows that arrive over time, and with ids also columns, and more entries of rows that are known.
+
+        Without ids all rows of X are new ones. With ids (:meth:`Observed.from_triplets`, as in the first call) rows and columns are
+        found by their ids, new ones are appended, and a new value replaces an old one.
+
+        New rows and columns are folded in, and all entries so far are iterated on from there, which takes a few sweeps; a whole fit from a
+        new start is made whenever the entries have doubled since the last one, so all the starts together cost at most twice
+        the last. The entries are kept in the model, 8 (float32) or 12 bytes each. ``validation_fraction`` is for whole fits only.
+        """
+        if not hasattr(self, "row_factors_"):
+            return self.fit(X, weights=weights)
+        new = self._entries_of(X, reset=False)
+        new_weights = None if weights is None else entry_weights(weights, new)
+        observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
+        self.n_features_in_ = observed.shape[1]
+        grown = observed.n_entries >= _GROWTH * self._started_with
+        return self._fit(observed, all_weights, None if grown else self._warm(), more=True)
+
+    def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
-        weights = None if sample_weight is None else entry_weights(sample_weight, observed)
         warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            found = fit(self._settings(observed, shown), Operations(observed, team), weights, rng)
+            operations, settings = Operations(observed, team), self._settings(observed, shown)
+            if warm is not None:
+                known = extend(operations, weights, self._columns(), warm)
+                settings = replace(settings, init=known, n_init=1, validation_fraction=None)
+            elif more and not isinstance(self.init, str):
+                settings = replace(settings, init="auto")  # what was given is for the first entries
+            found = fit(settings, operations, weights, rng)
+        if warm is None:
+            self._started_with = observed.n_entries
+        self._take(found, observed, weights)
+        if self.verbose:
+            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
+        return self
+
+    def _take(self, found: Fit, observed: Observed, weights: Array | None) -> None:
+        """Set the attributes of a fit."""
         self.row_factors_, self.column_factors_ = found.U, found.V
         self.components_ = self.column_factors_.T
         self._has_bias = bool(self.bias)
@@ -175,11 +245,22 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
         self.converged_, self.stop_reason_ = found.outcome.converged, found.outcome.reason
+        self.best_iteration_ = self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
         self.criticality_ = found.criticality
-        self.n_features_in_ = observed.shape[1]
-        if self.verbose:
-            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
-        return self
+        self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
+        rows = observed.rows
+        self.entries_ = {"pointers": rows.pointers, "indices": rows.indices, "values": rows.values, "weights": weights}
+        some = rows.values[:: max(1, observed.n_entries // _SAMPLE)]
+        self.median_, self.scale_ = float(np.median(some)), float(np.median(np.abs(some)))
+
+    def _entries_of(self, X: Any, *, reset: bool) -> Observed:
+        """X as entries to fit, its columns checked against those known (``reset``: remembered as those to know)."""
+        observed = as_observed(X)
+        self._check_columns(X, observed, reset=reset)
+        return observed
+
+    def _warm(self) -> Warm:
+        return Warm(self.row_factors_, self.column_factors_, (self.center_, self.row_bias_[:, None], self.column_bias_[:, None]))
 
     def _reg(self, observed: Observed) -> float:
         return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)
@@ -203,6 +284,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             callbacks=[*(self.callbacks or ()), *shown],
+            validation_fraction=self.validation_fraction,
+            patience=int(self.patience),
+            bounds=require_bounds(self.bounds),
         )
 
     @contextmanager
@@ -231,35 +315,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         graduated = isinstance(self.init, str) and self.init == "auto"
         return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated)
 
-    def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Predicted values at the given row and column numbers, pair by pair."""
-        check_is_fitted(self)
-        i = positions(rows, "rows", len(self.row_factors_))
-        j = positions(cols, "cols", len(self.column_factors_))
-        product = np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j])
-        return np.asarray(product + self.row_bias_[i] + self.column_bias_[j] + self.column_bias_.dtype.type(self.center_))
-
-    def transform(self, X: Any) -> Array:
-        """Robust fold-in: factors for the rows of X, the columns' factors held. A row without entries gets zeros.
-
-        With ``bias`` there is one more column, the bias of the row.
-        """
-        check_is_fitted(self)
-        observed = as_observed(X)
-        if observed.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {observed.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
-            )
-        V, shifts = self.column_factors_.astype(observed.dtype, copy=False), None
-        if self._has_bias:
-            V, shifts = np.hstack([V, np.ones((len(V), 1), V.dtype)]), self._shifts().astype(V.dtype)
-        reg = self.reg_ * observed.rows.counts if self.reg_by_count else self.reg_
-        with Team(self.n_jobs) as team:
-            return fold_in(Operations(observed, team), self.loss_, reg, V, shifts)
-
-    def fit_transform(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Array:
+    def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
-        self.fit(X, sample_weight=sample_weight)
+        self.fit(X, weights=weights)
         return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
 
     def entry_weights(self, X: Any) -> Array:
@@ -272,32 +330,20 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(of(residual) / of(np.zeros(1, residual.dtype)))
 
     def _residuals(self, X: Any) -> Array:
-        """Values minus predictions at the observed entries, in row order."""
+        """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
         check_is_fitted(self)
         observed = as_observed(X)
-        wanted = (len(self.row_factors_), len(self.column_factors_))
-        if observed.shape != wanted:
-            raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
-        rows = observed.rows
-        return np.asarray(rows.values - self.predict(rows.group_of_entry(), rows.indices))
-
-    def _shifts(self) -> Array:
-        """What a column's prediction has before any row is known."""
-        return self.column_bias_ + self.column_bias_.dtype.type(self.center_)
-
-    def inverse_transform(self, T: ArrayLike) -> Array:
-        """The rows that the factors T (as :meth:`transform` gives them) predict, dense."""
-        check_is_fitted(self)
-        factors, wanted = np.asarray(T), len(self.components_) + int(self._has_bias)
-        if factors.ndim != 2 or factors.shape[1] != wanted:
-            raise ValueError(f"T must have shape (rows, {wanted}), got shape {factors.shape}")
-        if not self._has_bias:
-            return np.asarray(factors @ self.components_)
-        return np.asarray(factors[:, :-1] @ self.components_ + factors[:, -1:] + self._shifts())
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Minus the mean absolute error over the observed entries of X (same rows as in ``fit``): larger is better."""
-        return -float(np.abs(self._residuals(X)).mean(dtype=np.float64))
+        i: NDArray[np.integer[Any]] = observed.rows.group_of_entry()
+        j: NDArray[np.integer[Any]] = observed.rows.indices
+        by_id = observed.row_ids is not None and observed.column_ids is not None
+        rows, columns = self._lookup("row"), self._lookup("column")
+        if by_id and rows is not None and columns is not None:
+            i, j = rows(observed.row_ids)[i], columns(observed.column_ids)[j]
+        else:
+            wanted = (len(self.row_factors_), len(self.column_factors_))
+            if observed.shape != wanted:
+                raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
+        return np.asarray(observed.rows.values - self._predictor().pairs(i, j))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file of plain data, for :func:`robustmf.load`; an older file is replaced all at once or not at all.
@@ -317,6 +363,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         require_integer("max_iter", self.max_iter, 0)
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
+        require_integer("patience", self.patience, 1)
+        require_share("validation_fraction", self.validation_fraction)
+        require_bounds(self.bounds)
         if self.theta is not None and self.theta != "auto":
             require_positive("theta", self.theta, also="'auto' or None")
         if self.reg not in ("auto", "paper"):
@@ -343,6 +392,9 @@ class RMFNL(RobustMF):
         init: Init = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
+        validation_fraction: float | None = None,
+        patience: int = 5,
+        bounds: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -350,5 +402,6 @@ class RMFNL(RobustMF):
     ) -> None:
         super().__init__(
             rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
+            validation_fraction=validation_fraction, patience=patience, bounds=bounds,
             random_state=random_state, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip

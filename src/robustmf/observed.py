@@ -169,7 +169,7 @@ class Observed:
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
         """Entries of a SciPy sparse array or matrix: every *stored* entry is observed, stored zeros too."""
         if X.format in ("bsr", "dia"):
-            raise ValueError(f"X is in {X.format} format, which stores zeros that nobody observed; convert it first, e.g. with X.tocsr()")
+            raise ValueError(f"X is sparse, in {X.format} format, which stores zeros that nobody observed; convert it, e.g. with X.tocsr()")
         X = sp.coo_array(X)
         if X.ndim != 2:
             raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")

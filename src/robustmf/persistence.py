@@ -63,15 +63,42 @@ def _check_state(state: dict[str, Any]) -> None:
         if array.dtype not in (np.float32, np.float64) or not np.isfinite(array).all():
             raise ModelFileError(f"{name} must hold finite float32 or float64 numbers, got dtype {array.dtype}")
     for name, size in (("row_ids_", m), ("column_ids_", n)):
-        ids = state.get(name)
+        ids = state.get(name, ())
         if ids is not None and not (isinstance(ids, (list, tuple, np.ndarray)) and len(ids) == size):
-            raise ModelFileError(f"{name} must hold {size} ids")
+            raise ModelFileError(f"{name} must hold {size} ids, or None")
+    _check_entries(state.get("entries_"), (m, n))
     kinds: dict[str, type | tuple[type, ...]] = {
-        "loss_": Loss, "reg_": float, "theta_": float, "center_": float, "_has_bias": bool, "n_features_in_": int, "n_iter_": int,
-        "history_": dict, "converged_": (bool, np.bool_), "stop_reason_": str, "solver_": str, "criticality_": float,
+        "loss_": Loss, "reg_": float, "theta_": float, "center_": float, "median_": float, "scale_": float, "criticality_": float,
+        "_has_bias": bool, "n_features_in_": int, "n_iter_": int, "best_iteration_": int, "_started_with": int, "history_": dict,
+        "converged_": (bool, np.bool_), "stop_reason_": str, "solver_": str, "solver_reason_": str,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(state.get(name), kind):
             raise ModelFileError(f"{name} is missing or of the wrong kind: {type(state.get(name)).__name__}")
+    for name in ("reg_", "theta_", "center_", "median_", "scale_"):
+        if not np.isfinite(state[name]):
+            raise ModelFileError(f"{name} must be finite, got {state[name]}")
     if state["n_features_in_"] != n:
         raise ModelFileError(f"n_features_in_ must be {n}, got {state['n_features_in_']}")
+
+
+def _check_entries(entries: Any, shape: tuple[int, int]) -> None:
+    """The fitted entries are what :class:`Observed` would hold: kernels look up what these name without asking again."""
+    if not isinstance(entries, dict) or set(entries) != {"pointers", "indices", "values", "weights"}:
+        raise ModelFileError("entries_ must hold pointers, indices, values and weights")
+    pointers, indices, values, weights = (entries[name] for name in ("pointers", "indices", "values", "weights"))
+    dtypes = {"pointers": (np.int64,), "indices": (np.int32,), "values": (np.float32, np.float64)}
+    for name, allowed in dtypes.items():
+        array = entries[name]
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype not in allowed:
+            raise ModelFileError(f"{name} of entries_ must be a vector of {', '.join(kind.__name__ for kind in allowed)}")
+    fits = (
+        len(pointers) == shape[0] + 1
+        and pointers[0] == 0
+        and (np.diff(pointers) >= 0).all()
+        and pointers[-1] == len(indices) == len(values)
+    )
+    if not fits or not len(indices) or indices.min() < 0 or indices.max() >= shape[1] or not np.isfinite(values).all():
+        raise ModelFileError(f"entries_ must be finite values at places of a matrix of shape {shape}")
+    if weights is not None and not (isinstance(weights, np.ndarray) and weights.shape == values.shape and weights.dtype == values.dtype):
+        raise ModelFileError("weights of entries_ must be one number an entry, or None")

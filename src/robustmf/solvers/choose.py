@@ -12,12 +12,12 @@ _SMALL_SIDE, _ELONGATED = 600, 2.0
 
 
 def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool) -> tuple[str, str]:
-    """The solver to use, and the reason. ``plain_model``: no biases, no sample weights, λ not by count."""
+    """The solver to use, and the reason. ``plain_model``: no biases, no weights, λ not by count."""
     if solver != "auto":
         if solver not in SOLVERS:
             raise ValueError(f"solver must be 'auto', {', '.join(map(repr, SOLVERS))}, got solver={solver!r}")
         if solver != "irls" and not plain_model:
-            raise ValueError(f"bias, sample_weight and reg_by_count need solver='irls' (or 'auto'), got solver={solver!r}")
+            raise ValueError(f"bias, weights and reg_by_count need solver='irls' (or 'auto'), got solver={solver!r}")
         return solver, "asked for"
     m, n = observed.shape
     short, long = min(m, n), max(m, n)

@@ -1,0 +1,68 @@
+"""Entries set aside to see when to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.observed import Observed
+
+Array = NDArray[np.floating[Any]]
+
+#: Entries looked at in one go.
+_SLICE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Entries that a fit does not see, and the mean absolute error there: a few wild ones among them do not decide it.
+
+    Predictions are clipped to ``bounds`` first, as the model's will be.
+    """
+
+    rows: NDArray[np.int32]
+    cols: NDArray[np.int32]
+    values: Array
+    weights: Array | None
+    bounds: tuple[float, float]
+
+    def error(self, U: Array, V: Array) -> float:
+        """(Weighted) mean absolute error of UVᵀ."""
+        total = 0.0
+        for low in range(0, len(self.values), _SLICE):
+            part = slice(low, low + _SLICE)
+            predicted = np.einsum("tq,tq->t", U[self.rows[part]], V[self.cols[part]])
+            error = np.abs(self.values[part] - np.clip(predicted, *self.bounds))
+            total += float((error if self.weights is None else error * self.weights[part]).sum(dtype=np.float64))
+        return total / (len(self.values) if self.weights is None else float(self.weights.sum(dtype=np.float64)))
+
+
+def hold_out(
+    observed: Observed, weights: Array | None, fraction: float, bounds: tuple[float, float], rng: np.random.Generator
+) -> tuple[Observed, Array | None, Holdout]:
+    """Entries and weights to fit, and a random ``fraction`` set aside.
+
+    One entry of every row and of every column is never set aside, nor one of weight 0.
+    """
+    rows, n_entries = observed.rows, observed.n_entries
+    i, j = rows.group_of_entry(), rows.indices
+    order = rng.permutation(n_entries)
+    free = np.ones(n_entries, bool) if weights is None else weights > 0
+    for index in (i, j):
+        # the first of each row (column) in random order among those with weight
+        seen = order[free[order]]
+        free[seen[np.unique(index[seen], return_index=True)[1]]] = False
+    chosen = order[free[order]][: max(1, round(fraction * n_entries))]
+    if not len(chosen):
+        raise ValueError(
+            f"validation_fraction={fraction!r} finds no entry to set aside: each is the only one of its row or column; "
+            "use validation_fraction=None"
+        )
+    kept = np.ones(n_entries, bool)
+    kept[chosen] = False
+    aside = ~kept
+    holdout = Holdout(i[aside], j[aside], rows.values[aside], None if weights is None else weights[aside], bounds)
+    return observed.select(kept), None if weights is None else weights[kept], holdout
