@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustmf.accumulate import accumulate
 from robustmf.answers import Answers
+from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
 from robustmf.memory import fit_bytes
+from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
 from robustmf.solvers.fitting import Fit, Settings, fit
@@ -341,6 +344,19 @@ class RobustMF(Answers):
             if observed.shape != wanted:
                 raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
         return np.asarray(observed.rows.values - self._predictor().pairs(i, j))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file of plain data, for :func:`robustmf.load`; an older file is replaced all at once or not at all.
+
+        Ids may be int, float, str, bool, bytes, tuple, date, datetime, timedelta, UUID, Decimal or NumPy numbers and dates. Code cannot
+        be saved: for a loss of your own or callbacks this raises :class:`~robustmf.exceptions.NotSavableError`.
+        """
+        check_is_fitted(self)
+        if type(self).__module__ != __name__:
+            raise NotSavableError(f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it")
+        parameters = self.get_params(deep=False)
+        kept = {name: value for name, value in vars(self).items() if name not in parameters and name != "components_"}
+        write(path, Saved(type(self).__name__, parameters, kept))
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")

@@ -46,6 +46,14 @@ class DuplicateEntryError(ValueError):
         return DuplicateEntryError(row_id, column_id, self.values)
 
 
+class ModelFileError(ValueError):
+    """A model file that is damaged, truncated, of another version, or no model file at all."""
+
+
+class NotSavableError(TypeError):
+    """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
+
+
 #: Frames of these packages stand between a user's line and what we have to say about it.
 _OURS = ("robustmf", "sklearn", "joblib")
 
