@@ -168,7 +168,7 @@ class Operations:
             weights = loss.weight(residual).astype(dtype, copy=False)
             self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip)
             return
-        width = half_step.padded_width(rank)
+        width = half_step.padded_width(rank, dtype.itemsize)
         reg_by_row = np.ascontiguousarray(np.broadcast_to(np.asarray(reg, dtype), len(U)))
         self.team.run(
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
