@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -96,14 +99,22 @@ def test_blocks_cover_all_rows_once_and_hold_about_the_same(blocks):
     assert shares.max() <= counts.sum() / blocks + 100
 
 
-def test_errors_in_threads_reach_the_caller(monkeypatch):
+@pytest.mark.parametrize("who", ["caller", "other"])
+def test_errors_in_threads_reach_the_caller_when_all_have_stopped(monkeypatch, who):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    caller, working = threading.get_ident(), []
 
     def failing(first, last):
-        raise RuntimeError("from a thread")
+        working.append(first)
+        time.sleep(0.02)
+        if (threading.get_ident() == caller) == (who == "caller"):
+            raise RuntimeError("from a thread")
+        time.sleep(0.05)
+        working.remove(first)
 
     with Team(2) as team, pytest.raises(RuntimeError, match="from a thread"):
-        team.run(failing, 8, 1)
+        team.run(failing, 64, 1)
+    assert len(working) == 1  # the one that failed: the other has finished its turn, and nobody began another
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True, "two"])

@@ -5,6 +5,7 @@ Solvers see arrays and these methods only; another device offers the same method
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -67,20 +68,26 @@ class Operations:
         return out
 
     def loss_sum(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None = None) -> float:
-        """Σ s·φ(|e|) over the entries, a slice at a time: no array over all entries is made."""
+        """Σ s·φ(|e|) over the entries."""
+        return self.loss_sums((loss,), U, V, sample_weights)[0]
+
+    def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
+        """Σ s·φ(|e|) for each of the losses, a slice of entries at a time: no array over all of them is made."""
         rows, bounds = self.observed.rows, self._slice_bounds
-        none, sums = np.empty(0, rows.values.dtype), np.zeros(len(bounds) - 1)
+        none, sums = np.empty(0, rows.values.dtype), np.zeros((len(bounds) - 1, len(losses)))
 
         def add(first: int, last: int) -> None:
             for k in range(first, last):
                 part = slice(int(rows.pointers[bounds[k]]), int(rows.pointers[bounds[k + 1]]))
                 residual = np.empty(part.stop - part.start, rows.values.dtype)
                 entries.residuals(0, 1, bounds[k : k + 2], rows.pointers, rows.indices, rows.values, U, V, none, residual)
-                losses = loss.value(residual.astype(np.float64, copy=False))
-                sums[k] = (losses if sample_weights is None else losses * sample_weights[part]).sum(dtype=np.float64)
+                wide = residual.astype(np.float64, copy=False)
+                for q, loss in enumerate(losses):
+                    values = loss.value(wide)
+                    sums[k, q] = (values if sample_weights is None else values * sample_weights[part]).sum(dtype=np.float64)
 
-        self.team.run(add, len(sums), (U.shape[1] + _LOSS_WORK) * len(rows.values))
-        return float(sums.sum())
+        self.team.run(add, len(sums), (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values))
+        return [float(total) for total in sums.sum(axis=0)]
 
     def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
         """XV and XᵀU for the sparse matrix X with entries x."""

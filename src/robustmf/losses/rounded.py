@@ -53,7 +53,9 @@ class Rounded(Loss):
     def _value(self, a: Array) -> Array:
         tip = a.dtype.type(self.epsilon)
         # not hypot, which takes longer than all the rest: values are summed in float64, where squares have room
-        return self.base._value(np.sqrt(a * a + tip * tip)) - self.base._value(np.asarray(tip))
+        s = a * a
+        s += tip * tip
+        return self.base._value(np.sqrt(s, out=s)) - self.base._value(np.asarray(tip))
 
     def _derivative(self, a: Array) -> Array:
         s = np.hypot(a, a.dtype.type(self.epsilon))
