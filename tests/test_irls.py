@@ -196,7 +196,7 @@ def test_a_kinked_loss_ends_where_mm_does_in_far_fewer_passes():
     start = RobustMF(5, loss="l2", solver="irls", init="ridge", random_state=0).fit(data)
     init = (start.row_factors_, start.column_factors_)
     mm, irls = (RobustMF(5, loss="lsp", theta=1.0, solver=solver, init=init).fit(data) for solver in ("mm", "irls"))
-    assert irls.history_["objective"][-1] < 1.002 * mm.history_["objective"][-1]
+    assert irls.history_["objective"][-1] < 1.001 * mm.history_["objective"][-1]
     assert irls.n_iter_ < 0.1 * sum(mm.history_["inner_iterations"])
 
 
