@@ -13,6 +13,7 @@ import pytest
 import oracles
 from conftest import random_problem
 from robustmf import RobustMF
+from robustmf import operations as operations_module
 from robustmf.criticality import criticality
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import RobustMFWarning
@@ -179,13 +180,24 @@ def test_certify_ends_at_a_critical_point(team):
         RobustMF(3, certify=True).fit(data.train)
 
 
-def test_threads_do_not_change_a_bit(monkeypatch):
+@pytest.mark.parametrize(("loss", "share"), [("welsch", 0.05), ("welsch", 0.25), ("lsp", 0.05)])
+def test_threads_do_not_change_a_bit(monkeypatch, loss, share):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
-    for share in (0.05, 0.25):
-        data = make_synthetic(150, outliers=share, random_state=1)
-        fits = [RobustMF(4, random_state=0, n_jobs=n_jobs).fit(data.train) for n_jobs in (1, 2, 4)]
-        for other in fits[1:]:
-            assert np.array_equal(fits[0].row_factors_, other.row_factors_)
+    monkeypatch.setattr(operations_module, "SLICE", 300)
+    data = make_synthetic(150, outliers=share, random_state=1)
+    fits = [RobustMF(4, loss=loss, random_state=0, n_jobs=n_jobs).fit(data.train) for n_jobs in (1, 2, 4)]
+    for other in fits[1:]:
+        assert np.array_equal(fits[0].row_factors_, other.row_factors_)
+        assert fits[0].history_["objective"] == other.history_["objective"]
+
+
+def test_a_kinked_loss_ends_where_mm_does_in_far_fewer_passes():
+    data = make_synthetic(300, random_state=3).train
+    start = RobustMF(5, loss="l2", solver="irls", init="ridge", random_state=0).fit(data)
+    init = (start.row_factors_, start.column_factors_)
+    mm, irls = (RobustMF(5, loss="lsp", theta=1.0, solver=solver, init=init).fit(data) for solver in ("mm", "irls"))
+    assert irls.history_["objective"][-1] < 1.001 * mm.history_["objective"][-1]
+    assert irls.n_iter_ < 0.1 * sum(mm.history_["inner_iterations"])
 
 
 @pytest.mark.parametrize("solver", ["irls", "varpro"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -96,14 +99,26 @@ def test_blocks_cover_all_rows_once_and_hold_about_the_same(blocks):
     assert shares.max() <= counts.sum() / blocks + 100
 
 
-def test_errors_in_threads_reach_the_caller(monkeypatch):
+@pytest.mark.parametrize("caller_fails", [True, False])
+def test_errors_in_threads_reach_the_caller_when_nobody_works_any_more(monkeypatch, caller_fails):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    caller, begun, ended = threading.get_ident(), [], []
 
     def failing(first, last):
-        raise RuntimeError("from a thread")
+        begun.append(first)
+        time.sleep(0.02)
+        if (threading.get_ident() == caller) == caller_fails:
+            ended.append(first)
+            raise RuntimeError("from a thread")
+        time.sleep(0.05)
+        ended.append(first)
 
-    with Team(2) as team, pytest.raises(RuntimeError, match="from a thread"):
-        team.run(failing, 8, 1)
+    with Team(2) as team:
+        with pytest.raises(RuntimeError, match="from a thread"):
+            team.run(failing, 16, 1)
+        assert sorted(begun) == sorted(ended)
+    if caller_fails:
+        assert len(begun) <= 2  # no further turn is begun
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True, "two"])

@@ -14,7 +14,7 @@ def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, 
     """
     m, n = shape
     entries = 2 * n_entries * (4 + itemsize) + 8 * (m + n + 2)
-    factors = (m + n) * itemsize * (2 * rank + padded_width(rank))
+    factors = (m + n) * itemsize * (4 * rank + padded_width(rank, itemsize))
     sample = min(n_entries, SAMPLE)
     scale = sample * (8 + itemsize + 2 * rank * itemsize + 3 * itemsize)
     slices = (itemsize + 4 * 8) * min(n_entries, SLICE)
