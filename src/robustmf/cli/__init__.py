@@ -8,5 +8,6 @@ from robustmf.cli import bench, data, demo
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Robust matrix factorization.", pretty_exceptions_enable=False)
 app.command()(demo.demo)
+app.command()(reproduce.reproduce)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")

@@ -29,7 +29,6 @@ def reproduce(
     Stop it at any time and start it again: it goes on where it was. `robustmf report` turns the records into tables and figures.
 
     Examples:
-
         robustmf reproduce table2 --quick
 
         robustmf reproduce --all --quick && robustmf report

@@ -17,7 +17,7 @@ from robustmf.solvers.loop import Callback
 Array = NDArray[np.floating[Any]]
 
 
-class NotInstalled(ImportError):
+class NotInstalledError(ImportError):
     """The peer is not on this machine."""
 
 
@@ -34,7 +34,7 @@ class _Peer:
     def fit(self, observed: Observed) -> Self:
         """Fit, or say that the package is not there."""
         if importlib.util.find_spec(self.package) is None:
-            raise NotInstalled(f"the package {self.package} is not installed (pip install 'robustmf[bench]')")
+            raise NotInstalledError(f"the package {self.package} is not installed (pip install 'robustmf[bench]')")
         self.row_factors_, self.column_factors_ = self._factors(observed)
         self.n_iter_, self.stop_reason_ = self.max_iter, f"{self.max_iter} sweeps made"
         return self

@@ -33,7 +33,7 @@ COMPLEXITIES = {
 
 
 def runs(quick: bool) -> list[Run]:
-    """m = 1000 as in the paper; m = 250 when quick too, where the dense ones are cheap."""
+    """M = 1000 as in the paper; m = 250 when quick too, where the dense ones are cheap."""
     return [Run("figure2", optimizer, f"m = {m}", 0) for m in ((250,) if quick else (250, 1000)) for optimizer in COMPLEXITIES]
 
 
@@ -48,7 +48,8 @@ def execute(run: Run) -> dict[str, Any]:
         best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
         steps, increment = _steps(run.method, surrogate)
         next(steps)  # compiles; what it did is part of the iteration
-        seconds, curve = 0.0, {"iteration": [0], "seconds": [0.0], "excess": [surrogate.at_zero - best.value]}
+        seconds = 0.0
+        curve: dict[str, list[float]] = {"iteration": [0], "seconds": [0.0], "excess": [surrogate.at_zero - best.value]}
         for k in range(2, ITERATIONS + 1):
             started = time.perf_counter()
             next(steps)

@@ -143,7 +143,7 @@ def fit_chosen(
         if best is None or error < best[0]:
             curve = {"seconds": [*watch.seconds, seconds], "value": [*watch.values, evaluate(prediction_factors(model))]}
             best = (error, model, chosen, seconds, curve)
-    assert best is not None  # noqa: S101 - the grid is not empty
+    assert best is not None
     _, model, chosen, seconds, curve = best
     return Fitted(model, chosen, tried if values else {}, seconds, curve)
 

@@ -42,5 +42,5 @@ class Experiment:
     execute: Callable[[Run], dict[str, Any]]
 
 
-class DataMissing(LookupError):
+class DataMissingError(LookupError):
     """The data set of a run is not on this machine."""

@@ -13,7 +13,7 @@ from robustmf.datasets.ratings import Ratings
 from robustmf.metrics import rmse
 from robustmf.observed import Observed
 from robustmf.reproduction.methods import METHODS, Factors, fit_chosen, prediction_factors
-from robustmf.reproduction.plan import DataMissing, Run
+from robustmf.reproduction.plan import DataMissingError, Run
 from robustmf.selection import entry_split
 
 #: The paper names no rank for ratings.
@@ -35,7 +35,7 @@ def loaded(name: str) -> Ratings:
     try:
         return _LOADERS[name]()
     except (FileNotFoundError, ConnectionError) as error:
-        raise DataMissing(str(error)) from None
+        raise DataMissingError(str(error)) from None
 
 
 def execute(run: Run) -> dict[str, Any]:

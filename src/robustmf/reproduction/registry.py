@@ -14,4 +14,4 @@ def experiment(name: str) -> Experiment:
     """The experiment called ``name``."""
     if name not in NAMES:
         raise ValueError(f"no table or figure is called {name!r}; there are {', '.join(NAMES)}")
-    return import_module(f"robustmf.reproduction.{name}").EXPERIMENT  # type: ignore[no-any-return]
+    return import_module(f"robustmf.reproduction.{name}").EXPERIMENT

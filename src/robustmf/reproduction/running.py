@@ -10,9 +10,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from multiprocessing import get_context
 from typing import Any
 
-from robustmf.experiments.peers import NotInstalled
+from robustmf.experiments.peers import NotInstalledError
 from robustmf.reproduction import registry
-from robustmf.reproduction.plan import DataMissing, Run
+from robustmf.reproduction.plan import DataMissingError, Run
 from robustmf.reproduction.records import Records, machine
 
 DONE, NO_DATA, FAILED = "done", "no data", "failed"
@@ -41,9 +41,9 @@ def make(run: Run) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             result = registry.experiment(run.experiment).execute(run)
         record |= {"status": DONE, "result": plain(result)}
-    except (DataMissing, NotInstalled) as error:
+    except (DataMissingError, NotInstalledError) as error:
         record |= {"status": NO_DATA, "why": str(error)}
-    except Exception as error:  # noqa: BLE001 - one bad run must not end the others; it is reported, and tried again next time
+    except Exception as error:  # one bad run must not end the others; it is reported, and tried again next time
         record |= {"status": FAILED, "why": f"{type(error).__name__}: {error}"}
     return record | {"started": started, "took": time.time() - started}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from robustmf.datasets import load_dinosaur
-from robustmf.reproduction.plan import DataMissing, Experiment, Run
+from robustmf.reproduction.plan import DataMissingError, Experiment, Run
 from robustmf.reproduction.ratings import loaded
 from robustmf.reproduction.table4 import VIEWS
 
@@ -33,7 +33,7 @@ def execute(run: Run) -> dict[str, Any]:
         try:
             observed = load_dinosaur(min_views=VIEWS[run.data])
         except FileNotFoundError as error:
-            raise DataMissing(str(error)) from None
+            raise DataMissingError(str(error)) from None
     else:
         observed = loaded(run.data).ratings
     m, n = observed.shape

@@ -11,7 +11,7 @@ from robustmf.datasets import load_dinosaur
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.metrics import mae
 from robustmf.reproduction.methods import Factors, Watch, prediction_factors
-from robustmf.reproduction.plan import DataMissing, Experiment, Run
+from robustmf.reproduction.plan import DataMissingError, Experiment, Run
 
 RANK, SEEDS = 4, 5
 VIEWS = {"D1": 5, "D2": 6, "D3": 7}
@@ -41,8 +41,8 @@ def execute(run: Run) -> dict[str, Any]:
     """Fit all observed entries from a random start; there is no held-out set, as in the paper."""
     try:
         tracks = load_dinosaur(min_views=VIEWS[run.data])
-    except FileNotFoundError as error:
-        raise DataMissing(str(error)) from None
+    except FileNotFoundError as missing:
+        raise DataMissingError(str(missing)) from None
     rows = tracks.rows
 
     def error(factors: Factors) -> float:
