@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from robustmf.cli import bench, data, demo
+from robustmf.cli import bench, data, demo, reproduce
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Robust matrix factorization.", pretty_exceptions_enable=False)
 app.command()(demo.demo)

@@ -127,8 +127,14 @@ class Fitted:
 
 
 def fit_chosen(
-    method: Method, rank: int, values: Sequence[Any], train: Observed, validation: Observed, seed: int, evaluate: Callable[[Factors], float],
-) -> Fitted:  # fmt: skip
+    method: Method,
+    rank: int,
+    values: Sequence[Any],
+    train: Observed,
+    validation: Observed,
+    seed: int,
+    evaluate: Callable[[Factors], float],
+) -> Fitted:
     """Fit with every value of the grid and keep the one with the smallest mean absolute error on the validation entries."""
     best, tried = None, {}
     for value in values or (None,):
