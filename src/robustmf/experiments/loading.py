@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from robustmf.datasets.catalog import MOVIELENS, NETFLIX
 from robustmf.datasets.netflix import load_netflix
@@ -84,6 +81,10 @@ def _load(kind: str, path: Path) -> None:
 
 def _write_table(base: Path, entries: int) -> None:
     """Distinct places in MovieLens-10M's shape in random order, half stars, time stamps; columns as its latest sets name them."""
+    import pyarrow as pa  # noqa: PLC0415 - the command line imports this file at every start
+    import pyarrow.csv as pacsv  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
     rng = np.random.default_rng(0)
     m, n = MOVIELENS["10m"].shape
     places = rng.permutation(np.unique(rng.integers(0, m * n, int(1.02 * entries)))[:entries])
@@ -100,6 +101,9 @@ def _write_table(base: Path, entries: int) -> None:
 
 def _write_netflix(base: Path, entries: int) -> None:
     """Four files with Netflix's 480,189 users (numbered with gaps), 4,442 movies each; and a folder with the first file alone."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow.csv as pacsv  # noqa: PLC0415 - as above
+
     rng = np.random.default_rng(1)
     (base / "netflix").mkdir()
     ids = rng.choice(2_649_429, NETFLIX.shape[0], replace=False) + 1
