@@ -104,6 +104,8 @@ def frame(**changed):
     [
         (frame(), ("user", "movie", "stars"), ValueError, r"col='movie' is not a column of the data; it has \['user', 'item', 'stars'\]"),
         (pl.DataFrame(COLUMNS), ("user", "item", 3), ValueError, "value=3 is not a column of the data"),
+        (pl.LazyFrame(COLUMNS), ("user", "movie", "stars"), ValueError, r"col='movie' is not a column of the data; it has \['user', "),
+        (frame(), ("user", np.array([1, 2]), "stars"), TypeError, "col must be the name of a column of the data, got ndarray"),
         (frame(user=[1, None, 2, 3]), None, ValueError, "row ids must not be missing, got None at position 1; drop or name"),
         (frame(item=["a", "b", None, "c"]), None, ValueError, "col ids must not be missing, got None at position 2"),
         (pl.DataFrame({**COLUMNS, "item": ["a", "b", "c", None]}), None, ValueError, "col ids must not be missing, got None at position 3"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,20 @@ def triplet_columns(data: Any, row: Any, col: Any, value: Any) -> tuple[Any, Any
     Ids come as a NumPy array, an Arrow array or a list; values as a NumPy array.
     """
     if data is not None:
-        columns = _columns_of(data)
+        names, take = _table(data)
         for role, name in (("row", row), ("col", col), ("value", value)):
-            if name not in columns:
-                raise ValueError(f"{role}={name!r} is not a column of the data; it has {list(columns)}")
-        row, col, value = columns[row], columns[col], columns[value]
+            if not isinstance(name, Hashable):
+                raise TypeError(f"{role} must be the name of a column of the data, got {type(name).__name__}")
+            if name not in names:
+                raise ValueError(f"{role}={name!r} is not a column of the data; it has {names}")
+        row, col, value = take([row, col, value])
     return _id_column(row), _id_column(col), _value_column(value)
 
 
-def _columns_of(data: Any) -> Mapping[Any, Any]:
-    """Column by name, of anything that is a table."""
-    if isinstance(data, Mapping):
-        return data
-    if isinstance(data, np.ndarray) and data.dtype.names:
-        return {name: data[name] for name in data.dtype.names}
+def _table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
+    """Names of the columns of anything that is a table, and how to take some of them."""
+    if isinstance(data, Mapping) or (isinstance(data, np.ndarray) and data.dtype.names):
+        return list(data if isinstance(data, Mapping) else data.dtype.names), lambda names: [data[name] for name in names]
     import narwhals as nw  # noqa: PLC0415 - only those who pass a table pay for it
 
     try:
@@ -37,13 +37,17 @@ def _columns_of(data: Any) -> Mapping[Any, Any]:
     except nw.exceptions.DuplicateError as error:
         raise ValueError(f"data must have a name of its own for each column: {' '.join(str(error).split())}") from None
     if isinstance(frame, nw.LazyFrame):
-        frame = frame.collect()
-    if not isinstance(frame, nw.DataFrame):
-        raise TypeError(
-            f"data must be a table (pandas, polars, Arrow, …) or a mapping of columns, got {type(data).__name__}; "
-            "without a table pass the columns themselves as row=, col= and value="
-        )
-    return {name: frame.get_column(name) for name in frame.columns}
+        return frame.collect_schema().names(), lambda names: _taken(frame.select(dict.fromkeys(names)).collect(), names)
+    if isinstance(frame, nw.DataFrame):
+        return frame.columns, lambda names: _taken(frame, names)
+    raise TypeError(
+        f"data must be a table (pandas, polars, Arrow, …) or a mapping of columns, got {type(data).__name__}; "
+        "without a table pass the columns themselves as row=, col= and value="
+    )
+
+
+def _taken(frame: Any, names: list[Any]) -> list[Any]:
+    return [frame.get_column(name) for name in names]
 
 
 def _series(column: Any) -> Any:

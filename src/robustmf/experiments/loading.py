@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from robustmf.datasets.catalog import MOVIELENS, NETFLIX
 from robustmf.datasets.netflix import load_netflix
@@ -32,10 +29,9 @@ def run(entries: int, netflix_entries: int, announce: Callable[[str], None]) -> 
     records = []
     with tempfile.TemporaryDirectory(prefix="robustmf-loading-") as folder:
         base = Path(folder)
-        announce(f"writing {entries:,} ratings as CSV and Parquet")
-        _write_table(base, entries)
-        announce(f"writing {netflix_entries:,} ratings in Netflix's form")
-        _write_netflix(base, netflix_entries)
+        announce(f"writing {entries:,} ratings as CSV and Parquet, {netflix_entries:,} in Netflix's form")
+        # in a process of its own too: on Linux a child's peak begins at its parent's
+        _call("write", base, str(entries), str(netflix_entries))
         for kind, path in (
             ("csv", base / "ratings.csv"),
             ("parquet", base / "ratings.parquet"),
@@ -43,7 +39,7 @@ def run(entries: int, netflix_entries: int, announce: Callable[[str], None]) -> 
             ("netflix", base),
         ):
             announce(f"loading {kind}")
-            runs = [_measured(kind, path) for _ in range(_REPEATS)]
+            runs = [json.loads(_call(kind, path)) for _ in range(_REPEATS)]
             peak = max(one["peak_gigabytes"] for one in runs)
             records.append(
                 {"kind": kind, "entries": runs[0]["entries"], "seconds": [one["seconds"] for one in runs], "peak_gigabytes": peak}
@@ -69,9 +65,9 @@ def tables(records: list[dict[str, Any]]) -> list[tuple[str, list[list[str]]]]:
     return [("Loading ratings, structure included, each in a process of its own", lines)]
 
 
-def _measured(kind: str, path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "robustmf.experiments.loading", kind, str(path)]
-    return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+def _call(*arguments: str | Path) -> str:
+    command = [sys.executable, "-m", "robustmf.experiments.loading", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _load(kind: str, path: Path) -> None:
@@ -85,6 +81,10 @@ def _load(kind: str, path: Path) -> None:
 
 def _write_table(base: Path, entries: int) -> None:
     """Distinct places in MovieLens-10M's shape in random order, half stars, time stamps; columns as its latest sets name them."""
+    import pyarrow as pa  # noqa: PLC0415 - the command line imports this file at every start
+    import pyarrow.csv as pacsv  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
     rng = np.random.default_rng(0)
     m, n = MOVIELENS["10m"].shape
     places = rng.permutation(np.unique(rng.integers(0, m * n, int(1.02 * entries)))[:entries])
@@ -101,6 +101,9 @@ def _write_table(base: Path, entries: int) -> None:
 
 def _write_netflix(base: Path, entries: int) -> None:
     """Four files with Netflix's 480,189 users (numbered with gaps), 4,442 movies each; and a folder with the first file alone."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow.csv as pacsv  # noqa: PLC0415 - as above
+
     rng = np.random.default_rng(1)
     (base / "netflix").mkdir()
     ids = rng.choice(2_649_429, NETFLIX.shape[0], replace=False) + 1
@@ -110,7 +113,8 @@ def _write_netflix(base: Path, entries: int) -> None:
         counts = np.maximum(1, (entries / 4 * share / share.sum()).astype(int))
         with (base / f"netflix/combined_data_{part + 1}.txt").open("wb") as file:
             for movie, count in enumerate(counts, part * movies + 1):
-                users = rng.choice(ids, min(count, len(ids)), replace=False)
+                # a window of the shuffled users, from anywhere: distinct and in no order
+                users = np.take(ids, rng.integers(len(ids)) + np.arange(min(count, len(ids))), mode="wrap")
                 table = pa.table([users, rng.integers(1, 6, len(users)), np.full(len(users), "2005-09-06")], ["user", "rating", "date"])
                 file.write(f"{movie}:\n".encode())
                 pacsv.write_csv(table, file, pacsv.WriteOptions(include_header=False, quoting_style="none"))
@@ -124,4 +128,8 @@ def _peak() -> float:
 
 
 if __name__ == "__main__":
-    _load(sys.argv[1], Path(sys.argv[2]))
+    if sys.argv[1] == "write":
+        _write_table(Path(sys.argv[2]), int(sys.argv[3]))
+        _write_netflix(Path(sys.argv[2]), int(sys.argv[4]))
+    else:
+        _load(sys.argv[1], Path(sys.argv[2]))
