@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.datasets import load_movielens, load_netflix, load_yahoo, love_hate
-from robustmf.datasets.ratings import Ratings
+from robustmf.datasets import RatingSet, load_movielens, load_netflix, load_yahoo, love_hate
 from robustmf.metrics import rmse
 from robustmf.observed import Observed
 from robustmf.reproduction.methods import METHODS, Factors, fit_chosen, prediction_factors
@@ -19,7 +18,7 @@ from robustmf.selection import entry_split
 #: The paper names no rank for ratings.
 RANK = 5
 
-_LOADERS: dict[str, Callable[[], Ratings]] = {
+_LOADERS: dict[str, Callable[[], RatingSet]] = {
     "MovieLens-100K": lambda: load_movielens("100k"),
     "MovieLens-1M": lambda: load_movielens("1m", paper_filter=True),
     "MovieLens-10M": lambda: load_movielens("10m"),
@@ -30,7 +29,7 @@ _LOADERS: dict[str, Callable[[], Ratings]] = {
 
 
 @lru_cache(maxsize=1)
-def loaded(name: str) -> Ratings:
+def loaded(name: str) -> RatingSet:
     """The data set, or the error that says where it was looked for."""
     try:
         return _LOADERS[name]()
@@ -52,10 +51,11 @@ def execute(run: Run) -> dict[str, Any]:
     center, spread = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
     train, validation, test = (part.with_values((part.rows.values - center) / spread) for part in parts)
     truths = {"attacked": test.rows.values, "clean": (clean.rows.values - center) / spread}
+    low, high = ((bound - center) / spread for bound in data.bounds)
     spared = ~attacked.columns[test.rows.indices]
 
     def errors(factors: Factors) -> dict[str, float]:
-        predicted = np.clip(_at(test, factors), *((bound - center) / spread for bound in data.bounds))
+        predicted = np.clip(_at(test, factors), low, high)
         found = {name: rmse(truth, predicted) for name, truth in truths.items()}
         return found | {"spared": rmse(truths["clean"][spared], predicted[spared])}
 

@@ -14,6 +14,7 @@ from robustmf.experiments.peers import NotInstalledError
 from robustmf.reproduction import registry
 from robustmf.reproduction.plan import DataMissingError, Run
 from robustmf.reproduction.records import Records, machine
+from robustmf.solvers.blas import one_blas_thread
 
 DONE, NO_DATA, FAILED = "done", "no data", "failed"
 
@@ -37,7 +38,7 @@ def make(run: Run) -> dict[str, Any]:
     record: dict[str, Any] = {"key": run.key, "method": run.method, "data": run.data, "seed": run.seed, "machine": machine()}
     started = time.time()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
             result = registry.experiment(run.experiment).execute(run)
         record |= {"status": DONE, "result": plain(result)}

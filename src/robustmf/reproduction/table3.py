@@ -8,7 +8,7 @@ from robustmf.reproduction.plan import Experiment, Run
 SEEDS = 5
 
 #: Printed: RMSE, deviation, CPU seconds, deviation on MovieLens-100K, -1M, -10M; None where the paper has no number.
-PRINTED = {
+PRINTED: dict[str, list[tuple[float, float, float, float] | None]] = {
     "AltGrad": [(0.954, 0.004, 1.0, 0.2), (0.856, 0.005, 30.6, 2.5), (0.872, 0.003, 1130.4, 9.6)],
     "RP": [(0.968, 0.008, 0.2, 0.1), (0.867, 0.002, 4.4, 0.4), (0.948, 0.011, 199.9, 39.0)],
     "ScaledASD": [(0.951, 0.004, 0.3, 0.1), (0.878, 0.003, 8.7, 0.2), (0.884, 0.001, 230.2, 7.7)],

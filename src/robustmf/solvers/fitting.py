@@ -109,7 +109,7 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
         )
         operations = Operations(observed, operations.team)
     fits: list[Fit] = []
-    with one_blas_thread() if solver == "varpro" else nullcontext():
+    with nullcontext() if solver == "irls" else one_blas_thread():
         for stream in streams:
             try:
                 fits.append(_fit_once(settings, operations, sample_weights, holdout, stream, solver, reason))
