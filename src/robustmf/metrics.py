@@ -116,8 +116,8 @@ def paired_t_test(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> P
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got level={level!r}")
     gap = a - b
-    # without spread the statistic is 0/0 or x/0: no difference at all, or one beyond doubt
-    p_value = float(ttest_rel(a, b).pvalue) if np.ptp(gap) > 0 else float(gap[0] == 0)
+    # without spread (but rounding) the statistic is 0/0 or x/0: no difference at all, or one beyond doubt
+    p_value = float(ttest_rel(a, b).pvalue) if np.ptp(gap) > 1e-12 * np.abs(gap).max() else float(gap[0] == 0)
     return PairedComparison(float(gap.mean()), p_value, p_value < 1 - level)
 
 

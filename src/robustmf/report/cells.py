@@ -37,7 +37,7 @@ class Runs:
 
 
 def mean_and_deviation(values: Sequence[float], digits: int) -> str:
-    """ "0.097±0.002 (5)", or the one number there is."""
+    """0.097±0.002, or the one number there is."""
     if not values:
         return "—"
     if len(values) == 1:
