@@ -37,7 +37,7 @@ class RMFMM(Baseline):
     reg : float, "auto" or "paper"
         λ, by default the paper's 20/(m+n).
     inner_max_iter : int
-        Iterations of LADMPSAP for each step (the paper: 300; the authors' code: 5000).
+        Iterations of LADMPSAP for each step. The paper's 300 end early from some starts; the authors' code has 5000.
     tol : float
         A step fails if it lowers the objective by less than this share; the second failure at full curvature ends the fit.
     init : None or (U, V)
@@ -56,7 +56,7 @@ class RMFMM(Baseline):
         *,
         heuristic: bool = False,
         reg: Reg = "paper",
-        inner_max_iter: int = 300,
+        inner_max_iter: int = 1000,
         init: tuple[Array, Array] | None = None,
         max_iter: int = 400,
         tol: float = 1e-4,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ Factors = tuple[Array, Array]
 
 #: Points of a convergence curve, about evenly spaced in log time.
 _SPACING = 1.15
+
+#: Entries of the fit that comes before the one that is timed.
+_WARMING = 500
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,19 @@ class Watch:
         return time.perf_counter() - self._began - self._away
 
 
+def timed_fit(make: Callable[..., Any], train: Observed, evaluate: Callable[[Factors], float]) -> tuple[Any, float, dict[str, list[float]]]:
+    """The fitted model, its seconds, and the curve of its error against seconds, both without the time that evaluations take.
+
+    ``make(callbacks=…)`` gives the estimator. A first fit of a few entries loads or compiles what it needs.
+    """
+    some = np.arange(train.n_entries) < _WARMING
+    make(callbacks=[]).fit(train.select(some))
+    watch = Watch(evaluate)
+    model = make(callbacks=[watch]).fit(train)
+    seconds = watch.elapsed()
+    return model, seconds, {"seconds": [*watch.seconds, seconds], "value": [*watch.values, evaluate(prediction_factors(model))]}
+
+
 @dataclass(frozen=True)
 class Fitted:
     """The model with the parameters that validation chose, its seconds, and its curve."""
@@ -139,15 +156,12 @@ def fit_chosen(
     best, tried = None, {}
     for value in values or (None,):
         chosen = {} if value is None else {method.grid: value}
-        watch = Watch(evaluate)
-        model = method.make(rank, random_state=1000 + seed, n_jobs=1, callbacks=[watch], **chosen)
-        model.fit(train)
-        seconds = watch.elapsed()
+        make = partial(method.make, rank, random_state=1000 + seed, n_jobs=1, **chosen)
+        model, seconds, curve = timed_fit(make, train, evaluate)
         rows = validation.rows
         error = float(np.abs(model.predict(rows.group_of_entry(), rows.indices) - rows.values).mean(dtype=np.float64))
         tried[str(value)] = error
         if best is None or error < best[0]:
-            curve = {"seconds": [*watch.seconds, seconds], "value": [*watch.values, evaluate(prediction_factors(model))]}
             best = (error, model, chosen, seconds, curve)
     assert best is not None
     _, model, chosen, seconds, curve = best

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from robustmf.datasets import make_synthetic
 from robustmf.estimator import RobustMF
-from robustmf.reproduction.methods import Watch, prediction_factors
+from robustmf.reproduction.methods import timed_fit
 from robustmf.reproduction.plan import Experiment, Run
 
 RANK, SIZES, SEEDS = 5, (250, 500, 1000), 5
@@ -44,19 +45,13 @@ def execute(run: Run) -> dict[str, Any]:
     m = int(run.data.removeprefix("m = "))
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     loss, optimizer = run.method.split(", ")
-    watch = Watch(lambda factors: data.test_rmse(*factors))
-    model = RobustMF(
-        RANK, loss=LOSSES[loss], theta=1.0, reg="paper", solver="mm", inner=OPTIMIZERS[optimizer], init="ridge",
-        random_state=1000 + run.seed, n_jobs=1, callbacks=[watch],
+    make = partial(
+        RobustMF, RANK, loss=LOSSES[loss], theta=1.0, reg="paper", solver="mm", inner=OPTIMIZERS[optimizer], init="ridge",
+        random_state=1000 + run.seed, n_jobs=1,
     )  # fmt: skip
-    model.fit(data.train)
-    return {
-        "rmse": data.test_rmse(*prediction_factors(model)),
-        "seconds": watch.elapsed(),
-        "iterations": model.n_iter_,
-        "inner_iterations": sum(model.history_["inner_iterations"]),
-        "curve": {"seconds": watch.seconds, "value": watch.values},
-    }
+    model, seconds, curve = timed_fit(make, data.train, lambda factors: data.test_rmse(*factors))
+    inner = sum(model.history_["inner_iterations"])
+    return {"rmse": curve["value"][-1], "seconds": seconds, "iterations": model.n_iter_, "inner_iterations": inner, "curve": curve}
 
 
 EXPERIMENT = Experiment("table1", "RMFNL with each optimizer of its surrogate", runs, execute)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from robustmf.baselines import RMFMM
 from robustmf.datasets import load_dinosaur
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.metrics import mae
-from robustmf.reproduction.methods import Factors, Watch, prediction_factors
+from robustmf.reproduction.methods import Factors, timed_fit
 from robustmf.reproduction.plan import DataMissingError, Experiment, Run
 
 RANK, SEEDS = 4, 5
@@ -49,16 +50,8 @@ def execute(run: Run) -> dict[str, Any]:
         predicted = np.einsum("tq,tq->t", factors[0][rows.group_of_entry()], factors[1][rows.indices])
         return mae(rows.values, predicted)
 
-    watch = Watch(error)
-    model = _METHODS[run.method](random_state=1000 + run.seed, n_jobs=1, callbacks=[watch]).fit(tracks)
-    return {
-        "mae": error(prediction_factors(model)),
-        "seconds": watch.elapsed(),
-        "iterations": model.n_iter_,
-        "curve": {"seconds": watch.seconds, "value": watch.values},
-        "size": list(tracks.shape),
-        "filled": tracks.n_entries / (tracks.shape[0] * tracks.shape[1]),
-    }
+    model, seconds, curve = timed_fit(partial(_METHODS[run.method], random_state=1000 + run.seed, n_jobs=1), tracks, error)
+    return {"mae": curve["value"][-1], "seconds": seconds, "iterations": model.n_iter_, "curve": curve}
 
 
 EXPERIMENT = Experiment("table4", "Dinosaur tracks", runs, execute)
