@@ -166,13 +166,13 @@ def test_fewer_items_than_asked_for_are_said_so():
     dense[0, 2] = np.nan
     by_number = RobustMF(1, random_state=0).fit(dense)
     items, scores = by_number.recommend([0, 1], n=10)
-    assert items.tolist() == [[2, -1, -1, -1], [-1, -1, -1, -1]]
+    assert items.tolist() == [[2] + [-1] * 9, [-1] * 10]
     assert np.isnan(scores[1]).all()
     assert scores[0, 0] == pytest.approx(by_number.predict(0, 2))
     i, j = np.nonzero(~np.isnan(dense))
     entries = Observed.from_triplets(row=["abcdef"[k] for k in i], col=["wxyz"[k] for k in j], value=dense[i, j])
     by_id = RobustMF(1, random_state=0).fit(entries)
-    assert by_id.recommend("a").items.tolist() == ["y", None, None, None]
+    assert by_id.recommend("a").items.tolist() == ["y"] + [None] * 9
 
 
 def test_ties_go_to_the_first_column():
@@ -206,7 +206,10 @@ def test_similar_items_have_proportional_predictions(plain, observed):
     other = RobustMF(3, random_state=0).fit(observed)
     other.row_factors_, other.column_factors_ = plain.row_factors_ @ A, plain.column_factors_ @ np.linalg.inv(A).T
     assert list(other.similar_items("film05", n=6).items) == list(items)
-    assert plain.similar_items(["film05", "film01"], n=100).items.shape == (2, 24), "all others"
+    everything = plain.similar_items(["film05", "film01"], n=30).items
+    assert set(everything[0]) == {*plain.column_ids_, None} - {"film05"}
+    assert plain.recommend([]).items.shape == (0, 10)
+    assert plain.predict([], []).shape == (0,)
 
 
 def test_bad_questions_are_refused_by_name(model):
