@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from robustmf import RMFNL, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import EmptyRowsWarning, InterruptedFitWarning, NotConvergedWarning, RobustMFWarning
 from robustmf.observed import Observed
-from robustmf.solvers.holdout import hold_out
+from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.loop import run
 
 
@@ -57,6 +58,14 @@ def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(da
     np.testing.assert_allclose(model.predict(i, j), U @ V.T, rtol=1e-9, atol=1e-9)
     assert model.best_iteration_ < model.n_iter_
     assert not np.allclose(U @ V.T, kept[model.n_iter_][0] @ kept[model.n_iter_][1].T)
+
+
+def test_the_validation_error_is_that_of_clipped_predictions():
+    holdout = Holdout(np.array([0, 1]), np.array([0, 0]), np.array([5.0, 2.0]), None, (1.0, 5.0))
+    U, V = np.array([[7.0], [0.5]]), np.array([[1.0]])
+    assert holdout.error(U, V) == (0 + 1) / 2
+    assert replace(holdout, weights=np.array([1.0, 3.0])).error(U, V) == 3 / 4
+    assert replace(holdout, bounds=(-np.inf, np.inf)).error(U, V) == (2 + 1.5) / 2
 
 
 @pytest.mark.parametrize("solver", ["irls", "varpro", "mm"])
