@@ -24,7 +24,17 @@ from robustmf.solvers.fitting import Fit, Settings, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
 from robustmf.solvers.start import Init, Warm
-from robustmf.validation import entry_weights, generator, require_bounds, require_integer, require_positive, require_share, warn_of_empty
+from robustmf.validation import (
+    entry_weights,
+    generator,
+    require_bounds,
+    require_callables,
+    require_flag,
+    require_integer,
+    require_positive,
+    require_share,
+    warn_of_empty,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -333,9 +343,10 @@ class RobustMF(Answers):
         observed = as_observed(X)
         i: NDArray[np.integer[Any]] = observed.rows.group_of_entry()
         j: NDArray[np.integer[Any]] = observed.rows.indices
-        by_id = observed.row_ids is not None and observed.column_ids is not None
         rows, columns = self._lookup("row"), self._lookup("column")
-        if by_id and rows is not None and columns is not None:
+        if observed.row_ids is not None:
+            if rows is None or columns is None:
+                raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
             i, j = rows(observed.row_ids)[i], columns(observed.column_ids)[j]
         else:
             wanted = (len(self.row_factors_), len(self.column_factors_))
@@ -349,6 +360,9 @@ class RobustMF(Answers):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
         require_integer("patience", self.patience, 1)
+        for name in ("bias", "reg_by_count", "certify"):
+            require_flag(name, getattr(self, name))
+        require_callables("callbacks", self.callbacks)
         require_share("validation_fraction", self.validation_fraction)
         require_bounds(self.bounds)
         if self.theta is not None and self.theta != "auto":
