@@ -150,6 +150,13 @@ def test_an_init_that_was_given_is_for_the_first_entries():
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
 
 
+def test_another_rank_or_biases_begin_anew():
+    X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
+    model = RobustMF(1, random_state=0).partial_fit(X[:50]).set_params(rank=2, bias=True).partial_fit(X[50:])
+    assert model._started_with == X.size
+    np.testing.assert_allclose(model.predict(*np.indices(X.shape)), X, atol=0.05)
+
+
 def test_what_does_not_go_on_as_it_began_is_refused():
     X = make_synthetic(30, 20, rank=2, observed=1.0, random_state=0).clean
     model = RobustMF(2, random_state=0).partial_fit(X)

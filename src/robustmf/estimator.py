@@ -219,7 +219,8 @@ class RobustMF(Answers):
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
         grown = observed.n_entries >= _GROWTH * self._started_with
-        return self._fit(observed, all_weights, None if grown else self._warm(), more=True)
+        same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
+        return self._fit(observed, all_weights, self._warm() if same_model and not grown else None, more=True)
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
