@@ -27,7 +27,17 @@ from robustmf.solvers.fitting import Fit, Settings, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
 from robustmf.solvers.start import Init, Warm
-from robustmf.validation import entry_weights, generator, require_bounds, require_integer, require_positive, require_share, warn_of_empty
+from robustmf.validation import (
+    entry_weights,
+    generator,
+    require_bounds,
+    require_callables,
+    require_flag,
+    require_integer,
+    require_positive,
+    require_share,
+    warn_of_empty,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -211,9 +221,9 @@ class RobustMF(Answers):
         new = self._entries_of(X, reset=False)
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
-        self.n_features_in_ = observed.shape[1]
         grown = observed.n_entries >= _GROWTH * self._started_with
-        return self._fit(observed, all_weights, None if grown else self._warm(), more=True)
+        same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
+        return self._fit(observed, all_weights, self._warm() if same_model and not grown else None, more=True)
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
@@ -248,6 +258,7 @@ class RobustMF(Answers):
         self.best_iteration_ = self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
         self.criticality_ = found.criticality
         self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
+        self.n_features_in_ = observed.shape[1]
         rows = observed.rows
         self.entries_ = {"pointers": rows.pointers, "indices": rows.indices, "values": rows.values, "weights": weights}
         some = rows.values[:: max(1, observed.n_entries // _SAMPLE)]
@@ -313,7 +324,8 @@ class RobustMF(Answers):
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
         graduated = isinstance(self.init, str) and self.init == "auto"
-        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated)
+        held_out = self.validation_fraction is not None
+        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated, held_out)
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
@@ -335,9 +347,10 @@ class RobustMF(Answers):
         observed = as_observed(X)
         i: NDArray[np.integer[Any]] = observed.rows.group_of_entry()
         j: NDArray[np.integer[Any]] = observed.rows.indices
-        by_id = observed.row_ids is not None and observed.column_ids is not None
         rows, columns = self._lookup("row"), self._lookup("column")
-        if by_id and rows is not None and columns is not None:
+        if observed.row_ids is not None:
+            if rows is None or columns is None:
+                raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
             i, j = rows(observed.row_ids)[i], columns(observed.column_ids)[j]
         else:
             wanted = (len(self.row_factors_), len(self.column_factors_))
@@ -364,6 +377,9 @@ class RobustMF(Answers):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
         require_integer("patience", self.patience, 1)
+        for name in ("bias", "reg_by_count", "certify"):
+            require_flag(name, getattr(self, name))
+        require_callables("callbacks", self.callbacks)
         require_share("validation_fraction", self.validation_fraction)
         require_bounds(self.bounds)
         if self.theta is not None and self.theta != "auto":
