@@ -20,6 +20,9 @@ from robustmf.kernels.compress import count, first_repeat, group_order, merge_re
 Values = NDArray[np.float32] | NDArray[np.float64]
 Duplicates = Literal["error", "last", "mean"]
 
+#: Ids are numbered in slices of this length.
+_IDS_AT_ONCE = 1_000_000
+
 
 @dataclass(frozen=True)
 class Compressed:
@@ -163,7 +166,7 @@ class Observed:
                 wrong = index[(index < 0) | (index >= bound)][0]
                 raise ValueError(f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}")
         _require_finite(v)
-        return cls(_compress(i.astype(np.int32, copy=False), j.astype(np.int32, copy=False), v, shape, duplicates), shape)
+        return cls(_compress(_signed(i), _signed(j), v, shape, duplicates), shape)
 
     @classmethod
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
@@ -227,7 +230,12 @@ def as_observed(X: Any) -> Observed:
     return Observed.from_dense(X)
 
 
-def _compress(i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tuple[int, int], duplicates: Duplicates) -> Compressed:
+def _signed(index: NDArray[Any]) -> NDArray[Any]:
+    """What kernels read in place, int32 and int64; other integers become int32."""
+    return index if index.dtype in (np.int32, np.int64) else index.astype(np.int32)
+
+
+def _compress(i: NDArray[Any], j: NDArray[Any], v: Values, shape: tuple[int, int], duplicates: Duplicates) -> Compressed:
     """Scattered by column and then transposed, both stable: rows with ascending columns, duplicates in the order given."""
     by_column = _counted(j, shape[1], v.dtype)
     scatter(j, i, v, by_column.pointers, by_column.indices, by_column.values)
@@ -237,7 +245,7 @@ def _compress(i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tupl
     return rows if repeat < 0 else _merge_duplicates(rows, int(repeat), duplicates)
 
 
-def _counted(groups: NDArray[np.int32], n_groups: int, dtype: np.dtype[Any]) -> Compressed:
+def _counted(groups: NDArray[Any], n_groups: int, dtype: np.dtype[Any]) -> Compressed:
     """Room for entries that belong to ``groups``, with the pointers counted."""
     pointers = np.zeros(n_groups + 1, np.int64)
     count(groups, pointers)
@@ -317,7 +325,7 @@ def _column(data: Any, name: Any, role: str) -> Any:
         raise ValueError(f"{role}={name!r} is not a column of the data; it has {have}") from error
 
 
-def _number_ids(ids: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
+def _number_ids(ids: Any, name: str) -> tuple[NDArray[np.int32], list[Hashable]]:
     """Numbers 0, 1, … for ids: sorted where they can be compared, else in order of appearance."""
     # a list of several types stays one: NumPy would turn 7 into "7" beside a string
     mixed = isinstance(ids, (list, tuple)) and {type(key) for key in ids} not in ({int}, {float}, {str})
@@ -325,11 +333,15 @@ def _number_ids(ids: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]
     if isinstance(array, np.ndarray) and array.dtype.kind in "iufUSMmb":
         if array.dtype.kind in "fMm" and np.any(np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)):
             raise ValueError(f"{name} ids must not be missing, got NaN")
-        unique, numbers = np.unique(array, return_inverse=True)
-        return numbers.astype(np.int64), unique.tolist()
+        # not return_inverse, which takes five times the room of the ids
+        unique = np.unique(array)
+        numbers = np.empty(len(array), np.int32)
+        for low in range(0, len(array), _IDS_AT_ONCE):
+            numbers[low : low + _IDS_AT_ONCE] = np.searchsorted(unique, array[low : low + _IDS_AT_ONCE])
+        return numbers, unique.tolist()
     seen: dict[Hashable, int] = {}
     try:
-        numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in array), np.int64, count=len(array))
+        numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in array), np.int32, count=len(array))
     except TypeError as error:
         raise TypeError(f"{name} ids must be hashable: {error}") from None
     missing = [key for key in seen if key is None or key != key]
@@ -339,6 +351,6 @@ def _number_ids(ids: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]
         ordered = sorted(seen)  # type: ignore[type-var]
     except TypeError:
         return numbers, list(seen)
-    place = np.empty(len(seen), np.int64)
+    place = np.empty(len(seen), np.int32)
     place[[seen[key] for key in ordered]] = np.arange(len(seen))
     return place[numbers], ordered
