@@ -367,7 +367,8 @@ j = (rng.integers(0, 200, (60_000, 100), dtype=kind) + np.arange(0, 20_000, 200,
 values = rng.standard_normal(len(i), dtype=np.float32)
 observed = convert(i, j, values)
 source = 2 * i.itemsize + 4 + (8 if make == "triplets" else 0)
-print(RobustMF(1, init="ridge").memory_estimate(observed, source_bytes=source), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(RobustMF(1, init="ridge").memory_estimate(observed, source_bytes=source), peak - before)
 """
 
 
