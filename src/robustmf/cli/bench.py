@@ -63,7 +63,7 @@ def peers(record: Record = None) -> None:
     """Seconds and RMSE beside LIBMF's l1 and cmfrec's exact ALS (extra 'bench'), at m = 1000 and at MovieLens-1M's size."""
     console = Console()
     found = peers_experiment.run(announce=lambda text: console.print(text, style="dim"))
-    _show(console, [("noise 0.1, 5 % outliers of ±5; seconds of whole fits, two threads", peers_experiment.table(found))])
+    _show(console, [("noise 0.1, 5 % outliers of ±5; CPU seconds of whole fits, one thread", peers_experiment.table(found))])
     _keep(console, record, found)
 
 
