@@ -350,6 +350,37 @@ def test_memory_estimate_is_within_a_fifth_of_the_peak(solver, loss, aside):
     assert 0.8 * peak <= estimate <= 1.2 * peak, (estimate, peak)
 
 
+_CONVERSION_PEAK = """
+import sys, numpy as np, resource
+from robustmf import RobustMF, Observed
+make, kind = sys.argv[1:]
+def convert(i, j, values):
+    if make == "indices":
+        return Observed.from_indices(i, j, values, (60_000, 20_000))
+    return Observed.from_triplets(row=i, col=j, value=values)
+convert(np.arange(10, dtype=kind) * 3, np.arange(10, dtype=kind), np.ones(10, "f4"))
+def now():
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
+before = now()
+rng = np.random.default_rng(0)
+i = np.repeat(np.arange(60_000, dtype=kind), 100)
+j = (rng.integers(0, 200, (60_000, 100), dtype=kind) + np.arange(0, 20_000, 200, dtype=kind)).ravel()
+values = rng.standard_normal(len(i), dtype=np.float32)
+observed = convert(i, j, values)
+source = 2 * i.itemsize + 4 + (8 if make == "triplets" else 0)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(RobustMF(1, init="ridge").memory_estimate(observed, source_bytes=source), peak - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("make", "kind"), [("indices", "i4"), ("indices", "i8"), ("triplets", "i8")])
+def test_memory_estimate_covers_the_conversion(make, kind):
+    out = subprocess.run([sys.executable, "-c", _CONVERSION_PEAK, make, kind], capture_output=True, text=True, check=True).stdout.split()
+    estimate, peak = map(int, out)
+    assert 0.8 * peak <= estimate <= 1.2 * peak, (estimate, peak)
+
+
 def test_memory_estimate_before_there_are_entries():
     model = RobustMF(10)
     assert 1.6e9 < model.memory_estimate(shape=(480_189, 17_770), n_entries=100_000_000, dtype="float32") < 3e9

@@ -19,7 +19,7 @@ from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
-from robustmf.memory import fit_bytes
+from robustmf.memory import entries_bytes, fit_bytes
 from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
@@ -311,12 +311,24 @@ class RobustMF(Answers):
             yield (bar,)
 
     def memory_estimate(
-        self, X: Any = None, *, shape: tuple[int, int] | None = None, n_entries: int | None = None, dtype: Any = "float64"
+        self,
+        X: Any = None,
+        *,
+        shape: tuple[int, int] | None = None,
+        n_entries: int | None = None,
+        dtype: Any = "float64",
+        source_bytes: int = 0,
     ) -> int:
         """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
 
-        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB), nor
-        what the entries are made from.
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB).
+
+        Parameters
+        ----------
+        source_bytes : int
+            Bytes an entry of what the entries are made from and that is let go before the fit: 12 for int32 numbers and float32
+            values given to ``Observed.from_indices``; ``from_triplets`` takes 8 more than its columns. The estimate is then the
+            larger of two peaks, that of the conversion, its source included, and that of the fit.
         """
         if X is not None:
             observed = as_observed(X)
@@ -324,8 +336,9 @@ class RobustMF(Answers):
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
         graduated = isinstance(self.init, str) and self.init == "auto"
-        held_out = self.validation_fraction is not None
-        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated, held_out)
+        itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
+        conversion = int(source_bytes) * int(n_entries) + entries_bytes(shape, int(n_entries), itemsize)
+        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out))
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""

@@ -142,7 +142,7 @@ class Observed:
                 wrong = index[(index < 0) | (index >= bound)][0]
                 raise ValueError(f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}")
         _require_finite(v)
-        made = compress(i.astype(np.int32, copy=False), j.astype(np.int32, copy=False), v, shape)
+        made = compress(_signed(i), _signed(j), v, shape)
         return cls(merged(made, duplicates), shape)
 
     @classmethod
@@ -232,6 +232,11 @@ def as_observed(X: Any) -> Observed:
     if sp.issparse(X):
         return Observed.from_sparse(X)
     return Observed.from_dense(X)
+
+
+def _signed(index: NDArray[Any]) -> NDArray[Any]:
+    """What kernels read in place, int32 and int64; other integers become int32."""
+    return index if index.dtype in (np.int32, np.int64) else index.astype(np.int32)
 
 
 def _real(values: ArrayLike, name: str) -> Values:

@@ -18,6 +18,7 @@ from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
 from robustmf.experiments import growth as growth_experiment
 from robustmf.experiments import loading as loading_experiment
+from robustmf.experiments import peers as peers_experiment
 from robustmf.report import growth_page
 
 app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
@@ -73,6 +74,15 @@ def estimator(seeds: Annotated[int, typer.Option(help="Data sets for each proble
     console = Console()
     found = estimator_use.run(seeds, announce=lambda text: console.print(text, style="dim"))
     _show(console, estimator_use.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def peers(record: Record = None) -> None:
+    """Seconds and RMSE beside LIBMF's l1 and cmfrec's exact ALS (extra 'bench'), at m = 1000 and at MovieLens-1M's size."""
+    console = Console()
+    found = peers_experiment.run(announce=lambda text: console.print(text, style="dim"))
+    _show(console, [("noise 0.1, 5 % outliers of ±5; CPU seconds of whole fits, one thread", peers_experiment.table(found))])
     _keep(console, record, found)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.experiments.oracle import oracle_factors
-from robustmf.experiments.peers import LIBMF
+from robustmf.experiments.peer_models import LIBMF
 
 RANK = 5
 

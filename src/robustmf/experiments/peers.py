@@ -1,88 +1,151 @@
-"""Peers from the package registry, where installed, behind the interface of the baselines."""
+"""Seconds and accuracy beside LIBMF (stochastic gradient, l1 loss) and cmfrec (exact alternating least squares).
+
+All run on one thread, and CPU seconds are counted, so that other work on the machine does not decide.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
-from collections.abc import Sequence
-from typing import Any, Self
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
+from robustmf.datasets import Synthetic, make_synthetic
+from robustmf.estimator import RobustMF
+from robustmf.experiments.oracle import oracle_factors
+from robustmf.experiments.peer_models import cmfrec_factors, libmf_factors, triplets
 from robustmf.observed import Observed
-from robustmf.solvers.loop import Callback
 
 Array = NDArray[np.floating[Any]]
+Settings = dict[str, float]
+Fit = Callable[[Any, int, int, Settings], tuple[Array, Array]]
+
+#: A run is timed this often, or until so many seconds are spent on it, and the quickest taken.
+_REPEATS, _SECONDS = 3, 3.0
 
 
-class NotInstalledError(ImportError):
-    """The peer is not on this machine."""
+@dataclass(frozen=True)
+class Method:
+    """How to fit ``rank`` to prepared data in so many iterations.
+
+    Attributes
+    ----------
+    prepare : from the training entries to what the package reads; not timed
+    fit : (data, rank, iterations, settings) → factors; timed
+    iterations : what to run, ascending; the last is taken for convergence
+    grid : settings to choose from by the mean absolute error on the validation entries, outliers and all
+    package : what must be installed
+    """
+
+    prepare: Callable[[Observed], Any]
+    fit: Fit
+    iterations: tuple[int, ...]
+    grid: dict[str, tuple[float, ...]]
+    package: str = "robustmf"
 
 
-class _Peer:
-    """A peer is a ``_factors`` that fits; it shows no iterates."""
+def _robustmf(loss: str) -> Fit:
+    def fit(data: Observed, rank: int, iterations: int, _: Settings) -> tuple[Array, Array]:
+        model = RobustMF(rank, loss=loss, max_iter=iterations, random_state=0, n_jobs=1).fit(data)
+        return model.row_factors_, model.column_factors_
 
-    package = ""
-
-    def __init__(
-        self, rank: int, *, reg: float, random_state: int, n_jobs: int, callbacks: Sequence[Callback] = (), max_iter: int = 200
-    ) -> None:
-        self.rank, self.reg, self.random_state, self.n_jobs, self.max_iter = rank, reg, random_state, n_jobs, max_iter
-
-    def fit(self, observed: Observed) -> Self:
-        """Fit, or say that the package is not there."""
-        if importlib.util.find_spec(self.package) is None:
-            raise NotInstalledError(f"the package {self.package} is not installed (pip install 'robustmf[bench]')")
-        self.row_factors_, self.column_factors_ = self._factors(observed)
-        self.n_iter_, self.stop_reason_ = self.max_iter, f"{self.max_iter} sweeps made"
-        return self
-
-    def _factors(self, observed: Observed) -> tuple[Array, Array]:
-        raise NotImplementedError
-
-    def predict(self, rows: Any, cols: Any) -> Array:
-        """Predicted values, pair by pair."""
-        return np.asarray(np.einsum("tq,tq->t", self.row_factors_[rows], self.column_factors_[cols]))
+    return fit
 
 
-class LIBMF(_Peer):
-    """LIBMF's stochastic gradient with the l1 loss. It takes no seed."""
+def _libmf(data: Array, rank: int, iterations: int, settings: Settings) -> tuple[Array, Array]:
+    return libmf_factors(data, rank, iterations, settings["eta"], settings["ridge"], 1)
 
-    package = "libmf"
 
-    def _factors(self, observed: Observed) -> tuple[Array, Array]:
-        with contextlib.redirect_stdout(io.StringIO()):
-            from libmf import mf  # noqa: PLC0415 - an optional competitor, which prints when imported
+def _cmfrec(X: sp.coo_matrix, rank: int, iterations: int, settings: Settings) -> tuple[Array, Array]:
+    return cmfrec_factors(X, rank, iterations, settings["ridge"], 1)
 
-        rows = observed.rows
-        triplets = np.column_stack([rows.group_of_entry(), rows.indices, rows.values])
-        # lambda_.1 are l1 penalties, lambda_.2 ridges
-        engine = mf.MF(
-            fun=mf.P_L1_MFR, k=self.rank, nr_iters=self.max_iter, eta=0.1, nr_threads=self.n_jobs, nr_bins=20, quiet=True,
-            lambda_p1=0.0, lambda_q1=0.0, lambda_p2=self.reg, lambda_q2=self.reg,
+
+METHODS: dict[str, Method] = {
+    "RobustMF, defaults": Method(lambda data: data, _robustmf("welsch"), (1, 2, 5, 10, 200), {}),
+    "RobustMF, l1": Method(lambda data: data, _robustmf("l1"), (1, 2, 5, 10, 20, 200), {}),
+    "LIBMF, l1": Method(triplets, _libmf, (5, 10, 20, 50, 100, 200, 500), {"eta": (0.03, 0.1), "ridge": (0.01, 0.03, 0.1)}, "libmf"),
+    "cmfrec, l2": Method(
+        lambda data: sp.coo_matrix(data.to_sparse()), _cmfrec, (1, 2, 5, 10, 20, 50), {"ridge": (0.1, 1.0, 3.0, 10.0)}, "cmfrec"
+    ),
+}
+
+
+def problems() -> dict[str, tuple[Synthetic, int]]:
+    """The paper's problem, and one of MovieLens-1M's size; noise 0.1, 5 % outliers of ±5."""
+    large = make_synthetic(6040, 3449, rank=10, observed=2_000_000 / (6040 * 3449), random_state=0)
+    return {"m = 1000": (make_synthetic(1000, random_state=0), 5), "MovieLens-1M's size": (large, 10)}
+
+
+def _validation_error(data: Synthetic, U: Array, V: Array) -> float:
+    rows = data.validation.rows
+    return float(np.abs(rows.values - np.einsum("tq,tq->t", U[rows.group_of_entry()], V[rows.indices])).mean())
+
+
+def measure(method: Method, data: Synthetic, rank: int) -> dict[str, Any]:
+    """The chosen settings, and for each number of iterations the least CPU seconds and the test RMSE, each run from scratch."""
+    given = method.prepare(data.train)
+    choices = [dict(zip(method.grid, values, strict=True)) for values in product(*method.grid.values())]
+    method.fit(given, rank, 1, choices[0])  # compiles
+    chosen = choices[0]
+    if len(choices) > 1:
+        tried = method.iterations[len(method.iterations) // 2]  # enough to tell good settings from bad ones
+        chosen = min(choices, key=lambda settings: _validation_error(data, *method.fit(given, rank, tried, settings)))
+    runs = []
+    for iterations in method.iterations:
+        times: list[float] = []
+        while len(times) < _REPEATS and sum(times) < _SECONDS:
+            started = time.process_time()
+            U, V = method.fit(given, rank, iterations, chosen)
+            times.append(time.process_time() - started)
+        runs.append({"iterations": iterations, "seconds": min(times), "rmse": data.test_rmse(U, V)})
+    return {"settings": chosen, "runs": runs}
+
+
+def run(announce: Callable[[str], None]) -> list[dict[str, Any]]:
+    """One record a problem and method; a package that is not installed has a record that says so."""
+    records = []
+    for problem, (data, rank) in problems().items():
+        oracle = data.test_rmse(*oracle_factors(data, 20 / sum(data.train.shape), n_jobs=1))
+        for name, method in METHODS.items():
+            record: dict[str, Any] = {"problem": problem, "entries": data.train.n_entries, "rank": rank, "oracle": oracle, "method": name}
+            if importlib.util.find_spec(method.package) is None:
+                announce(f"{problem}: {name}: {method.package} is not installed")
+                records.append({**record, "not_installed": method.package})
+                continue
+            announce(f"{problem}: {name}")
+            with warnings.catch_warnings(), threadpool_limits(1):
+                warnings.simplefilter("ignore")
+                records.append({**record, **measure(method, data, rank)})
+    return records
+
+
+def _seconds_to(record: dict[str, Any], rmse: float) -> str:
+    reached = [run["seconds"] for run in record["runs"] if run["rmse"] <= rmse]
+    return f"{min(reached):.3f} s" if reached else "not reached"
+
+
+def table(records: list[dict[str, Any]]) -> list[list[str]]:
+    """One line a problem and method: the end, and the seconds of the quickest run that comes close to it, and to the oracle."""
+    lines = [["problem", "method", "settings", "seconds", "RMSE", "/ oracle", "to 1.1 × its end", "to 1.5 × the oracle"]]
+    for record in records:
+        if "not_installed" in record:
+            lines.append([record["problem"], record["method"], f"{record['not_installed']} is not installed", *[""] * 5])
+            continue
+        end = record["runs"][-1]
+        settings = ", ".join(f"{name} {value:g}" for name, value in record["settings"].items())
+        lines.append(
+            [
+                record["problem"], record["method"], settings, f"{end['seconds']:.3f} s",
+                f"{end['rmse']:.4f}", f"{end['rmse'] / record['oracle']:.2f}",
+                _seconds_to(record, 1.1 * end["rmse"]), _seconds_to(record, 1.5 * record["oracle"]),
+            ]
         )  # fmt: skip
-        engine.fit(triplets)
-        # rows and columns beyond the last entry have no factors there
-        return tuple(_padded(np.asarray(A), size) for A, size in zip((engine.p_factors(), engine.q_factors()), observed.shape, strict=True))  # type: ignore[return-value]
-
-
-class CMFREC(_Peer):
-    """cmfrec's exact alternating least squares."""
-
-    package = "cmfrec"
-
-    def _factors(self, observed: Observed) -> tuple[Array, Array]:
-        from cmfrec import CMF  # noqa: PLC0415 - an optional competitor
-
-        model = CMF(
-            k=self.rank, lambda_=self.reg, niter=self.max_iter, use_cg=False, user_bias=False, item_bias=False, center=False,
-            nthreads=self.n_jobs, verbose=False, use_float=False, random_state=self.random_state,
-        )  # fmt: skip
-        model.fit(observed.to_sparse().tocoo())
-        return np.asarray(model.A_), np.asarray(model.B_)
-
-
-def _padded(A: Array, size: int) -> Array:
-    return np.vstack([A, np.zeros((size - len(A), A.shape[1]), A.dtype)])
+    return lines

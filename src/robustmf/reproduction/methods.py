@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robustmf.baselines import GRASTA, OMDL, RMC, RMFMM, RP, AltGrad, AltImpute, ScaledASD
 from robustmf.estimator import RMFNL, RobustMF
-from robustmf.experiments import peers
+from robustmf.experiments import peer_models
 from robustmf.observed import Observed
 from robustmf.solvers.loop import Snapshot
 
@@ -84,8 +84,8 @@ METHODS: dict[str, Method] = {
             ("auto",),
             ("auto", 2.0, 5.0, 10.0, 20.0),
         ),
-        Method("LIBMF", "l1", peers.LIBMF, "reg", (0.01, 0.05), (0.01, 0.05, 0.1)),
-        Method("cmfrec", "l2", peers.CMFREC, "reg", (0.05, 1.0, 5.0), (1.0, 5.0, 10.0, 20.0)),
+        Method("LIBMF", "l1", peer_models.LIBMF, "reg", (0.01, 0.05), (0.01, 0.05, 0.1)),
+        Method("cmfrec", "l2", peer_models.CMFREC, "reg", (0.05, 1.0, 5.0), (1.0, 5.0, 10.0, 20.0)),
     )
 }
 

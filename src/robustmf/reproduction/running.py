@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from multiprocessing import get_context
 from typing import Any
 
-from robustmf.experiments.peers import NotInstalledError
+from robustmf.experiments.peer_models import NotInstalledError
 from robustmf.reproduction import registry
 from robustmf.reproduction.plan import DataMissingError, Run
 from robustmf.reproduction.records import Records, machine
