@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.evidence import Lines
+from robustmf.evidence import Found, Lines
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from robustmf.calibration import fit_law
 Array = NDArray[np.float64]
 Index = NDArray[Any]
 
-#: A single bad entry shall not condemn its row: standardised residuals count up to this size.
+#: A single bad entry shall not condemn its row: standardised residuals and values count up to so many spreads.
 _WINSOR = 5.0
 
 #: Lines with fewer entries than this are not used to learn what honest ones look like.
@@ -27,8 +27,9 @@ _TYPICAL = 5
 
 #: Columns of the sketch that co-occurrence is measured by, and its fixed seed: the answer shall depend on the data alone.
 _SKETCH, _SEED = 64, 20081
-#: Lines at least as bad as this are the suspicious ones that "crowd" looks for.
-_SUSPICIOUS = 5e-3
+
+#: Lines at least as bad as this are the suspicious ones that "crowd" looks for; rows and columns accuse each other in so many rounds.
+_SUSPICIOUS, _ROUNDS = 5e-3, 3
 
 #: The law of honest lines is learned from scores within so many scales: lines under attack lie beyond.
 _NEAR, _TAIL = 2.5, 10.0
@@ -81,12 +82,13 @@ class Found:
 
 def both_sides(lines: Lines) -> tuple[Found, Found]:
     """The evidence against rows and against columns, each with "crowd", which needs the suspicious ones of the other side."""
-    rows, columns = evidence(lines), evidence(lines.crossing)
-    bad_rows, bad_columns = combined(rows) <= _SUSPICIOUS, combined(columns) <= _SUSPICIOUS
-    return (
-        Found({**rows, "crowd": _crowd(lines, bad_columns)}, bad_columns),
-        Found({**columns, "crowd": _crowd(lines.crossing, bad_rows)}, bad_rows),
-    )
+    of_rows, of_columns = evidence(lines), evidence(lines.crossing)
+    rows, columns = Found(of_rows, np.zeros(lines.n, bool)), Found(of_columns, np.zeros(lines.m, bool))
+    for _ in range(_ROUNDS):
+        bad_rows, bad_columns = rows.scores <= _SUSPICIOUS, columns.scores <= _SUSPICIOUS
+        rows = Found({**of_rows, "crowd": _crowd(lines, bad_columns)}, bad_columns)
+        columns = Found({**of_columns, "crowd": _crowd(lines.crossing, bad_rows)}, bad_rows)
+    return rows, columns
 
 
 def combined(found: dict[str, Array]) -> Array:
@@ -103,8 +105,9 @@ def _misfit(lines: Lines, counts: Array) -> Array:
 
 def _alike(lines: Lines, counts: Array) -> Array:
     """Values with too little spread, and a mean too far out: each may happen, both together rarely do (Fisher's sum)."""
-    mean = lines.sums(lines.values) / np.maximum(counts, 1)
-    spread = lines.sums(np.square(lines.values - mean[lines.i])) / np.maximum(counts - 1, 1) + _rounding(lines.values)
+    values = _winsorised(lines.values)
+    mean = lines.sums(values) / np.maximum(counts, 1)
+    spread = lines.sums(np.square(values - mean[lines.i])) / np.maximum(counts - 1, 1) + _rounding(values)
     enough = counts >= 2
     too_small, _, typical = _variances(spread, np.where(enough, counts - 1, 0), with_scale=True)
     judged = _learned_from(counts)
@@ -178,6 +181,13 @@ def _standardised(score: Array, judged: NDArray[np.bool_], counts: Array) -> Arr
 def _learned_from(counts: Array) -> NDArray[np.bool_]:
     typical = counts >= _TYPICAL
     return typical if typical.sum() >= 10 else counts >= 1
+
+
+def _winsorised(values: Array) -> Array:
+    """Values no farther out than so many spreads."""
+    middle = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - middle)))
+    return np.clip(values, middle - _WINSOR * spread, middle + _WINSOR * spread) if spread > 0 else values
 
 
 def _rounding(values: Array) -> float:
