@@ -110,7 +110,7 @@ class Detection(Answers):
         lines = self._lines(judged, noise, rows)
         first = len(self.row_factors_) if rows == "new" else 0
         found = both_sides(lines)
-        row_ids = _names(judged.observed.row_ids if rows == "new" else self.row_ids_, lines.m - first)
+        row_ids = _names(getattr(X, "row_ids", None) if rows == "new" else self.row_ids_, lines.m - first)
         column_ids = _names(self.column_ids_, lines.n)
         return Audit(
             suspect_entries(
