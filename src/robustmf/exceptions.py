@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 
 class RobustMFWarning(UserWarning):
@@ -48,3 +49,18 @@ def warn_user(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level - 1)
+
+
+class DuplicateEntryError(ValueError):
+    """Several values for one place, where nobody said which counts."""
+
+    def __init__(self, row: Any, column: Any, values: tuple[float, float]) -> None:
+        self.row, self.column, self.values = row, column, values
+        super().__init__(
+            f"duplicate entry at row {row!r}, column {column!r} (values {values[0]!r} and {values[1]!r}); "
+            "make the entries with Observed.from_indices or Observed.from_triplets and duplicates='last' or 'mean' to say what it means"
+        )
+
+    def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
+        """The same with ids in place of numbers."""
+        return DuplicateEntryError(row_id, column_id, self.values)

@@ -17,6 +17,7 @@ from rich.table import Table
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import dinosaur_tracks, irls_speed, mm_speed
 from robustmf.experiments import growth as growth_experiment
+from robustmf.experiments import loading as loading_experiment
 from robustmf.report import growth_page
 
 app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
@@ -82,6 +83,19 @@ def growth(page: Annotated[Path | None, typer.Option(help="Also draw it (needs t
     if page is not None:
         growth_page.write(found, page)
         console.print(f"Page to open: {page.resolve()}", soft_wrap=True)
+
+
+@app.command()
+def loading(
+    entries: Annotated[float, typer.Option(help="Ratings in the CSV and the Parquet file.")] = 1e7,
+    netflix_entries: Annotated[float, typer.Option(help="Ratings in files of Netflix's form.")] = 2e7,
+    record: Record = None,
+) -> None:
+    """Ratings from CSV, Parquet and Netflix's files to the structure that fits are made on: seconds and peak memory."""
+    console = Console()
+    found = loading_experiment.run(int(entries), int(netflix_entries), announce=lambda text: console.print(text, style="dim"))
+    _show(console, loading_experiment.tables(found))
+    _keep(console, record, found)
 
 
 @app.command()
