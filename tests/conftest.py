@@ -6,11 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import sklearn
 
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.observed import Observed
 from robustmf.operations import Operations
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many of scikit-learn's estimator checks ran, and how they ended."""
+    kinds = ("passed", "failed", "error", "skipped", "xfailed")
+    counts = {kind: sum("::test_estimator_check[" in report.nodeid for report in terminalreporter.getreports(kind)) for kind in kinds}
+    if any(counts.values()):
+        shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        terminalreporter.write_line(f"scikit-learn {sklearn.__version__} estimator checks: {shown}")
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             ids = np.empty(len(self.column_ids_) + 1, object)
             ids[:-1] = self.column_ids_  # the last is None, where UNKNOWN = −1 points
             names = ids[numbers]
-        return Ranked(names.reshape(*shape, -1), scores.reshape(*shape, -1))
+        return Ranked(names.reshape(*shape, names.shape[1]), scores.reshape(*shape, scores.shape[1]))
 
     def transform(self, X: Any) -> Array:
         """Robust fold-in: factors for the rows of X, the columns' factors held; a row's bad entries are weighted down.

@@ -211,7 +211,6 @@ class RobustMF(Detection):
         new = self._entries_of(X, reset=False)
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
-        self.n_features_in_ = observed.shape[1]
         grown = observed.n_entries >= _GROWTH * self._started_with
         return self._fit(observed, all_weights, None if grown else self._warm(), more=True)
 
@@ -248,6 +247,7 @@ class RobustMF(Detection):
         self.best_iteration_ = self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
         self.criticality_ = found.criticality
         self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
+        self.n_features_in_ = observed.shape[1]
         rows = observed.rows
         self.entries_ = {"pointers": rows.pointers, "indices": rows.indices, "values": rows.values, "weights": weights}
         some = rows.values[:: max(1, observed.n_entries // _SAMPLE)]
@@ -313,7 +313,8 @@ class RobustMF(Detection):
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
         graduated = isinstance(self.init, str) and self.init == "auto"
-        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated)
+        held_out = self.validation_fraction is not None
+        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated, held_out)
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""

@@ -39,18 +39,6 @@ class NotSavableError(TypeError):
     """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
 
 
-#: Frames of these packages stand between a user's line and what we have to say about it.
-_OURS = ("robustmf", "sklearn", "joblib")
-
-
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called the package, however deep inside it the reason was found."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level - 1)
-
-
 class DuplicateEntryError(ValueError):
     """Several values for one place, where nobody said which counts."""
 
@@ -64,3 +52,15 @@ class DuplicateEntryError(ValueError):
     def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
         """The same with ids in place of numbers."""
         return DuplicateEntryError(row_id, column_id, self.values)
+
+
+#: Frames of these packages stand between a user's line and what we have to say about it.
+_OURS = ("robustmf", "sklearn", "joblib")
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called the package, however deep inside it the reason was found."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -36,7 +36,7 @@ class Lookup:
             raise TypeError(f"{self._name} ids must be hashable: {error}") from None
         for k in np.flatnonzero(found == UNKNOWN).tolist():
             key = keys[k]
-            if key is None or key != key:
+            if _is_missing(key):
                 raise ValueError(f"{self._name} ids must not be missing, got {key!r} at position {k}")
             if _kind(key) not in self._kinds:
                 known = next(iter(self._number))
@@ -53,6 +53,13 @@ class Lookup:
             return [asked.item() if isinstance(asked, np.generic) else asked], ()
         array = np.asarray(asked)
         return array.ravel().tolist(), array.shape
+
+
+def _is_missing(key: Any) -> bool:
+    try:
+        return key is None or bool(key != key)
+    except (TypeError, ValueError):  # pandas' NA: neither equal to itself nor not
+        return True
 
 
 def _kind(key: Any) -> type:

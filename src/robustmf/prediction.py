@@ -33,7 +33,10 @@ class Predictor:
 
     def pairs(self, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]) -> Array:
         """One prediction a pair, in the order and shape of the two (which broadcast); −1 is unknown."""
-        i, j = np.broadcast_arrays(rows, cols)
+        try:
+            i, j = np.broadcast_arrays(rows, cols)
+        except ValueError:
+            raise ValueError(f"rows and cols must go together pair by pair, got shapes {rows.shape} and {cols.shape}") from None
         flat_i, flat_j = i.ravel(), j.ravel()
         out = np.empty(flat_i.shape, self.U.dtype)
         for low in range(0, len(out), _SLICE):

@@ -31,7 +31,7 @@ def top_n(U: Array, V: Array, shifts: Array, n: int, left_out: Callable[[int, in
 
     ``left_out(low, high)`` names pairs (row − low, column) that do not take part, for rows low to high.
     """
-    n = min(n, len(V))
+    most = min(n, len(V))
     numbers = np.full((len(U), n), -1, np.intp)
     scores = np.full((len(U), n), np.nan, U.dtype)
     size = max(1, _BLOCK // len(V))
@@ -39,7 +39,7 @@ def top_n(U: Array, V: Array, shifts: Array, n: int, left_out: Callable[[int, in
         block = U[low : low + size] @ V.T + shifts
         if left_out is not None:
             block[left_out(low, low + len(block))] = -np.inf
-        for k, (line, best) in enumerate(zip(block, _largest(block, n), strict=True), start=low):
+        for k, (line, best) in enumerate(zip(block, _largest(block, most), strict=True), start=low):
             best = best[np.lexsort((best, -line[best]))]
             kept = best[line[best] > -np.inf]
             numbers[k, : len(kept)], scores[k, : len(kept)] = kept, line[kept]
@@ -86,5 +86,5 @@ def similar(U: Array, V: Array, items: NDArray[np.integer[Any]], n: int) -> Rank
     def left_out(low: int, high: int) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
         return np.arange(high - low), items[low:high]
 
-    found = top_n(directions[items], directions, np.zeros(len(V)), min(n, max(len(V) - 1, 0)), left_out)
+    found = top_n(directions[items], directions, np.zeros(len(V)), n, left_out)
     return Ranked(found.items, np.clip(found.scores, -1, 1))

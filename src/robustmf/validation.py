@@ -26,7 +26,9 @@ def generator(random_state: Any) -> np.random.Generator:
 def warn_of_empty(observed: Observed, bias: bool) -> None:
     """Warn, once a fit, of rows and columns without an entry."""
     rows = int((observed.rows.counts == 0).sum())
-    columns = int((observed.columns.counts == 0).sum())
+    empty = np.ones(observed.shape[1], bool)
+    empty[observed.rows.indices] = False
+    columns = int(empty.sum())
     if rows or columns:
         warn_user(
             f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns have no observed entry; "

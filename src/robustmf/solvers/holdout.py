@@ -47,22 +47,30 @@ def hold_out(
 
     One entry of every row and of every column is never set aside, nor one of weight 0.
     """
+    aside = _choose(observed, weights, fraction, rng)
+    rows, places = observed.rows, np.flatnonzero(aside)
+    row = np.searchsorted(rows.pointers, places, side="right") - 1
+    holdout = Holdout(row.astype(np.int32), rows.indices[places], rows.values[places], None if weights is None else weights[places], bounds)
+    return observed.select(~aside), None if weights is None else weights[~aside], holdout
+
+
+def _choose(observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which entries are set aside."""
     rows, n_entries = observed.rows, observed.n_entries
-    i, j = rows.group_of_entry(), rows.indices
-    order = rng.permutation(n_entries)
+    order = rng.permutation(np.arange(n_entries, dtype=np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64))
     free = np.ones(n_entries, bool) if weights is None else weights > 0
-    for index in (i, j):
-        # the first of each row (column) in random order among those with weight
-        seen = order[free[order]]
-        free[seen[np.unique(index[seen], return_index=True)[1]]] = False
+    for index, size in zip((rows.group_of_entry(), rows.indices), observed.shape, strict=True):
+        # the last of each row (column) in random order among those that could be set aside
+        stays = np.full(size, -1)
+        movable = order[free[order]]
+        stays[index[movable]] = movable
+        free[stays[stays >= 0]] = False
     chosen = order[free[order]][: max(1, round(fraction * n_entries))]
     if not len(chosen):
         raise ValueError(
             f"validation_fraction={fraction!r} finds no entry to set aside: each is the only one of its row or column; "
             "use validation_fraction=None"
         )
-    kept = np.ones(n_entries, bool)
-    kept[chosen] = False
-    aside = ~kept
-    holdout = Holdout(i[aside], j[aside], rows.values[aside], None if weights is None else weights[aside], bounds)
-    return observed.select(kept), None if weights is None else weights[kept], holdout
+    aside = np.zeros(n_entries, bool)
+    aside[chosen] = True
+    return aside

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.losses import L2, Huber, Loss
 from robustmf.operations import Operations
-from robustmf.solvers.graduate import graduated_start
+from robustmf.solvers.graduate import continued, graduated_start
 from robustmf.solvers.problem import Problem
 
 Array = NDArray[np.floating[Any]]
@@ -52,9 +52,11 @@ def gaussian_start(shape: tuple[int, int], rank: int, rng: np.random.Generator, 
 def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.Generator) -> Start:
     """The start that ``init`` asks for."""
     observed = problem.operations.observed
+    if isinstance(init, Warm) and loss.robust:
+        found = continued(problem, init.U.copy(), init.V.copy(), rng)
+        return Start(found.U, found.V, found.sigma, problem.ridge(found.sigma))
     if isinstance(init, Warm):
-        sigma = problem.sigma(problem.residuals(init.U, init.V))
-        return Start(init.U, init.V, sigma, problem.ridge(sigma))
+        init = (init.U, init.V)
     if not isinstance(init, str):
         U, V = _given(init, observed.shape, problem.rank, observed.dtype)
     elif init == "random":
