@@ -16,7 +16,7 @@ from robustmf.calibration import SAMPLE, Noise
 from robustmf.evidence import Lines, both_sides, combined
 from robustmf.lookup import UNKNOWN
 from robustmf.observed import Observed, as_observed
-from robustmf.validation import require_integer, require_positive
+from robustmf.validation import new_rows, require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
 Rows = Literal["fitted", "new"]
@@ -27,22 +27,31 @@ _ONE_SIGMA = 0.6827
 
 @dataclass(frozen=True)
 class _Judged:
-    """Entries with their places in the matrix that they are judged in, predictions, and deviations in units of the noise."""
+    """Entries with their places in the matrix that they are judged in, predictions, and deviations in units of the noise.
 
-    observed: Observed
+    ``known`` says which entries of X these are: all, but for those of new rows in columns that the fit did not know.
+    """
+
+    n_rows: int
+    known: NDArray[np.bool_]
     i: NDArray[Any]
     j: NDArray[Any]
+    values: NDArray[np.float64]
     predicted: Array
     deviations: NDArray[np.float64]
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        return self.observed.rows.values.astype(np.float64)
 
     @property
     def standardised(self) -> NDArray[np.float64]:
         """Residuals over their deviations, in the unit of the data."""
         return np.asarray((self.values - self.predicted) / self.deviations)
+
+    def in_place(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """One score for each entry of X, NaN where nothing is known."""
+        if self.known.all():
+            return scores
+        everywhere = np.full(len(self.known), np.nan)
+        everywhere[self.known] = scores
+        return everywhere
 
 
 class Detection(Answers):
@@ -60,7 +69,8 @@ class Detection(Answers):
         X : as in ``fit``, or None
             Entries of the fitted matrix: those of the fit (the default, None), or others, which are told apart by themselves.
         rows : {"fitted", "new"}
-            With "new" the rows of X are ones that the fit has not seen; they are folded in.
+            With "new" the rows of X are ones that the fit has not seen; they are folded in. Entries in columns that the fit did not
+            know get NaN.
         attacks : bool
             Hold against an entry also what speaks against its whole row or column: the smallest of the three scores, corrected for
             taking the smallest. For attacks that write whole rows or columns.
@@ -69,10 +79,10 @@ class Detection(Answers):
         judged = self._judged(X, rows, noise)
         scores = noise.law.two_sided(judged.standardised)
         if not attacks:
-            return scores
+            return judged.in_place(scores)
         by_row, by_column = self._line_scores(judged, noise, rows)
         i = judged.i + (len(self.row_factors_) if rows == "new" else 0)
-        return combined({"entry": scores, "row": by_row[i], "column": by_column[judged.j]})
+        return judged.in_place(combined({"entry": scores, "row": by_row[i], "column": by_column[judged.j]}))
 
     def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
         """For each row of X the share of honest rows that would look as bad or worse: small is suspicious.
@@ -156,11 +166,17 @@ class Detection(Answers):
         if rows == "new":
             if X is None:
                 raise ValueError("rows='new' needs X, the new rows")
-            observed = self._new_rows(X)
-            i, j, T = observed.rows.group_of_entry(), observed.rows.indices, self._fold_in(observed)
-            V = self.column_factors_
+            T, observed, V = self._fold_in(X), new_rows(X), self.column_factors_
+            places: NDArray[Any] = observed.rows.indices
+            lookup = self._lookup("column")
+            if observed.column_ids is not None and lookup is not None:
+                places = lookup(observed.column_ids)[places]
+            known = places != UNKNOWN
+            i, j = observed.rows.group_of_entry()[known], places[known]
             predicted = np.einsum("tq,tq->t", T[i, : V.shape[1]], V[j]) + self._shifts()[j] + (T[i, -1] if self._has_bias else 0)
-            return _Judged(observed, i, j, self._predictor().clip(np.asarray(predicted)), noise.new_row_deviations(i, j, T))
+            predicted = self._predictor().clip(np.asarray(predicted))
+            values = observed.rows.values[known].astype(np.float64)
+            return _Judged(observed.shape[0], known, i, j, values, predicted, noise.new_row_deviations(i, j, T))
         observed, i, j = self._located(self._fitted_entries() if X is None else X)
         unknown = (i == UNKNOWN) | (j == UNKNOWN)
         if unknown.any():
@@ -168,7 +184,8 @@ class Detection(Answers):
                 f"X has {int(unknown.sum())} entries in rows or columns that the fit did not know; give new rows with rows='new'"
             )
         fitted = np.ones(len(i), bool) if X is None else self._is_fitted(i, j, observed.rows.values)
-        return _Judged(observed, i, j, self._predictor().pairs(i, j), noise.deviations(i, j, fitted))
+        values = observed.rows.values.astype(np.float64)
+        return _Judged(observed.shape[0], ~unknown, i, j, values, self._predictor().pairs(i, j), noise.deviations(i, j, fitted))
 
     def _is_fitted(self, i: NDArray[Any], j: NDArray[Any], values: Array) -> NDArray[np.bool_]:
         """Which entries the model was fitted to: those at a fitted place with the fitted value."""
@@ -189,7 +206,7 @@ class Detection(Answers):
         return Lines(
             np.concatenate([fitted.i, m + judged.i]),
             np.concatenate([fitted.j, judged.j]),
-            m + judged.observed.shape[0],
+            m + judged.n_rows,
             n,
             np.concatenate([fitted.values, judged.values]),
             np.concatenate([fitted.standardised / noise.law.scale, z]),
