@@ -5,21 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustmf import Observed
 from robustmf.datasets import love_hate, random_attack
 from robustmf.experiments import calibration, detection
-
-
-@pytest.fixture(scope="module")
-def ratings():
-    """300 users of up to 400 items, popular and unpopular ones: who rates what is far from random."""
-    rng = np.random.default_rng(0)
-    popular = rng.lognormal(sigma=1.5, size=400)
-    seen = rng.random((300, 400)) < np.minimum(0.9, 60 * popular / popular.sum())
-    mean = 3.5 + 0.5 * rng.standard_normal((300, 1)) + 0.5 * rng.standard_normal(400)
-    stars = np.clip(np.rint(mean + rng.standard_normal(seen.shape)), 1, 5)
-    i, j = np.nonzero(seen)
-    return Observed.from_triplets(row=i, col=j, value=stars[seen])
 
 
 def test_varselect_finds_random_profiles(ratings):
