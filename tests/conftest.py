@@ -62,3 +62,18 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
 def problem(team, dtype):
     observed, U, V = random_problem(dtype=dtype)
     return Operations(observed, team), U, V
+
+
+@pytest.fixture(scope="session")
+def ratings():
+    """Ratings of half stars by 400 users of 500 items, some far more popular than others, with tastes."""
+    rng = np.random.default_rng(0)
+    kinds, tastes = rng.integers(6, size=500), rng.dirichlet(np.full(6, 0.6), 400)
+    popular = rng.lognormal(sigma=1.2, size=500)
+    wanted = tastes[:, kinds] * popular
+    seen = rng.random(wanted.shape) < np.minimum(1, wanted * (30 * rng.lognormal(sigma=0.6, size=400) / wanted.sum(axis=1))[:, None])
+    mean = 3.4 + 0.4 * rng.standard_normal((400, 1)) + 0.5 * rng.standard_normal(500)
+    mean = mean + 0.5 * rng.standard_normal((400, 3)) @ rng.standard_normal((500, 3)).T
+    stars = np.clip(np.rint(2 * (mean + 0.7 * rng.standard_normal(mean.shape))) / 2, 0.5, 5)
+    i, j = np.nonzero(seen)
+    return Observed.from_triplets(row=[f"user {k}" for k in i], col=[f"item {k}" for k in j], value=stars[seen])

@@ -326,7 +326,9 @@ def test_exact_methods_recover_a_clean_matrix(method, tol, recovery):
     assert distance(product(fitted(method, exact)), X) < tol
 
 
-@pytest.mark.parametrize(("method", "tol"), [(RMC(5), 2e-6), (GRASTA(5), 2e-3), (RMFMM(5, tol=1e-5, inner_max_iter=300), 1e-3)], ids=["RMC", "GRASTA", "RMFMM"])
+@pytest.mark.parametrize(
+    ("method", "tol"), [(RMC(5), 2e-6), (GRASTA(5), 2e-3), (RMFMM(5, tol=1e-5, inner_max_iter=300), 1e-3)], ids=["RMC", "GRASTA", "RMFMM"]
+)
 def test_robust_methods_recover_under_gross_outliers(method, tol, recovery):
     X, _, attacked = recovery
     assert distance(product(fitted(method, attacked)), X) < tol

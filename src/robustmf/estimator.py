@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from robustmf.accumulate import accumulate
-from robustmf.answers import Answers
 from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
@@ -23,6 +22,7 @@ from robustmf.memory import entries_bytes, fit_bytes
 from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
+from robustmf.outliers import Detection
 from robustmf.solvers.fitting import Fit, Settings, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
@@ -48,7 +48,7 @@ _SAMPLE = 1_000_000
 _GROWTH = 2
 
 
-class RobustMF(Answers):
+class RobustMF(Detection):
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries of X.
 
     Minimises Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
@@ -356,19 +356,7 @@ class RobustMF(Answers):
 
     def _residuals(self, X: Any) -> Array:
         """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
-        check_is_fitted(self)
-        observed = as_observed(X)
-        i: NDArray[np.integer[Any]] = observed.rows.group_of_entry()
-        j: NDArray[np.integer[Any]] = observed.rows.indices
-        rows, columns = self._lookup("row"), self._lookup("column")
-        if observed.row_ids is not None:
-            if rows is None or columns is None:
-                raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
-            i, j = rows(observed.row_ids)[i], columns(observed.column_ids)[j]
-        else:
-            wanted = (len(self.row_factors_), len(self.column_factors_))
-            if observed.shape != wanted:
-                raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
+        observed, i, j = self._located(X)
         return np.asarray(observed.rows.values - self._predictor().pairs(i, j))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -16,6 +16,8 @@ from rich.table import Table
 
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
+from robustmf.experiments import calibration as calibration_experiment
+from robustmf.experiments import detection as detection_experiment
 from robustmf.experiments import growth as growth_experiment
 from robustmf.experiments import loading as loading_experiment
 from robustmf.experiments import peers as peers_experiment
@@ -172,3 +174,30 @@ def breakdown(
     """How many outliers it takes: 5 to 35 % of the entries off by ±5 and ±50, at m = 500."""
     peers = ["RMFNL l1", "RMFNL lsp"] + (["LIBMF l1"] if importlib.util.find_spec("libmf") else [])
     _runs(accuracy_experiment.breakdown_plan(runs, peer_runs, peers, first_seed), 1.1, jobs, record)
+
+
+@app.command()
+def detection(
+    seeds: Annotated[int, typer.Option(help="Attacks of each kind.")] = 3,
+    first_seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder with ml-latest-small; else the one ROBUSTMF_DATA names.")] = None,
+    record: Record = None,
+) -> None:
+    """Planted love/hate and shilling attacks on MovieLens latest-small: entries, users and items found, beside least squares and PCA."""
+    console = Console()
+    found = detection_experiment.run(seeds, first_seed, data, announce=lambda text: console.print(text, style="dim"))
+    _show(console, [("Attacks found, means over the seeds", detection_experiment.summary(found))])
+    _keep(console, record, found)
+
+
+@app.command()
+def calibration(
+    seeds: Annotated[int, typer.Option(help="Data sets of each kind.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="First data seed.")] = 40_000,
+    record: Record = None,
+) -> None:
+    """Whether entry scores raise as many false alarms, and intervals cover as many good values, as they say; on synthetic truth."""
+    console = Console()
+    found = calibration_experiment.run(seeds, first_seed, announce=lambda text: console.print(text, style="dim"))
+    _show(console, calibration_experiment.tables(found))
+    _keep(console, record, found)

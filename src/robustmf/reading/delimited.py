@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from robustmf.reading.layout import Layout, shown, split
 from robustmf.reading.source import MalformedFileError, Source
 
 _LARGEST = 2**63
+_INTEGER = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
 
 
 def read_delimited(source: Source, layout: Layout, dtype: str = "float64") -> tuple[pa.Table, tuple[str, str, str]]:
@@ -64,11 +66,9 @@ def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
 
 
 def _check_integer(field: str) -> str | None:
-    try:
-        small = -_LARGEST <= int(field) < _LARGEST
-    except ValueError:
-        small = False
-    return None if small else "is not an integer like the first ones; correct the line, or pass text_ids=True"
+    # what Arrow takes: neither "+5" nor "1_000", which Python would
+    fine = _INTEGER.fullmatch(field) is not None and -_LARGEST <= int(field) < _LARGEST
+    return None if fine else "is not an integer like the first ones; correct the line, or pass text_ids=True"
 
 
 def _check_text(field: str) -> str | None:
@@ -81,7 +81,7 @@ def _check_text(field: str) -> str | None:
 
 def _check_value(field: str) -> str | None:
     try:
-        finite = math.isfinite(float(field))
+        finite = math.isfinite(float(field)) and field.isascii() and "_" not in field
     except ValueError:
         finite = False
     return None if finite else "is not a finite number; correct or remove the line"

@@ -155,7 +155,7 @@ def _guess(names: tuple[str, ...], known: tuple[str, ...], default: int) -> int:
 
 def _are_text(fields: list[list[str]], place: int) -> bool:
     ids = [line[place].strip() for line in fields if place < len(line)]
-    return not all(one.lstrip("-").isdecimal() and (one == "0" or not one.lstrip("-").startswith("0")) for one in ids)
+    return not all(one.isascii() and one.lstrip("-").isdecimal() and (one == "0" or not one.lstrip("-").startswith("0")) for one in ids)
 
 
 def _is_number(field: str) -> bool:
