@@ -26,11 +26,13 @@ class _Peer:
     """A peer is a ``_factors`` that fits; it shows no iterates."""
 
     package = ""
+    sweeps = 200
 
     def __init__(
-        self, rank: int, *, reg: float, random_state: int, n_jobs: int, callbacks: Sequence[Callback] = (), max_iter: int = 200
+        self, rank: int, *, reg: float, random_state: int, n_jobs: int, callbacks: Sequence[Callback] = (), max_iter: int | None = None
     ) -> None:
-        self.rank, self.reg, self.random_state, self.n_jobs, self.max_iter = rank, reg, random_state, n_jobs, max_iter
+        self.rank, self.reg, self.random_state, self.n_jobs = rank, reg, random_state, n_jobs
+        self.max_iter = max_iter or self.sweeps
 
     def fit(self, observed: Observed) -> Self:
         """Fit, or say that the package is not there."""
@@ -63,6 +65,7 @@ class CMFREC(_Peer):
     """cmfrec's exact alternating least squares."""
 
     package = "cmfrec"
+    sweeps = 60
 
     def _factors(self, observed: Observed) -> tuple[Array, Array]:
         return cmfrec_factors(sp.coo_matrix(observed.to_sparse()), self.rank, self.max_iter, self.reg, self.n_jobs)
