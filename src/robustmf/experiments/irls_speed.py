@@ -149,7 +149,7 @@ def _trace(solver: str, on: Operations, rank: int, start: tuple[Array, Array], m
 
 
 def start_cost(repeats: int = 7) -> list[dict[str, Any]]:
-    """Seconds of a fit with the default start and with the plain one (ridge, then sweeps), on clean data and with 5 % outliers."""
+    """CPU seconds (one thread) with the default start and with the plain one (ridge, then sweeps), on clean data and with 5 % outliers."""
     lines = []
     for share in (0.0, 0.05):
         for m in (500, 1000):
@@ -158,9 +158,9 @@ def start_cost(repeats: int = 7) -> list[dict[str, Any]]:
             for _ in range(repeats):
                 for init in ("auto", "ridge"):
                     model = RobustMF(5, init=init, random_state=0, n_jobs=1, tol=1e-5)
-                    started = time.perf_counter()
+                    started = time.process_time()
                     model.fit(data.train)
-                    times[init] = min(times[init], time.perf_counter() - started)
+                    times[init] = min(times[init], time.process_time() - started)
                     errors[init] = data.test_rmse(model.row_factors_, model.column_factors_)
             lines.append({"m": m, "outliers": share, "seconds": times, "rmse": errors})
     return lines
