@@ -76,8 +76,13 @@ def test_numbers_that_do_not_exist_stay_an_error(observed):
     assert by_number.row_ids_ is None
     with pytest.raises(ValueError, match=r"rows must lie in 0 … 59, got 60"):
         by_number.predict([60], [0])
-    with pytest.raises(ValueError, match="X has ids, but the fit had none"):
-        by_number.transform(observed)
+    with pytest.raises(ValueError, match=r"users must lie in 0 … 59, got -1"):
+        by_number.recommend(-1)
+    with pytest.raises(TypeError, match="items must be integers"):
+        by_number.similar_items("film01")
+    for call in (by_number.transform, by_number.entry_weights):
+        with pytest.raises(ValueError, match="X has ids, but the fit had none"):
+            call(observed)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +96,7 @@ def test_numbers_that_do_not_exist_stay_an_error(observed):
         (["user01", pd.NaT], ValueError, "row ids must not be missing"),
         ([["user01"]], TypeError, "row ids must be hashable"),
         ([b"user01"], TypeError, "of type bytes"),
+        ({"user01"}, TypeError, "row ids must come as a list, an array or a column of a table, got a set"),
     ],
 )
 def test_bad_ids_are_refused_by_name(model, users, error, message):

@@ -44,6 +44,34 @@ def test_rows_in_batches_predict_as_well_as_one_fit(seed, bias):
         assert model.theta_ == pytest.approx(whole.theta_, rel=0.1)
 
 
+def test_new_rows_with_many_outliers_are_repaired():
+    """With a fifth of the entries bad some rows fold into a wrong valley; a sweep alone never leaves it."""
+    data = make_synthetic(400, 150, observed=0.4, outliers=0.2, random_state=0)
+    whole, model = RobustMF(5, random_state=0).fit(data.train), RobustMF(5, random_state=0)
+    for low, high in pairwise([0, 220, 280, 340, 400]):
+        model.partial_fit(rows_from(data.train, low, high))
+    errors = [data.test_rmse(m.row_factors_, m.column_factors_) for m in (model, whole)]
+    assert errors[0] < 1.02 * errors[1] < 0.1
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_iterations_go_on_from_the_factors_of_a_fold_in(bias):
+    """What the first iteration starts at: known rows as they were, new ones as transform gives them."""
+    data = make_synthetic(100, 60, rank=3, observed=0.8, random_state=0)
+    starts = []
+
+    def keep(snapshot):
+        if snapshot.iteration == 0:
+            starts.append(snapshot.factors)
+
+    # least squares, which repairs nothing before the first iteration
+    model = RobustMF(3, loss="l2", reg=0.1, bias=bias, random_state=0, solver="irls").fit(rows_from(data.train, 0, 80))
+    new = rows_from(data.train, 80, 100)
+    expected = np.vstack([model.predict(*np.indices((80, 60))), model.inverse_transform(model.transform(new))])
+    model.set_params(callbacks=[keep]).partial_fit(new)
+    np.testing.assert_allclose(starts[-1][0] @ starts[-1][1].T, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_a_whole_fit_is_made_only_when_the_entries_have_doubled():
     data = make_synthetic(400, 100, rank=3, observed=0.4, random_state=0)
     model, last = RobustMF(3, random_state=0).fit(rows_from(data.train, 0, 100)), 0
@@ -120,6 +148,13 @@ def test_an_init_that_was_given_is_for_the_first_entries():
     model = RobustMF(2, random_state=0, init=(rng.standard_normal((20, 2)), rng.standard_normal((20, 2))))
     model.partial_fit(X[:20]).partial_fit(X[20:60])
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
+
+
+def test_another_rank_or_biases_begin_anew():
+    X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
+    model = RobustMF(1, random_state=0).partial_fit(X[:50]).set_params(rank=2, bias=True).partial_fit(X[50:])
+    assert model._started_with == X.size
+    np.testing.assert_allclose(model.predict(*np.indices(X.shape)), X, atol=0.05)
 
 
 def test_what_does_not_go_on_as_it_began_is_refused():

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from robustmf import RMFNL, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import EmptyRowsWarning, InterruptedFitWarning, NotConvergedWarning, RobustMFWarning
 from robustmf.observed import Observed
-from robustmf.solvers.holdout import hold_out
+from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.loop import run
 
 
@@ -57,6 +58,14 @@ def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(da
     np.testing.assert_allclose(model.predict(i, j), U @ V.T, rtol=1e-9, atol=1e-9)
     assert model.best_iteration_ < model.n_iter_
     assert not np.allclose(U @ V.T, kept[model.n_iter_][0] @ kept[model.n_iter_][1].T)
+
+
+def test_the_validation_error_is_that_of_clipped_predictions():
+    holdout = Holdout(np.array([0, 1]), np.array([0, 0]), np.array([5.0, 2.0]), None, (1.0, 5.0))
+    U, V = np.array([[7.0], [0.5]]), np.array([[1.0]])
+    assert holdout.error(U, V) == (0 + 1) / 2
+    assert replace(holdout, weights=np.array([1.0, 3.0])).error(U, V) == 3 / 4
+    assert replace(holdout, bounds=(-np.inf, np.inf)).error(U, V) == (2 + 1.5) / 2
 
 
 @pytest.mark.parametrize("solver", ["irls", "varpro", "mm"])
@@ -105,6 +114,10 @@ def test_what_is_set_aside_leaves_every_row_and_column_an_entry():
         ({"validation_fraction": "some"}, TypeError, "validation_fraction must be"),
         ({"patience": 0}, ValueError, "patience must be an integer >= 1"),
         ({"validation_fraction": 0.1, "certify": True, "loss": "l1"}, ValueError, "choose one of them"),
+        ({"callbacks": print}, TypeError, "callbacks must be a list or tuple of functions, got callbacks=<built-in"),
+        ({"callbacks": [3]}, TypeError, "callbacks must be a list or tuple of functions"),
+        ({"random_state": "x"}, TypeError, "random_state must be None, an integer >= 0 or a Generator, got random_state='x'"),
+        ({"bias": "yes"}, TypeError, "bias must be True or False, got bias='yes'"),
         ({"init": None}, TypeError, r"init must be .*got init=None"),
         ({"init": (1, 2, 3)}, TypeError, r"init must be .*got 3 of them"),
         ({"init": ("a", "b")}, TypeError, r"init=\(U, V\) must be two arrays of real numbers"),
@@ -211,7 +224,6 @@ def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
         X[rng.random(X.shape) > 0.07] = np.nan
         X[0], X[:, 0] = 1.0, 1.0
         model = RobustMF(5, verbose=1, random_state=0)
-        print("running", flush=True)
         try:
             model.fit(X)
         except KeyboardInterrupt as error:
@@ -220,13 +232,14 @@ def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
         FORCE_COLOR="1",
         COLUMNS="150",
     )
-    assert process.stdout.readline() == "running\n"
+    shown = ""
+    while "RobustMF rank 5: looking for a start" not in shown:
+        shown += process.stderr.read(1) or pytest.fail(shown)
     time.sleep(0.7)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "KeyboardInterrupt: fit interrupted while it looked for a start: there is no result to keep yet False" in out
-    assert "RobustMF rank 5: looking for a start" in err
 
 
 def test_an_interrupted_later_start_keeps_the_first(data):

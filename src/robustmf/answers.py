@@ -70,7 +70,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     "or for some rows at a time with inverse_transform(transform(X))"
                 )
             return self._predictor().clip(self.inverse_transform(self._fold_in(rows)))
-        return self._predictor().pairs(self._numbers("row", rows), self._numbers("column", cols))
+        return self._predictor().pairs(self._numbers("row", rows, "rows"), self._numbers("column", cols, "cols"))
 
     def _predictor(self) -> Predictor:
         return Predictor(
@@ -78,13 +78,13 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             None if self._has_bias else self.median_, require_bounds(self.bounds),
         )  # fmt: skip
 
-    def _numbers(self, side: Literal["row", "column"], asked: Any) -> NDArray[np.integer[Any]]:
-        """Row or column numbers from what a caller names them by."""
+    def _numbers(self, side: Literal["row", "column"], asked: Any, argument: str) -> NDArray[np.integer[Any]]:
+        """Row or column numbers from what a caller names them by, in the argument of this name."""
         lookup = self._lookup(side)
         if lookup is not None:
             return lookup(asked)
         size = len(self.row_factors_ if side == "row" else self.column_factors_)
-        return positions(asked, "rows" if side == "row" else "cols", size)
+        return positions(asked, argument, size)
 
     def _lookup(self, side: Literal["row", "column"]) -> Lookup | None:
         ids = self.row_ids_ if side == "row" else self.column_ids_
@@ -113,7 +113,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         require_integer("n", n, 1)
-        i = self._numbers("row", users)
+        i = self._numbers("row", users, "users")
         flat, unknown = i.ravel(), i.ravel() == UNKNOWN
         if unknown.any() and not self._has_bias:
             raise ValueError(
@@ -133,7 +133,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         require_integer("n", n, 1)
-        j = self._numbers("column", items)
+        j = self._numbers("column", items, "items")
         flat = j.ravel()
         if (flat == UNKNOWN).any():
             raise ValueError(f"items must be known to the fit, got {int((flat == UNKNOWN).sum())} unknown id(s)")
@@ -155,8 +155,8 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Robust fold-in: factors for the rows of X, the columns' factors held; a row's bad entries are weighted down.
 
         With ``bias`` there is one more column, the bias of the row. A row without entries gets zeros: it is predicted as the biases of
-        the columns (0 without). An :class:`Observed` with ids has its columns found by these; entries in unknown columns are
-        left out, with a warning.
+        the columns (0 without). An :class:`Observed` with ids has its columns found by these, and entries in unknown columns are
+        left out, with a warning; in anything else the columns stand in the order of the fit.
         """
         check_is_fitted(self)
         return self._fold_in(X)

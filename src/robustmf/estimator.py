@@ -27,7 +27,17 @@ from robustmf.solvers.fitting import Fit, Settings, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
 from robustmf.solvers.start import Init, Warm
-from robustmf.validation import entry_weights, generator, require_bounds, require_integer, require_positive, require_share, warn_of_empty
+from robustmf.validation import (
+    entry_weights,
+    generator,
+    require_bounds,
+    require_callables,
+    require_flag,
+    require_integer,
+    require_positive,
+    require_share,
+    warn_of_empty,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -212,7 +222,8 @@ class RobustMF(Detection):
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
         grown = observed.n_entries >= _GROWTH * self._started_with
-        return self._fit(observed, all_weights, None if grown else self._warm(), more=True)
+        same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
+        return self._fit(observed, all_weights, self._warm() if same_model and not grown else None, more=True)
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
@@ -354,6 +365,9 @@ class RobustMF(Detection):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
         require_integer("patience", self.patience, 1)
+        for name in ("bias", "reg_by_count", "certify"):
+            require_flag(name, getattr(self, name))
+        require_callables("callbacks", self.callbacks)
         require_share("validation_fraction", self.validation_fraction)
         require_bounds(self.bounds)
         if self.theta is not None and self.theta != "auto":

@@ -52,6 +52,10 @@ class Lookup:
         if isinstance(asked, (str, bytes, tuple)) or not isinstance(asked, Iterable):
             return [asked.item() if isinstance(asked, np.generic) else asked], ()
         array = np.asarray(asked)
+        if array.ndim == 0 and not isinstance(asked, np.ndarray):
+            if type(asked) not in self._kinds:
+                raise TypeError(f"{self._name} ids must come as a list, an array or a column of a table, got a {type(asked).__name__}")
+            return [asked], ()
         return array.ravel().tolist(), array.shape
 
 

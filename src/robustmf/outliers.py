@@ -151,9 +151,10 @@ class Detection(Answers):
         observed = as_observed(X)
         i: NDArray[Any] = observed.rows.group_of_entry()
         j: NDArray[Any] = observed.rows.indices
-        by_id = observed.row_ids is not None and observed.column_ids is not None
         rows, columns = self._lookup("row"), self._lookup("column")
-        if by_id and rows is not None and columns is not None:
+        if observed.row_ids is not None:
+            if rows is None or columns is None:
+                raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
             return observed, rows(observed.row_ids)[i], columns(observed.column_ids)[j]
         wanted = (len(self.row_factors_), len(self.column_factors_))
         if observed.shape != wanted:

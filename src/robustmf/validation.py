@@ -20,7 +20,10 @@ def generator(random_state: Any) -> np.random.Generator:
     """A Generator from a seed, a Generator, or scikit-learn's RandomState."""
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(2**31 - 1)
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise TypeError(f"random_state must be None, an integer >= 0 or a Generator, got random_state={random_state!r}") from None
 
 
 def warn_of_empty(observed: Observed, bias: bool) -> None:
@@ -119,6 +122,18 @@ def require_bounds(bounds: Any) -> tuple[float, float]:
     if not low < high:
         raise ValueError(f"bounds must be (low, high) with low < high, got bounds={bounds!r}")
     return low, high
+
+
+def require_flag(name: str, value: Any) -> None:
+    """True or False, or an error that says so."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {name}={value!r}")
+
+
+def require_callables(name: str, value: Any) -> None:
+    """A sequence of functions (None stands for none of them), or an error that says so."""
+    if value is not None and not (isinstance(value, (list, tuple)) and all(map(callable, value))):
+        raise TypeError(f"{name} must be a list or tuple of functions, got {name}={value!r}")
 
 
 def require_share(name: str, value: Any) -> None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import calibration as calibration_experiment
 from robustmf.experiments import detection as detection_experiment
-from robustmf.experiments import dinosaur_tracks, irls_speed, mm_speed
+from robustmf.experiments import dinosaur_tracks, estimator_use, irls_speed, mm_speed
 from robustmf.experiments import growth as growth_experiment
 from robustmf.experiments import loading as loading_experiment
 from robustmf.report import growth_page
@@ -57,6 +57,15 @@ def irls(record: Record = None) -> None:
     console = Console()
     found = irls_speed.run(announce=lambda text: console.print(text, style="dim"))
     _show(console, irls_speed.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def estimator(seeds: Annotated[int, typer.Option(help="Data sets for each problem.")] = 8, record: Record = None) -> None:
+    """Rows that arrive in batches against one fit; recommendations, predictions by id and fold-ins a second."""
+    console = Console()
+    found = estimator_use.run(seeds, announce=lambda text: console.print(text, style="dim"))
+    _show(console, estimator_use.tables(found))
     _keep(console, record, found)
 
 
