@@ -62,6 +62,7 @@ def test_columns_without_a_table():
 KINDS = {
     "wide integers": ([10**15, -(10**15), 3, 3], [2, 0, 1, 1]),
     "unsigned": (np.array([2**64 - 1, 5, 2**63], np.uint64), [2, 0, 1]),
+    "unsigned, near each other": (np.array([2**64 - 1, 2**64 - 3], np.uint64), [1, 0]),
     "small integers": (np.array([127, -128, 0], np.int8), [2, 0, 1]),
     "floats": ([0.5, -0.0, 0.0, -3.5], [2, 1, 1, 0]),
     "bool": (np.array([True, False]), [1, 0]),
@@ -128,6 +129,12 @@ def test_bad_tables_are_refused_by_name(data, names, error, message):
     row, col, value = names or ("user", "item", "stars")
     with pytest.raises(error, match=message):
         Observed.from_triplets(data, row=row, col=col, value=value)
+
+
+def test_categories_without_entries_are_no_ids():
+    ids = pd.Categorical(["b", "c"], categories=["a", "b", "c", "d"])
+    for column in (pd.Series(ids), pl.Series(["b", "c"], dtype=pl.Enum(["a", "b", "c", "d"]))):
+        assert Observed.from_triplets(row=column, col=[1, 2], value=[1.0, 2.0]).row_ids == ["b", "c"]
 
 
 def test_duplicates_by_policy_with_ids():
