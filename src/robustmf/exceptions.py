@@ -39,6 +39,10 @@ class NotSavableError(TypeError):
     """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
 
 
+class MalformedFileError(ValueError):
+    """A file that does not hold what it should: which file, which line, what is wrong, what to do."""
+
+
 class DuplicateEntryError(ValueError):
     """Several values for one place, where nobody said which counts."""
 
@@ -48,6 +52,9 @@ class DuplicateEntryError(ValueError):
             f"duplicate entry at row {row!r}, column {column!r} (values {values[0]!r} and {values[1]!r}); "
             "make the entries with Observed.from_indices or Observed.from_triplets and duplicates='last' or 'mean' to say what it means"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.row, self.column, self.values)
 
     def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
         """The same with ids in place of numbers."""
