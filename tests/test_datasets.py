@@ -243,7 +243,7 @@ def server(tmp_path):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
         thread.start()
         yield folder, f"http://127.0.0.1:{running.server_port}"
         running.shutdown()
@@ -322,6 +322,7 @@ def test_command_line_lists_describes_and_gets(tmp_path):
     (tmp_path / "ml-1m/ratings.dat").write_text("1::2::x::3\n")
     broken = run("info", "movielens-1m", "--folder", tmp_path)
     assert broken.exit_code == 1
+    assert isinstance(broken.exception, SystemExit), "one line, no traceback"
     assert "line 1: value 'x'" in broken.output
     assert run("info", "movielens-2m").exit_code == 2
     assert "by hand" in run("info", "netflix", "--folder", tmp_path).output

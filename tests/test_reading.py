@@ -65,6 +65,12 @@ def test_what_is_given_is_not_guessed(tmp_path):
     odd = written(tmp_path, "1/2,5\n1/3,4\n", "odd.txt")
     with pytest.raises(MalformedFileError, match="no delimiter gives three fields"):
         read_ratings(odd)
+    with pytest.raises(ValueError, match="delimiter must be one character, perhaps repeated, got delimiter='ab'"):
+        read_ratings(odd, delimiter="ab")
+    dated = written(tmp_path, "u1,i1,2020-01-01,5\nu2,i1,2020-01-02,4\n", "dated.csv")
+    assert read_ratings(dated, value=3).n_entries == 2
+    with pytest.raises(MalformedFileError, match="line 1: value '2020-01-01' is not a finite number"):
+        read_ratings(dated)
     numbered = written(tmp_path, "1,2,3\n4,5,6\n", "numbered.csv")
     assert read_ratings(numbered, header=True).n_entries == 1
     assert read_ratings(numbered, text_ids=True).row_ids == ["1", "4"]
@@ -109,6 +115,7 @@ def test_compressed_text_and_members_of_archives(tmp_path):
         ("1,2,3\n" * 200 + "+1,2,3\n", "line 201: row id '.1' is not an integer"),
         ("1,2,3\n1,3,1_0\n", "line 2: value '1_0' is not a finite number"),
         ("1,2,3\n1,3,٣\n", "line 2: value '٣' is not a finite number"),
+        ("1,2,3\n1,2," + "9" * 200_000 + "x\n", "line 2: expected 3 fields"),
         ("", "the file is empty"),
         ("\n\n", "the file is empty"),
         ("user,item,rating\n", "at least one observed entry|0 sample"),
@@ -276,6 +283,8 @@ def test_grouped_files(tmp_path, monkeypatch):
         assert ratings.column_ids == [1, 2, 17770]
         np.testing.assert_array_equal(ratings.to_sparse().toarray(), [[3, 4, 2], [0, 0, 1], [5, 0, 0]])
         assert ratings.dtype == np.float32
+        with pytest.raises(ValueError, match="dtype must be 'float64' or 'float32', got dtype='int8'"):
+            read_grouped([Source(first)], NETFLIX, "int8")
         music = read_grouped([Source(written(tmp_path, "0|2\n5\t90\n3\t0\t12\t10:00:00\n4|1\n5\t100\n", "c.txt"))], MUSIC, "float64")
         assert music.column_ids == [0, 4]
         assert music.rows.values.tolist() == [0.0, 90.0, 100.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 import subprocess
 import sys
 from decimal import Decimal
@@ -61,7 +62,11 @@ def test_columns_without_a_table():
 
 KINDS = {
     "wide integers": ([10**15, -(10**15), 3, 3], [2, 0, 1, 1]),
+    "beyond 64 bits": ([2**70, -1, 2**63, 2**63 + 1], [3, 0, 1, 2]),
+    "text of all lengths": (["b" * 100_000, "", "a\0", "a"], [3, 0, 2, 1]),
+    "text that is not Unicode": (["\udcff", "a"], [1, 0]),
     "unsigned": (np.array([2**64 - 1, 5, 2**63], np.uint64), [2, 0, 1]),
+    "unsigned, near each other": (np.array([2**64 - 1, 2**64 - 3], np.uint64), [1, 0]),
     "small integers": (np.array([127, -128, 0], np.int8), [2, 0, 1]),
     "floats": ([0.5, -0.0, 0.0, -3.5], [2, 1, 1, 0]),
     "bool": (np.array([True, False]), [1, 0]),
@@ -128,6 +133,33 @@ def test_bad_tables_are_refused_by_name(data, names, error, message):
     row, col, value = names or ("user", "item", "stars")
     with pytest.raises(error, match=message):
         Observed.from_triplets(data, row=row, col=col, value=value)
+
+
+def test_categories_without_entries_are_no_ids():
+    ids = pd.Categorical(["b", "c"], categories=["a", "b", "c", "d"])
+    for column in (pd.Series(ids), pl.Series(["b", "c"], dtype=pl.Enum(["a", "b", "c", "d"]))):
+        assert Observed.from_triplets(row=column, col=[1, 2], value=[1.0, 2.0]).row_ids == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "message"),
+    [
+        ("user", TypeError, "row must be a column of numbers or ids, got 'user'; names of columns need the table as data"),
+        (5, TypeError, "row must be a column of numbers or ids, got 5"),
+        (np.ma.masked_equal([1, 2], 2), ValueError, "row has masked values"),
+        (np.ones((2, 2), int), ValueError, r"row ids must be one column, got shape \(2, 2\)"),
+        (pd.Series([1, pd.NA], dtype=object), ValueError, "row ids must not be missing, got <NA> at position 1"),
+    ],
+)
+def test_bad_columns_are_refused_by_name(row, error, message):
+    with pytest.raises(error, match=message):
+        Observed.from_triplets(row=row, col=[1, 2], value=[1.0, 2.0])
+
+
+def test_a_duplicate_survives_the_way_between_processes():
+    error = pickle.loads(pickle.dumps(DuplicateEntryError("u", 3, (1.0, 2.0))))
+    assert (error.row, error.column, error.values) == ("u", 3, (1.0, 2.0))
+    assert "duplicate entry at row 'u', column 3" in str(error)
 
 
 def test_duplicates_by_policy_with_ids():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, chdtrc, digamma, fdtr, fdtrc, ndtri, polygamma
@@ -25,8 +26,8 @@ _WINSOR = 5.0
 #: Lines with fewer entries than this are not used to learn what honest ones look like.
 _TYPICAL = 5
 
-#: Columns of the sketch that co-occurrence is measured by, and its fixed seed: the answer shall depend on the data alone.
-_SKETCH, _SEED = 64, 20081
+#: Columns of the sketch that co-occurrence is measured by (so many at once), and its fixed seed: the answer shall depend on the data alone.
+_SKETCH, _AT_ONCE, _SEED = 512, 16, 20081
 
 #: Lines at least as bad as this are the suspicious ones that "crowd" looks for; rows and columns accuse each other in so many rounds.
 _SUSPICIOUS, _ROUNDS = 5e-3, 3
@@ -125,13 +126,14 @@ def _company(lines: Lines, counts: Array) -> Array:
     Σ over the other lines of (entries shared with them, each weighted by its rarity)², over the number of entries squared; by a random
     sketch, so that no table of pairs of lines is made.
     """
-    signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], (lines.m, _SKETCH))
     rarity = 1 / np.sqrt(np.maximum(np.bincount(lines.j, minlength=lines.n), 1))
-    own = lines.sums(rarity[lines.j])
+    has = sp.csr_array((np.ones(len(lines.i)), (lines.i, lines.j)), (lines.m, lines.n))
+    own, has_transposed = has @ rarity, sp.csr_array(has.T)
+    rng = np.random.default_rng(_SEED)
     shared = np.zeros(lines.m)
-    for k in range(_SKETCH):
-        crossing = np.bincount(lines.j, signs[lines.i, k], lines.n) * rarity
-        shared += np.square(np.bincount(lines.i, crossing[lines.j], lines.m) - own * signs[:, k])
+    for _ in range(_SKETCH // _AT_ONCE):
+        signs = rng.choice([-1.0, 1.0], (lines.m, _AT_ONCE))
+        shared += np.square(has @ ((has_transposed @ signs) * rarity[:, None]) - own[:, None] * signs).sum(axis=1)
     together = -np.log(np.maximum(shared / _SKETCH, _LEAST) / np.maximum(counts, 1) ** 2)
     return _standardised(together, counts >= 2, counts)
 

@@ -41,6 +41,9 @@ class DuplicateEntryError(ValueError):
             "make the entries with Observed.from_indices or Observed.from_triplets and duplicates='last' or 'mean' to say what it means"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.row, self.column, self.values)
+
     def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
         """The same with ids in place of numbers."""
         return DuplicateEntryError(row_id, column_id, self.values)

@@ -22,12 +22,11 @@ def number_ids(ids: Any, role: str) -> tuple[Numbers, Sequence[Hashable]]:
     ``ids`` is a NumPy array, an Arrow array or any sequence; ``role`` ("row", "col") names it in errors.
     """
     if isinstance(ids, (list, tuple)):
-        # a list of several types stays one: NumPy would turn 7 into "7" beside a string
-        if {type(key) for key in ids} not in ({int}, {float}, {str}):
-            return _by_dictionary(ids, role)
-        ids = np.asarray(ids)
+        return _python_column(ids, role)
     if not isinstance(ids, np.ndarray):
         return _arrow_column(ids, role)
+    if ids.ndim != 1:
+        raise ValueError(f"{role} ids must be one column, got shape {ids.shape}")
     kind = ids.dtype.kind
     if kind in "fMm":
         missing = np.isnan(ids) if kind == "f" else np.isnat(ids)
@@ -44,6 +43,21 @@ def number_ids(ids: Any, role: str) -> tuple[Numbers, Sequence[Hashable]]:
         # + 0.0 makes one id of 0.0 and -0.0
         return _by_hashing(pa.array(ids + 0.0 if kind == "f" else ids))
     return _by_dictionary(ids.tolist(), role)
+
+
+def _python_column(ids: Sequence[Hashable], role: str) -> tuple[Numbers, Sequence[Hashable]]:
+    """A list; only of one type it becomes an array: NumPy would turn 7 into "7" beside a string."""
+    types = {type(key) for key in ids}
+    try:
+        if types in ({int}, {float}):
+            return number_ids(np.array(ids, np.int64 if types == {int} else np.float64), role)
+        if types == {str}:
+            import pyarrow as pa  # noqa: PLC0415 - only those who number ids pay for it
+
+            return _by_hashing(pa.array(ids, pa.large_string()))
+    except (OverflowError, UnicodeEncodeError):
+        pass  # integers beyond 64 bits, text that is not Unicode
+    return _by_dictionary(ids, role)
 
 
 def _integers(ids: NDArray[np.integer[Any]]) -> tuple[Numbers, Sequence[Hashable]]:
@@ -97,7 +111,7 @@ def _by_dictionary(ids: Sequence[Hashable], role: str) -> tuple[Numbers, Sequenc
     except TypeError as error:
         raise TypeError(f"{role} ids must be hashable: {error}") from None
     for key, number in seen.items():
-        if key is None or key != key:
+        if _is_missing(key):
             raise _missing_id(role, key, int(np.argmax(numbers == number)))
     _refuse_twins(seen, role)
     try:
@@ -114,6 +128,13 @@ def _refuse_twins(seen: dict[Hashable, int], role: str) -> None:
     for key in seen:
         if not isinstance(key, str) and str(key) in seen:
             raise ValueError(f"{role} ids hold both {key!r} and {str(key)!r}, an id of mixed types; convert the column to one type")
+
+
+def _is_missing(key: Hashable) -> bool:
+    try:
+        return key is None or bool(key != key)
+    except TypeError:  # pandas.NA does not say whether it equals itself
+        return True
 
 
 def _missing_id(role: str, value: Any, position: int) -> ValueError:

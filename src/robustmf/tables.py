@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,11 @@ def triplet_columns(data: Any, row: Any, col: Any, value: Any) -> tuple[Any, Any
             if name not in names:
                 raise ValueError(f"{role}={name!r} is not a column of the data; it has {names}")
         row, col, value = take([row, col, value])
+    for role, column in (("row", row), ("col", col), ("value", value)):
+        if isinstance(column, str) or not isinstance(column, Iterable):
+            raise TypeError(f"{role} must be a column of numbers or ids, got {column!r}; names of columns need the table as data")
+        if np.ma.is_masked(column):
+            raise ValueError(f"{role} has masked values; leave out the entries that nobody observed")
     return _id_column(row), _id_column(col), _value_column(value)
 
 

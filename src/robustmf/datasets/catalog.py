@@ -55,7 +55,7 @@ class DataSet:
 
 _MOVIELENS_TERMS = "research; no redistribution without permission, no commercial use"
 
-#: Checksums of 100K, 1M and 10M as GroupLens publishes them beside the archives (.md5); that of latest-small is TensorFlow Datasets'.
+#: Checksums of 100K, 1M and 10M as GroupLens publishes them beside the archives (.md5); that of latest-small as several projects pin it.
 MOVIELENS = {
     "100k": DataSet(
         "movielens-100k", "ml-100k", ("u.data",), "https://grouplens.org/datasets/movielens/100k/", (943, 1682), 100_000,
@@ -91,7 +91,7 @@ DINOSAUR = DataSet(
     "research data of the Visual Geometry Group, Oxford (sequence from the University of Hannover)",
 )  # fmt: skip
 
-#: The owner publishes no checksums; these two independent downloads agree on.
+#: The owner publishes no checksums; on these, two independent downloads agree.
 JESTER = DataSet(
     "jester", "jester", ("jester-data-1.xls", "jester-data-1.csv"), f"{_JESTER}/", (24_983, 100), 1_810_455,
     "research, with reference to Goldberg et al., Eigentaste (2001)",

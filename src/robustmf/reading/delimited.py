@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from robustmf.exceptions import MalformedFileError
 from robustmf.reading.layout import Layout, shown, split
-from robustmf.reading.source import MalformedFileError, Source
+from robustmf.reading.source import Source
 
 _LARGEST = 2**63
 _INTEGER = re.compile(r"[ \t]*-?[0-9]+[ \t]*")

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.exceptions import MalformedFileError
 from robustmf.ids import number_ids
 from robustmf.kernels.grouped import FINE, NO_GROUP, OUT_OF_BOUNDS, parse_grouped
 from robustmf.observed import Observed
-from robustmf.reading.source import MalformedFileError, Source
+from robustmf.reading.ratings import require_precision
+from robustmf.reading.source import Source
 
 _BYTES_AT_ONCE = 16 * 2**20
 
@@ -40,6 +42,7 @@ class _Part:
 
 def read_grouped(sources: Iterable[Source], form: GroupedForm, dtype: str = "float32") -> Observed:
     """Members by groups, e.g. users by movies, with their ids; members are numbered in the order of their ids, groups as they come."""
+    require_precision(dtype)
     parts = [part for source in sources for part in _parts(source, form)]
     if not parts:
         raise ValueError("no file to read from")

@@ -12,23 +12,7 @@ from robustmf.reading.source import Source
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
 _ROW = ("user", "userid", "uid", "row", "reviewer", "reviewerid", "customer", "customerid", "profile", "account")
-_COL = (
-    "item",
-    "itemid",
-    "iid",
-    "col",
-    "column",
-    "movie",
-    "movieid",
-    "product",
-    "productid",
-    "book",
-    "bookid",
-    "song",
-    "songid",
-    "asin",
-    "isbn",
-)
+_COL = ("item", "itemid", "iid", "col", "column", "movie", "movieid", "product", "productid", "book", "song", "songid", "asin", "isbn")
 _VALUE = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
 _SAMPLE = 100
 
@@ -69,7 +53,12 @@ class Layout:
 def split(line: str, delimiter: str) -> list[str]:
     """The fields of a line, unquoted."""
     line = line.rstrip("\r\n")
-    return line.split(delimiter) if len(delimiter) > 1 else next(csv.reader([line], delimiter=delimiter), [])
+    if len(delimiter) > 1:
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a field beyond all measure: no fields, which is as wrong as it is
+        return []
 
 
 def guess_layout(
@@ -90,9 +79,9 @@ def guess_layout(
         Name of the column by the header, or its position from 0. Guessed by common names ("userId", "movie_id", "rating", …), else
         the first three.
     delimiter : str, optional
-        Guessed as the first of "::", tab, comma, semicolon, bar and space that gives three fields or more.
+        One character, perhaps repeated. Guessed as the first of "::", tab, comma, semicolon, bar and space that gives three fields or more.
     header : bool, optional
-        Whether the first line names the columns; guessed by whether its value is a number.
+        Whether the first line names the columns; guessed: it does where none of its fields is a number.
     text_ids : bool, optional
         Whether ids are text. Guessed for each column: integers where the first hundred are, without leading zeros.
     """
@@ -104,10 +93,12 @@ def guess_layout(
         delimiter = next((one for one in DELIMITERS if len(split(lines[0], one)) >= 3), None)
     if not delimiter:
         raise source.fault(f"no delimiter gives three fields in {shown(lines[0])}; pass delimiter=", 1)
+    if len(set(delimiter)) > 1:
+        raise ValueError(f"delimiter must be one character, perhaps repeated, got delimiter={delimiter!r}")
     first = split(lines[0], delimiter)
     named = any(isinstance(one, str) for one in (row, col, value))
     if header is None:
-        header = named or not _is_number(first[_position(source, value, "value", (), len(first), 2)])
+        header = named or not any(_is_number(field) for field in first)
     names = tuple(name.strip() for name in first) if header else ()
     if named and not header:
         raise ValueError(f"row={row!r}, col={col!r}, value={value!r}: columns have names only with header=True; give positions from 0")
@@ -139,9 +130,9 @@ def _positions(
 
 def _position(source: Source, given: str | int | None, role: str, names: tuple[str, ...], n_fields: int, default: int) -> int:
     if isinstance(given, str):
-        if names and given not in names:
+        if given not in names:
             raise ValueError(f"{source}: {role}={given!r} is not a column; the header names {list(names)}")
-        return names.index(given) if names else default
+        return names.index(given)
     place = default if given is None else given
     if not 0 <= place < n_fields:
         raise ValueError(f"{source}: {role}={place} is not a position from 0 to {n_fields - 1}; the first line has {n_fields} field(s)")

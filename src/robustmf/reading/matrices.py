@@ -13,8 +13,9 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from robustmf.exceptions import MalformedFileError
 from robustmf.observed import Observed
-from robustmf.reading.source import MalformedFileError, Source
+from robustmf.reading.source import Source
 
 #: No file of ratings is packed tighter than this; beyond it (and beyond a gigabyte) a claim is a trap or an accident.
 _EXPANSION = 200

@@ -10,6 +10,12 @@ from robustmf.reading.layout import Layout, guess_layout
 from robustmf.reading.source import Source
 
 
+def require_precision(dtype: str) -> None:
+    """One of the two precisions that entries have, or an error that says so."""
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f"dtype must be 'float64' or 'float32', got dtype={dtype!r}")
+
+
 def read_ratings(
     path: str | Path | Source,
     layout: Layout | None = None,
@@ -44,8 +50,7 @@ def read_ratings(
     MalformedFileError
         With file, line number and remedy.
     """
-    if dtype not in ("float64", "float32"):
-        raise ValueError(f"dtype must be 'float64' or 'float32', got dtype={dtype!r}")
+    require_precision(dtype)
     source = path if isinstance(path, Source) else Source(Path(path))
     kind = Path(source.member or source.path).suffix.lower()
     if kind in (".npz", ".mtx") or source.path.name.lower().endswith(".mtx.gz"):

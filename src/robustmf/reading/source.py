@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-
-class MalformedFileError(ValueError):
-    """A file that does not hold what it should: which file, which line, what is wrong, what to do."""
+from robustmf.exceptions import MalformedFileError
 
 
 @dataclass(frozen=True)

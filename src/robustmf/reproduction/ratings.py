@@ -10,8 +10,7 @@ import numpy as np
 
 from robustmf.datasets import RatingSet, load_movielens, load_netflix, load_yahoo, love_hate
 from robustmf.metrics import rmse
-from robustmf.observed import Observed
-from robustmf.reproduction.methods import METHODS, Factors, fit_chosen, prediction_factors
+from robustmf.reproduction.methods import METHODS, Factors, fit_chosen, predicted_at, prediction_factors
 from robustmf.reproduction.plan import DataMissingError, Run
 from robustmf.selection import entry_split
 
@@ -55,20 +54,10 @@ def execute(run: Run) -> dict[str, Any]:
     spared = ~attacked.columns[test.rows.indices]
 
     def errors(factors: Factors) -> dict[str, float]:
-        predicted = np.clip(_at(test, factors), low, high)
+        predicted = np.clip(predicted_at(test, factors), low, high)
         found = {name: rmse(truth, predicted) for name, truth in truths.items()}
         return found | {"spared": rmse(truths["clean"][spared], predicted[spared])}
 
     method = METHODS[run.method]
     found = fit_chosen(method, RANK, method.rating_values, train, validation, run.seed, lambda factors: errors(factors)["attacked"])
     return {"rmse": errors(prediction_factors(found.model)), "spread": spread} | found.summary()
-
-
-def _at(test: Observed, factors: Factors) -> Any:
-    """The prediction at the test entries, in slices: no array of entries times rank."""
-    rows, out = test.rows, np.empty(test.n_entries)
-    i = rows.group_of_entry()
-    for low in range(0, test.n_entries, 1_000_000):
-        part = slice(low, low + 1_000_000)
-        out[part] = np.einsum("tq,tq->t", factors[0][i[part]], factors[1][rows.indices[part]])
-    return out

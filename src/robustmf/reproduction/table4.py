@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from robustmf.baselines import RMFMM
 from robustmf.datasets import load_dinosaur
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.metrics import mae
-from robustmf.reproduction.methods import Factors, timed_fit
+from robustmf.reproduction.methods import Factors, predicted_at, timed_fit
 from robustmf.reproduction.plan import DataMissingError, Experiment, Run
 
 RANK, SEEDS = 4, 5
@@ -44,11 +42,9 @@ def execute(run: Run) -> dict[str, Any]:
         tracks = load_dinosaur(min_views=VIEWS[run.data])
     except FileNotFoundError as missing:
         raise DataMissingError(str(missing)) from None
-    rows = tracks.rows
 
     def error(factors: Factors) -> float:
-        predicted = np.einsum("tq,tq->t", factors[0][rows.group_of_entry()], factors[1][rows.indices])
-        return mae(rows.values, predicted)
+        return mae(tracks.rows.values, predicted_at(tracks, factors))
 
     model, seconds, curve = timed_fit(partial(_METHODS[run.method], random_state=1000 + run.seed, n_jobs=1), tracks, error)
     return {"mae": curve["value"][-1], "seconds": seconds, "iterations": model.n_iter_, "curve": curve}
