@@ -31,6 +31,10 @@ class NumericalError(ArithmeticError):
     """A promise of the mathematics did not hold in the arithmetic: a defect to report."""
 
 
+class MalformedFileError(ValueError):
+    """A file that does not hold what it should: which file, which line, what is wrong, what to do."""
+
+
 class DuplicateEntryError(ValueError):
     """Several values for one place, where nobody said which counts."""
 
