@@ -79,7 +79,7 @@ class ConformalIntervals:
         require_positive("level", level)
         if level >= 1:
             raise ValueError(f"level must be a share below 1, got level={level!r}")
-        i, j = np.broadcast_arrays(self._model._numbers("row", rows), self._model._numbers("column", cols))
+        i, j = np.broadcast_arrays(self._model._numbers("row", rows, "rows"), self._model._numbers("column", cols, "cols"))
         if (i < 0).any() or (j < 0).any():
             raise ValueError("rows and cols must be known to the fit: nothing is known about how far off an unknown one would be")
         deviations = self._noise.deviations(i.ravel(), j.ravel(), np.zeros(i.size, bool)).reshape(i.shape)
