@@ -85,7 +85,7 @@ class Detection(Answers):
         return judged.in_place(combined({"entry": scores, "row": by_row[i], "column": by_column[judged.j]}))
 
     def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
-        """For each row of X the share of honest rows that would look as bad or worse: small is suspicious.
+        """For each row of the fit (or of X, where its rows are new) the share of honest rows that would look as bad or worse.
 
         Judged are a row's residuals, the spread and mean of its values, where it has its entries, and how many of them it shares with
         suspicious columns. X and ``rows`` as in :meth:`outlier_scores`; new rows are judged among those of the fit. A row without
