@@ -23,8 +23,8 @@ PRINTED = {
 }
 
 _METHODS: dict[str, Any] = {
-    "RMF-MM (heuristic)": lambda **settings: RMFMM(RANK, heuristic=True, **settings),
-    "RMF-MM": lambda **settings: RMFMM(RANK, **settings),
+    "RMF-MM (heuristic)": lambda **settings: RMFMM(RANK, heuristic=True, inner_max_iter=300, **settings),
+    "RMF-MM": lambda **settings: RMFMM(RANK, inner_max_iter=300, **settings),
     "RMFNL LSP": lambda **settings: RMFNL(RANK, max_iter=1000, **settings),
     "RobustMF varpro, l1": lambda **settings: RobustMF(RANK, loss="l1", solver="varpro", reg=1e-9, **settings),
     "RobustMF": lambda **settings: RobustMF(RANK, **settings),
