@@ -161,13 +161,15 @@ def test_verdicts():
     printed = {"a": [(1.0, 0.01, 1, 0)], "b": [(1.0, 0.01, 1, 0)], "c": [(0.2, 0.01, 1, 0)], "d": [(1.0, 0.0, 1, 0)], "e": [None]}
     found = {"a": 1.02, "b": 1.5, "c": 0.5, "floor": 0.4}
     runs = Runs({name: record(name, "d1", 0, rmse=value, seconds=1.0) for name, value in found.items()})
-    compared = Comparison([*printed, "floor"], ["d1"], printed, lambda r: r["rmse"], "RMSE", "floor", {"b": "why b", "a": "why a"})
+    compared = Comparison(
+        [*printed, "floor"], ["d1"], printed, lambda r: r["rmse"], "RMSE", "floor", {"d1": 0.4}, {"b": "why b", "a": "why a"}
+    )
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in compared.verdicts(runs).rows}
     assert rows == {
         "a": ["reproduced", ""],
         "b": ["not reproduced: 1.500", "why b"],
         "c": ["impossible: printed 0.200, oracle 0.400", ""],
-        "d": ["not run: not run", ""],
+        "d": ["not run", ""],
         "e": ["no number printed", ""],
     }
     best = [row[0].text for row in compared.table(runs).rows if row[1].best]

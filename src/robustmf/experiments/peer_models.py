@@ -38,7 +38,8 @@ class _Peer:
         """Fit, or say that the package is not there."""
         if importlib.util.find_spec(self.package) is None:
             raise NotInstalledError(f"the package {self.package} is not installed (pip install 'robustmf[bench]')")
-        self.row_factors_, self.column_factors_ = self._factors(observed)
+        # what has no entry has no number either
+        self.row_factors_, self.column_factors_ = (np.nan_to_num(A) for A in self._factors(observed))
         self.n_iter_, self.stop_reason_ = self.max_iter, f"{self.max_iter} sweeps made"
         return self
 

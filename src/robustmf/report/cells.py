@@ -11,6 +11,9 @@ from robustmf.metrics import paired_t_test
 
 Record = dict[str, Any]
 
+#: With fewer common seeds a t-test can tell nothing, and would call everything comparable.
+_FEWEST = 3
+
 
 class Runs:
     """The finished runs of one experiment, by method and data set."""
@@ -54,7 +57,7 @@ def best_of(cells: dict[str, dict[int, float]]) -> set[str]:
     best = {first}
     for name, values in filled.items():
         common = sorted(set(values) & set(filled[first]))
-        if name != first and len(common) >= 2:
+        if name != first and len(common) >= _FEWEST:
             test = paired_t_test([values[seed] for seed in common], [filled[first][seed] for seed in common])
             if not test.significant:
                 best.add(name)
