@@ -12,8 +12,8 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/making
+	$(BIN)/ruff format --check src tests benchmarks docs/making
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

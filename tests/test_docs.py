@@ -78,7 +78,7 @@ def test_docstring_examples(name, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
-PUBLIC = ["robustmf", "robustmf.losses", "robustmf.datasets", "robustmf.baselines", "robustmf.selection", "robustmf.metrics", "robustmf.reading"]
+PUBLIC = ["robustmf", *(f"robustmf.{name}" for name in ("losses", "datasets", "baselines", "selection", "metrics", "reading"))]
 
 
 @pytest.mark.parametrize("module", PUBLIC)

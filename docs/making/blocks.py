@@ -32,7 +32,7 @@ _BLOCK = re.compile(r"^```python(?:[ ]+(?P<word>\w+))?[ ]*\n(?P<code>.*?)^```[ ]
 _INK = "#010203"
 
 _STYLE = {
-    **{name: _INK for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color", "lines.color")},
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _INK),
     "figure.figsize": (7.2, 3.2),
     "figure.constrained_layout.use": True,
     "axes.prop_cycle": mpl.cycler(color=["#2f81c9", "#e0702b", "#3a9d5d", "#b557b0", "#8a8a8a"]),
@@ -90,9 +90,9 @@ def run_page(text: str, path: Path) -> Page:
             mark = f"picture-{path.stem}-{len(pictures) + 1}"
             pictures[mark] = _prefixed(picture, mark)
             marks.append(f'<figure id="{mark}"></figure>')
-        output = [printed if block.word == "table" else f'``` {{ .text .output }}\n{printed}```'] if printed else []
+        output = [printed if block.word == "table" else f"``` {{ .text .output }}\n{printed}```"] if printed else []
         if block.word in ("picture", "table"):
-            folded = '??? abstract "The code"\n\n' + "".join(f"    {line}" for line in shown.splitlines(keepends=True))
+            folded = '??? code "Code"\n\n' + "".join(f"    {line}" for line in shown.splitlines(keepends=True))
             return "\n\n".join([*marks, *output, folded])
         return "\n\n".join([shown, *output, *marks])
 

@@ -62,7 +62,7 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 def _completed(nav: Any, notes: list[str], absent: list[str]) -> Any:
     if isinstance(nav, list):
-        return [_completed(entry, notes, absent) for entry in nav if not (isinstance(entry, dict) and [*entry.values()][0] in absent)]
+        return [_completed(entry, notes, absent) for entry in nav if not (isinstance(entry, dict) and next(iter(entry.values())) in absent)]
     if isinstance(nav, dict):
         return {title: notes if title == _DESIGN else _completed(entry, notes, absent) for title, entry in nav.items()}
     return nav
