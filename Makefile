@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs package clean
 
 demo: $(VENV)/.demo
 	$(BIN)/robustmf demo --page demo.html
@@ -12,13 +12,19 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/making
+	$(BIN)/ruff format --check src tests benchmarks docs/making
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+package: $(VENV)/bin/python
+	.ci/package $(PYTHON) $(VENV)
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), f"robustmf needs Python 3.11 or newer, this is {sys.version.split()[0]}; try make PYTHON=python3.12"'
@@ -32,5 +38,9 @@ $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@ $(VENV)/.demo
+
 clean:
-	rm -rf $(VENV) demo.html build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) demo.html build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

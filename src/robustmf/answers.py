@@ -110,6 +110,16 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         items, scores : ndarray of shape (n,) for one user, (users, n) for several
             Column ids (numbers, where the fit had none), best first, and the predictions. Exact; of equal ones the first column.
             Where fewer than n columns are left, the rest is None (−1 for numbers) and NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from robustmf import RobustMF
+        >>> X = np.outer([1.0, 2, 3, 4, 5, 6], [1.0, 3, 2, 5, 4, 6])
+        >>> X[0, 3] = X[0, 5] = np.nan
+        >>> items, scores = RobustMF(rank=1, random_state=0).fit(X).recommend(0, n=2)
+        >>> items
+        array([5, 3])
         """
         check_is_fitted(self)
         require_integer("n", n, 1)

@@ -104,14 +104,13 @@ class RobustMF(Detection):
     callbacks : sequence of callables
         Called with a :class:`~robustmf.solvers.loop.Snapshot` after each iteration; returning True ends the fit.
 
-    Ctrl-C ends a fit with what it has, and a warning; while the start is being looked for there is nothing yet, and KeyboardInterrupt
-    goes through.
-
     Attributes
     ----------
-    row_factors_, column_factors_ : ndarray, U and V
-    components_ : ndarray (r, n), Vᵀ
-    loss_ : Loss, reg_ : float, theta_ : float
+    row_factors_, column_factors_ : ndarray
+        U (m, r) and V (n, r).
+    components_ : ndarray
+        Vᵀ (r, n).
+    loss_, reg_, theta_
         The loss, λ and θ that were used.
     row_bias_, column_bias_, center_ : ndarray, ndarray, float
         The biases; zeros where ``bias`` is False.
@@ -135,6 +134,11 @@ class RobustMF(Detection):
         The entries that the fit has seen, by rows (pointers, indices, values, weights), for :meth:`recommend` and :meth:`partial_fit`.
     n_features_in_, feature_names_in_
         Number of columns, and their names where X was a table with names.
+
+    Notes
+    -----
+    Ctrl-C ends a fit with what it has, and a warning; while the start is being looked for there is nothing yet, and KeyboardInterrupt
+    goes through.
 
     Examples
     --------

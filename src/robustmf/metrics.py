@@ -16,13 +16,27 @@ Array = NDArray[np.float64]
 
 
 def rmse(truth: ArrayLike, predicted: ArrayLike) -> float:
-    """Root of the mean squared difference, summed in float64."""
+    """Root of the mean squared difference, summed in float64.
+
+    Examples
+    --------
+    >>> from robustmf.metrics import rmse
+    >>> rmse([1, 2, 3, 4], [1, 2, 3, 6])
+    1.0
+    """
     a, b = _pair(truth, predicted, "truth", "predicted")
     return float(np.sqrt(np.mean(np.square(a - b))))
 
 
 def mae(truth: ArrayLike, predicted: ArrayLike) -> float:
-    """Mean absolute difference, summed in float64."""
+    """Mean absolute difference, summed in float64.
+
+    Examples
+    --------
+    >>> from robustmf.metrics import mae
+    >>> mae([1, 2, 3, 4], [1, 2, 3, 6])
+    0.5
+    """
     a, b = _pair(truth, predicted, "truth", "predicted")
     return float(np.mean(np.abs(a - b)))
 
@@ -31,6 +45,12 @@ def prediction_shift(before: ArrayLike, after: ArrayLike) -> float:
     """Mean of after − before over predictions of the attacked items by genuine users: positive where a push worked.
 
     As in Mobasher et al., "Toward trustworthy recommender systems", ACM TOIT 7(4), 2007.
+
+    Examples
+    --------
+    >>> from robustmf.metrics import prediction_shift
+    >>> prediction_shift([2.0, 3.0], [2.5, 4.5])
+    1.0
     """
     a, b = _pair(before, after, "before", "after")
     return float(np.mean(b - a))
@@ -53,6 +73,12 @@ def hit_ratio(scores: ArrayLike, targets: ArrayLike, n: int, seen: Observed | No
     Notes
     -----
     Equal scores count as if their order were drawn at random. NaN where every user has rated every target.
+
+    Examples
+    --------
+    >>> from robustmf.metrics import hit_ratio
+    >>> hit_ratio([[5, 3, 1], [1, 2, 3]], targets=[0], n=1)
+    0.5
     """
     table = np.array(scores, np.float64)
     columns = np.atleast_1d(np.asarray(targets))
@@ -89,6 +115,12 @@ def precision_at_k(bad: ArrayLike, scores: ArrayLike, k: int | None = None) -> f
     """Share of bad ones among the ``k`` highest scores; k is the number of bad ones where none is given.
 
     Equal scores at the border count as if their order were drawn at random.
+
+    Examples
+    --------
+    >>> from robustmf.metrics import precision_at_k
+    >>> precision_at_k([True, False, True, False], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
     """
     truth, score = _detection(bad, scores)
     k = int(truth.sum()) if k is None else k

@@ -40,6 +40,13 @@ class Observed:
         The permutation between the two: ``columns.values == rows.values[column_order]``.
     row_ids, column_ids : sequence or None
         The ids that rows and columns were called by, where they were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf import Observed
+    >>> Observed.from_dense([[1.0, np.nan], [0.0, 2.0]])
+    Observed(2 x 2, 3 entries, 75.00 % observed, float64)
     """
 
     def __init__(
@@ -214,6 +221,16 @@ class Observed:
         Notes
         -----
         Rows and columns are numbered in the order of their ids where these can be compared, else in order of appearance.
+
+        Examples
+        --------
+        >>> from robustmf import Observed
+        >>> ratings = Observed.from_triplets(row=["bob", "ann", "bob"], col=["Dune", "Dune", "Alien"], value=[4, 5, 3])
+        >>> ratings.row_ids, ratings.column_ids
+        (['ann', 'bob'], ['Alien', 'Dune'])
+        >>> ratings.to_sparse().toarray()
+        array([[0., 5.],
+               [3., 4.]])
         """
         rows, cols, values = triplet_columns(data, row, col, value)
         i, row_ids = number_ids(rows, "row")

@@ -112,6 +112,15 @@ class Detection(Answers):
             List at most so many of each.
         at_most : float
             List nothing with a score above this.
+
+        Examples
+        --------
+        >>> from robustmf import RobustMF
+        >>> from robustmf.datasets import make_synthetic
+        >>> data = make_synthetic(250, random_state=0)
+        >>> found = RobustMF(rank=5, random_state=0).fit(data.train).audit(top=3)
+        >>> round(1 - found.good_share, 2), len(found.entries)
+        (0.05, 3)
         """
         require_integer("top", top, 1)
         require_positive("at_most", at_most)

@@ -22,6 +22,15 @@ def load(path: str | os.PathLike[str]) -> RobustMF:
     ------
     ModelFileError
         For a file that is damaged, truncated, of another version, no model file at all, or whose parts do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import robustmf
+    >>> model = robustmf.RobustMF(rank=1, random_state=0).fit(np.outer(np.arange(1.0, 13), np.arange(1.0, 9)))
+    >>> model.save("model.robustmf")
+    >>> bool(robustmf.load("model.robustmf").predict(3, 4) == model.predict(3, 4))
+    True
     """
     saved = read(path)
     try:

@@ -47,7 +47,16 @@ def entry_split(X: Any, shares: Sequence[float], random_state: RandomState = Non
 
 
 def entry_train_test_split(X: Any, test_size: float = 0.25, random_state: RandomState = None) -> tuple[Observed, Observed]:
-    """Training and test entries of X, at random; ``test_size`` is the share of the test entries, above 0 and below 1."""
+    """Training and test entries of X, at random; ``test_size`` is the share of the test entries, above 0 and below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf.selection import entry_train_test_split
+    >>> train, test = entry_train_test_split(np.arange(20.0).reshape(4, 5), test_size=0.2, random_state=0)
+    >>> train.n_entries, test.n_entries, test.shape
+    (16, 4, (4, 5))
+    """
     require_positive("test_size", test_size)
     if test_size >= 1:
         raise ValueError(f"test_size must be a share below 1, got test_size={test_size!r}")
@@ -73,6 +82,14 @@ class EntryKFold:
         Number of folds, at least 2.
     random_state : int, Generator or None
         How the entries are shuffled. They always are: in their own order a fold would be a block of whole rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf.selection import EntryKFold
+    >>> X = np.arange(20.0).reshape(4, 5)
+    >>> [(train.n_entries, test.n_entries) for train, test in EntryKFold(4, random_state=0).split(X)]
+    [(15, 5), (15, 5), (15, 5), (15, 5)]
     """
 
     def __init__(self, n_splits: int = 5, *, random_state: RandomState = None) -> None:

@@ -49,6 +49,15 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         The range that predictions are cropped to, where the method does that.
     n_iter_, converged_, stop_reason_
         How the fit ended.
+
+    Examples
+    --------
+    >>> from robustmf.baselines import ScaledASD
+    >>> from robustmf.datasets import make_synthetic
+    >>> clean = make_synthetic(100, rank=2, noise=0.0, outliers=0.0, observed=0.8, random_state=0)
+    >>> model = ScaledASD(rank=2, tol=1e-8, random_state=0).fit(clean.train)
+    >>> bool(clean.test_rmse(model.row_factors_, model.column_factors_) < 1e-3)
+    True
     """
 
     rank: int

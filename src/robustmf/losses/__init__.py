@@ -64,6 +64,15 @@ def make_loss(loss: str | Loss, theta: float | None = None) -> Loss:
         For a name that is not registered, or a θ outside the loss's domain.
     TypeError
         For anything that is neither a name nor a :class:`Loss`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf.losses import make_loss
+    >>> make_loss("welsch", theta=2.0)
+    Welsch(theta=2.0)
+    >>> make_loss("huber", theta=1.0).value(np.array([0.5, 10.0]))
+    array([0.125, 9.5  ])
     """
     if isinstance(loss, str):
         if loss not in _REGISTRY:

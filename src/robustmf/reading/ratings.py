@@ -49,6 +49,17 @@ def read_ratings(
     ------
     MalformedFileError
         With file, line number and remedy.
+
+    Examples
+    --------
+    >>> from robustmf.reading import guess_layout, read_ratings
+    >>> with open("ratings.csv", "w") as file:
+    ...     for line in ("user,film,stars", "ann,Dune,5", "bob,Dune,4", "bob,Alien,3"):
+    ...         print(line, file=file)
+    >>> print(guess_layout("ratings.csv"))
+    comma-separated, header; row=user (text), col=film (text), value=stars
+    >>> read_ratings("ratings.csv")
+    Observed(2 x 2, 3 entries, 75.00 % observed, float64)
     """
     require_precision(dtype)
     source = path if isinstance(path, Source) else Source(Path(path))

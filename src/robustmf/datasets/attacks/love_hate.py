@@ -35,6 +35,15 @@ def love_hate(
         Whether the coin is thrown once an item (it is loved, or hated) or, the other reading of the sentence, for each rating.
     random_state : int or Generator
         The only source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf import Observed
+    >>> from robustmf.datasets import love_hate
+    >>> attacked = love_hate(Observed.from_dense(np.full((5, 20), 3.0)), (1, 5), share=0.1, random_state=0)
+    >>> int(attacked.columns.sum()), int(attacked.entries.sum())
+    (2, 10)
     """
     low, high = rating_bounds(ratings, bounds)
     require_share("share", share)

@@ -40,6 +40,16 @@ def random_attack(
         Number of filler items in a profile, as a share of the items.
     random_state : int or Generator
         The only source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf import Observed
+    >>> from robustmf.datasets import random_attack
+    >>> ratings = Observed.from_dense(np.tile([1.0, 2, 3, 4, 5], (40, 4)))
+    >>> attacked = random_attack(ratings, targets=[7], attack_size=0.1, filler_size=0.25, random_state=0)
+    >>> attacked.ratings.shape, int(attacked.entries.sum())
+    ((44, 20), 24)
     """
     profiles = Profiles(ratings, targets, bounds, direction, attack_size, filler_size, random_state)
     return profiles.inject(profiles.around_the_mean)
