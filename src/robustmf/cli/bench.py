@@ -23,7 +23,7 @@ from robustmf.experiments import loading as loading_experiment
 from robustmf.experiments import peers as peers_experiment
 from robustmf.report import growth_page
 
-app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure accuracy, speed and memory; compare ratios inside one run.")
 
 Record = Annotated[Path | None, typer.Option(help="Also write the record as JSON.")]
 

@@ -18,7 +18,7 @@ from robustmf.datasets.catalog import KNOWN, MOVIELENS, DataSet
 from robustmf.datasets.finding import data_folders, fetch, find_files, how_to_get
 from robustmf.observed import Observed
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: what there is, where it is, how to get it.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Data sets: what there is, where it is, how to get it.")
 
 Folder = Annotated[Path | None, typer.Option(help="Folder of data sets; else the one ROBUSTMF_DATA names, then the cache.")]
 Name = Annotated[str, typer.Argument(help="A data set, as 'robustmf data list' calls it.")]
