@@ -28,8 +28,8 @@ def facts(model: Any) -> dict[str, str]:
 
 def facts_html(model: Any) -> str:
     """The facts as a small table, for notebooks."""
+    left = 'style="text-align:left;padding-right:1em"'
     lines = "".join(
-        f'<tr><th scope="row" style="text-align:left;padding-right:1em">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
-        for name, text in facts(model).items()
+        f'<tr><th scope="row" {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>' for name, text in facts(model).items()
     )
     return f'<table class="robustmf-fit"><caption style="text-align:left">fitted</caption><tbody>{lines}</tbody></table>'

@@ -16,7 +16,6 @@ from robustmf.cli.output import Json, label, print_json, print_table, require_fo
 
 if TYPE_CHECKING:
     from robustmf.audit import Audit, SuspectLine
-    from robustmf.estimator import RobustMF
 
 #: Without --rank: at most so many factors, and so many entries for each parameter.
 _MOST_FACTORS, _ENTRIES_EACH = 5, 4
@@ -33,11 +32,13 @@ def audit(
         float, typer.Option("--at-most", help="Limit for scores: this share of the good entries is listed and removed, too.")
     ] = 0.001,
     attacks: Annotated[
-        bool, typer.Option("--attacks", help="For --clean: hold against an entry what speaks against its whole row or column (fake profiles).")
+        bool,
+        typer.Option("--attacks", help="For --clean: hold against an entry what speaks against its whole row or column (fake profiles)."),
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="Write a page to look at, e.g. audit.html (extra 'plot').")] = None,
     rank: Annotated[
-        int | None, typer.Option("--rank", "-r", min=1, help="Number of factors; up to 5 by the size of the data.", rich_help_panel=settings._PANEL)
+        int | None,
+        typer.Option("--rank", "-r", min=1, help="Number of factors; up to 5 by the size of the data.", rich_help_panel=settings._PANEL),
     ] = None,
     loss: settings.Loss = "welsch",
     theta: settings.Theta = "auto",
@@ -59,7 +60,7 @@ def audit(
 
     A score is the share of good entries (honest rows, honest columns) that would look as bad or worse: small is suspicious.
 
-    Examples:
+    For example:
 
         robustmf audit ratings.csv
 
@@ -80,16 +81,14 @@ def audit(
         say(f"rank {rank}, by the size of the data; --rank sets it")
     started = time.perf_counter()
     model = settings.make_model(rank, loss=loss, theta=theta, reg=reg, bias=bias, seed=seed, threads=threads).fit(found.entries)
-    # everything is listed for -o; the rest shows the first of it
-    listed = model.audit(top=found.entries.n_entries if output is not None else top, at_most=at_most)
-    bad = _bad(model, at_most, attacks)
+    listed = model.audit(top=found.entries.n_entries, at_most=at_most)
     seconds = time.perf_counter() - started
     if output is not None:
         write_columns(_columns(listed), output)
         say(f"{len(listed.entries):,} entries, {len(listed.rows):,} rows, {len(listed.columns):,} columns listed: {output}")
     removed = 0
     if clean is not None:
-        removed = copy_without(data, found.layout, found.columns, found.entries, bad, clean)
+        removed = copy_without(data, found.layout, found.columns, found.entries, model.outlier_scores(attacks=attacks) <= at_most, clean)
         say(f"{removed:,} of {found.entries.n_entries:,} entries left out ({100 * removed / found.entries.n_entries:.2g} %): {clean}")
     if report is not None:
         model.report(report, title=f"Audit of {data.name}", at_most=at_most)
@@ -100,20 +99,15 @@ def audit(
             "rows": [asdict(one) for one in listed.rows[:top]],
             "columns": [asdict(one) for one in listed.columns[:top]],
         }
-        document = {"good_share": listed.good_share, "suspicious": int(bad.sum()), "removed": removed, "rank": rank, "seconds": seconds}
-        print_json(document | shown)
+        counts = {f"suspicious_{name}": len(getattr(listed, name)) for name in shown}
+        print_json({"good_share": listed.good_share, **counts, "removed": removed, "rank": rank, "seconds": seconds, **shown})
     else:
-        _show(listed, found.names, top, int(bad.sum()), at_most)
+        _show(listed, found.names, top, at_most)
 
 
 def _rank(shape: tuple[int, int], n_entries: int) -> int:
     afforded = n_entries // (_ENTRIES_EACH * sum(shape))
     return max(1, min(_MOST_FACTORS, afforded, min(shape) - 1))
-
-
-def _bad(model: RobustMF, at_most: float, attacks: bool) -> Any:
-    """Which entries, in row order, are bad."""
-    return model.outlier_scores(attacks=attacks) <= at_most
 
 
 def _columns(listed: Audit) -> dict[str, list[Any]]:
@@ -125,9 +119,12 @@ def _columns(listed: Audit) -> dict[str, list[Any]]:
     return {name: [line[k] for line in lines] for k, name in enumerate(names)}
 
 
-def _show(listed: Audit, names: tuple[str, str, str], top: int, n_bad: int, at_most: float) -> None:
+def _show(listed: Audit, names: tuple[str, str, str], top: int, at_most: float) -> None:
     share = 100 * (1 - listed.good_share)
-    typer.echo(f"About {share:.1f} % of the entries do not fit their rows and columns; {n_bad:,} have a score up to {at_most:g}.")
+    counts = (
+        f"{len(listed.entries):,} entries, {len(listed.rows):,} rows and {len(listed.columns):,} columns have a score up to {at_most:g}"
+    )
+    typer.echo(f"About {share:.1f} % of the entries do not fit their rows and columns. {counts}.")
     row, column, value = names
     entries = [
         (label(e.row), label(e.column), f"{e.value:.4g}", f"{e.expected:.3g}", f"{e.score:.1g}", e.reason) for e in listed.entries[:top]

@@ -11,6 +11,10 @@ import typer
 from robustmf.cli.failures import BadInput
 
 
+#: Options whose name in the code is another.
+_NAMES = {"json": "as_json", "all": "everyone"}
+
+
 def _take(ctx: typer.Context, path: Path | None) -> Path | None:
     """The settings of this verb as its defaults."""
     if path is None or ctx.resilient_parsing:
@@ -27,7 +31,7 @@ def _take(ctx: typer.Context, path: Path | None) -> Path | None:
     options = {str(param.name): param for param in ctx.command.params if param.name not in ("config", "help")}
     settings: dict[str, Any] = {}
     for key, value in found.items():
-        name = _NAMES.get(key, key).replace("-", "_")
+        name = str(_NAMES.get(key, key)).replace("-", "_")
         if name not in options:
             raise BadInput(f"{path}: [{verb}] has no setting {key!r}; there are {', '.join(sorted(map(_spelled, options)))}")
         if isinstance(value, (dict, list)):
@@ -35,10 +39,6 @@ def _take(ctx: typer.Context, path: Path | None) -> Path | None:
         settings[name] = value
     ctx.default_map = {**(ctx.default_map or {}), **settings}
     return path
-
-
-#: Options whose name in the code is another.
-_NAMES = {"json": "as_json", "all": "everyone"}
 
 
 def _spelled(name: str) -> str:

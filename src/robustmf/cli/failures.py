@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from robustmf.exceptions import RobustMFWarning
+from robustmf.exceptions import ModelFileError, RobustMFWarning
 
 OK, FAILED, USAGE, BAD_INPUT, NOT_INSTALLED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -85,27 +85,28 @@ def _told(error: BaseException) -> int:
 
 
 def _judged(error: BaseException) -> tuple[int, str]:
-    text = str(error)
+    """The exit code and the words for an error; what the command line itself raises to end goes on."""
     if isinstance(error, _USAGE_ERROR) and type(error).__name__ != "NoArgsIsHelpError":
         where = getattr(getattr(error, "ctx", None), "command_path", "robustmf")
         return USAGE, f"{error.format_message().rstrip('.')}; try '{where} --help'"  # type: ignore[attr-defined]
-    if isinstance(error, BadInput) or type(error).__name__ in ("ModelFileError", "MalformedFileError"):
-        return BAD_INPUT, text
-    if isinstance(error, (NotInstalled, ImportError)):
-        return NOT_INSTALLED, text
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, text or "interrupted"
-    if isinstance(error, (typer.Exit, typer.Abort)) or type(error).__module__.split(".")[0] in ("click", "typer"):
+    ours = type(error).__module__.split(".")[0] not in ("click", "typer")
+    if not ours or (isinstance(error, OSError) and error.errno == errno.EPIPE):
         raise error
-    if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        raise error
-    if isinstance(error, (ValueError, TypeError)):
-        return USAGE, text
-    if isinstance(error, (OSError, ArithmeticError)):
-        return FAILED, text
-    if isinstance(error, MemoryError):
-        return FAILED, "not enough memory; try a smaller --rank or less data"
-    return FAILED, f"{type(error).__name__}: {text} (a defect; --debug shows where)"
+    code = next((code for kinds, code in _CODES if isinstance(error, kinds)), None)
+    if code is None:
+        return FAILED, f"{type(error).__name__}: {error} (a defect; --debug shows where)"
+    return code, str(error) or _WORDS.get(code, type(error).__name__)
+
+
+#: Exit codes of errors, the first that fits; errors of files say so themselves, wherever they are raised.
+_CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
+    ((BadInput, ModelFileError), BAD_INPUT),
+    ((NotInstalled, ImportError), NOT_INSTALLED),
+    ((KeyboardInterrupt,), INTERRUPTED),
+    ((ValueError, TypeError), USAGE),
+    ((OSError, ArithmeticError, MemoryError), FAILED),
+)
+_WORDS = {INTERRUPTED: "interrupted", FAILED: "not enough memory; try a smaller --rank or less data"}
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def fit(
 ) -> None:
     """Factorize a file of ratings or measurements, and keep the model.
 
-    Examples:
+    For example:
 
         robustmf fit ratings.csv --rank 3 --bias -o model.rmf
 
@@ -80,7 +80,13 @@ def fit(
         rows, columns = found.entries.shape
         print_json(
             {
-                "data": {"path": str(data), "layout": found.described, "rows": rows, "columns": columns, "entries": found.entries.n_entries},
+                "data": {
+                    "path": str(data),
+                    "layout": found.described,
+                    "rows": rows,
+                    "columns": columns,
+                    "entries": found.entries.n_entries,
+                },
                 "settings": {"rank": rank, "loss": loss, "theta": model.theta_, "reg": model.reg_, "bias": bias, "seed": seed},
                 "solver": model.solver_,
                 "iterations": model.n_iter_,

@@ -26,12 +26,8 @@ Delimiter = Annotated[
     str | None, typer.Option("--delimiter", help="Between fields: tab, comma, semicolon, bar, space, '::', …", rich_help_panel=_PANEL)
 ]
 Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first line names columns.", rich_help_panel=_PANEL)]
-TextIds = Annotated[
-    bool | None, typer.Option("--text-ids/--integer-ids", help="Whether ids are text or integers.", rich_help_panel=_PANEL)
-]
-Duplicates = Annotated[
-    str, typer.Option("--duplicates", help="Several values at one place: error, last or mean.", rich_help_panel=_PANEL)
-]
+TextIds = Annotated[bool | None, typer.Option("--text-ids/--integer-ids", help="Whether ids are text or integers.", rich_help_panel=_PANEL)]
+Duplicates = Annotated[str, typer.Option("--duplicates", help="Several values at one place: error, last or mean.", rich_help_panel=_PANEL)]
 
 
 @dataclass(frozen=True)

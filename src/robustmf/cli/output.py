@@ -7,7 +7,7 @@ import importlib.util
 import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +73,7 @@ def print_table(title: str, header: Sequence[str], lines: Iterable[Sequence[str]
     Console().print(table)
 
 
-def write_columns(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
+def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> None:
     """Columns as Parquet, TSV or CSV by the ending of the path; as CSV on standard output where there is none."""
     if path is not None and path.suffix.lower() == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 - only those who write Parquet pay for it

@@ -21,7 +21,9 @@ Model = Annotated[Path, typer.Argument(help="What 'robustmf fit -o' kept.")]
 
 def predict(
     model: Model,
-    pairs: Annotated[Path, typer.Argument(help="Text (CSV, TSV, …) or Parquet with a row id and a column id a line; further columns stay.")],
+    pairs: Annotated[
+        Path, typer.Argument(help="Text (CSV, TSV, …) or Parquet with a row id and a column id a line; further columns stay.")
+    ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of to standard output.")] = None,
     held_out: Annotated[
         Path | None, typer.Option("--held-out", help="Entries that the model was not fitted to; adds 'lower' and 'upper', an interval.")
@@ -39,7 +41,7 @@ def predict(
     The file comes back with one more column, 'prediction'. A row or column that the model does not know is predicted by the
     biases of the other, or by the median.
 
-    Examples:
+    For example:
 
         robustmf predict model.rmf pairs.csv -o predicted.csv
 

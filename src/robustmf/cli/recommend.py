@@ -20,13 +20,15 @@ def recommend(
     everyone: Annotated[bool, typer.Option("--all", help="All rows of the fit.")] = False,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="Recommendations for each.")] = 10,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also columns that the row has an entry for.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV, TSV or Parquet by its ending; else CSV on standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV, TSV or Parquet by its ending; else CSV on standard output.")
+    ] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
     """The best columns (items) for rows (users).
 
-    Examples:
+    For example:
 
         robustmf recommend model.rmf --users 7,12 -n 5
 

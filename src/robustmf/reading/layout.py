@@ -62,7 +62,9 @@ class Layout:
     def __str__(self) -> str:
         labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
         kinds = [f"{labels[k]} ({'text' if text else 'integer'})" for k, text in zip((self.row, self.col), self.text_ids, strict=True)]
-        return f"{separation(self.delimiter)}, {'' if self.names else 'no '}header; row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+        return (
+            f"{separation(self.delimiter)}, {'' if self.names else 'no '}header; row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+        )
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -124,9 +126,7 @@ def column_names(
     return names[i], names[j], names[k]
 
 
-def pair_positions(
-    source: Source, names: tuple[str, ...], n_fields: int, row: str | int | None, col: str | int | None
-) -> tuple[int, int]:
+def pair_positions(source: Source, names: tuple[str, ...], n_fields: int, row: str | int | None, col: str | int | None) -> tuple[int, int]:
     """Positions of row and column id in a file of pairs, guessed likewise."""
     i = _position(source, row, "row", names, n_fields, _guess(names, _ROW, 0))
     j = _position(source, col, "col", names, n_fields, _guess(names, _COL, 1))

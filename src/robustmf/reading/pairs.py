@@ -92,7 +92,8 @@ def read_pairs(
     if header is None:
         header = isinstance(row, str) or isinstance(col, str) or not _is_pair(source, names, known, row, col)
     i, j = pair_positions(source, names if header else (), len(names), row, col)
-    rows, cols = [], []
+    rows: list[Any] = []
+    cols: list[Any] = []
     for number, line in numbered[int(header) :]:
         fields = split(line, delimiter)
         if len(fields) != len(names):

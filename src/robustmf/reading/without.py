@@ -21,8 +21,6 @@ Places = NDArray[np.int64]
 _MATRICES = (".npz", ".mtx")
 
 
-
-
 def copy_without(
     path: Path,
     layout: Layout | None,
