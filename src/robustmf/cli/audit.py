@@ -12,7 +12,8 @@ import typer
 from robustmf.cli import input as given
 from robustmf.cli import settings
 from robustmf.cli.config import Config
-from robustmf.cli.output import Json, label, print_json, print_table, require_folder, require_plots, say, write_columns
+from robustmf.cli.output import Json, print_json, print_table, require_folder, require_plots, say, write_columns
+from robustmf.report.names import short
 
 if TYPE_CHECKING:
     from robustmf.audit import Audit, SuspectLine
@@ -127,7 +128,7 @@ def _show(listed: Audit, names: tuple[str, str, str], top: int, at_most: float) 
     typer.echo(f"About {share:.1f} % of the entries do not fit their rows and columns. {counts}.")
     row, column, value = names
     entries = [
-        (label(e.row), label(e.column), f"{e.value:.4g}", f"{e.expected:.3g}", f"{e.score:.1g}", e.reason) for e in listed.entries[:top]
+        (short(e.row), short(e.column), f"{e.value:.4g}", f"{e.expected:.3g}", f"{e.score:.1g}", e.reason) for e in listed.entries[:top]
     ]
     if entries:
         print_table("Most suspicious entries", (row, column, value, "expected", "score", "why"), entries)
@@ -137,4 +138,4 @@ def _show(listed: Audit, names: tuple[str, str, str], top: int, at_most: float) 
 
 
 def _line(one: SuspectLine) -> tuple[str, str, str, str]:
-    return label(one.id), f"{one.entries:,}", f"{one.score:.1g}", one.reason
+    return short(one.id), f"{one.entries:,}", f"{one.score:.1g}", one.reason

@@ -10,7 +10,6 @@ import typer
 
 from robustmf.cli.failures import BadInput
 
-
 #: Options whose name in the code is another.
 _NAMES = {"json": "as_json", "all": "everyone"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from robustmf.cli.output import require_plots
 from robustmf.experiments.demo import run_demo
 from robustmf.report import demo_page
 
@@ -20,8 +20,8 @@ def demo(
     page: Annotated[Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")] = None,
 ) -> None:
     """Recover a matrix with 5 % gross outliers, and say how well it went."""
-    if page is not None and importlib.util.find_spec("plotly") is None:
-        raise typer.BadParameter("a page needs the extra 'plot': pip install 'robustmf[plot]'", param_hint="--page")
+    if page is not None:
+        require_plots()
     console = Console()
     console.print("[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)")
     interactive = console.is_terminal

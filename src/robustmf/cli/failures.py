@@ -92,21 +92,28 @@ def _judged(error: BaseException) -> tuple[int, str]:
     ours = type(error).__module__.split(".")[0] not in ("click", "typer")
     if not ours or (isinstance(error, OSError) and error.errno == errno.EPIPE):
         raise error
+    if _was_interrupted(error):
+        return INTERRUPTED, "interrupted"
     code = next((code for kinds, code in _CODES if isinstance(error, kinds)), None)
     if code is None:
         return FAILED, f"{type(error).__name__}: {error} (a defect; --debug shows where)"
-    return code, str(error) or _WORDS.get(code, type(error).__name__)
+    return code, str(error) or ("not enough memory; try a smaller --rank or less data" if isinstance(error, MemoryError) else repr(error))
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Ctrl-C, also where it hit an import of compiled code, which turns it into an error of its own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 #: Exit codes of errors, the first that fits; errors of files say so themselves, wherever they are raised.
 _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((BadInput, ModelFileError), BAD_INPUT),
     ((NotInstalled, ImportError), NOT_INSTALLED),
-    ((KeyboardInterrupt,), INTERRUPTED),
     ((ValueError, TypeError), USAGE),
     ((OSError, ArithmeticError, MemoryError), FAILED),
 )
-_WORDS = {INTERRUPTED: "interrupted", FAILED: "not enough memory; try a smaller --rank or less data"}
 
 
 @contextmanager

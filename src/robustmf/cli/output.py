@@ -53,12 +53,6 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value - value != 0 else value
 
 
-def label(key: Any, longest: int = 40) -> str:
-    """An id as a terminal may show it: no control characters, not endless."""
-    text = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(key))
-    return (text if len(text) <= longest else text[: longest - 1] + "…") or "(empty)"
-
-
 def print_table(title: str, header: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
     """A table for people, on standard output; numbers on the right."""
     from rich.console import Console  # noqa: PLC0415 - only where a table is shown

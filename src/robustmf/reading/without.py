@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,5 +130,7 @@ def _save_matrix(kept: Observed, kind: str, out: Path) -> None:
     if kind == ".npz":
         sp.save_npz(out, kept.to_sparse())
     else:
+        text = io.BytesIO()
+        scipy.io.mmwrite(text, sp.coo_array(kept.to_sparse()))
         with cast("BinaryIO", pa.output_stream(str(out), compression="detect")) as stream:
-            scipy.io.mmwrite(stream, sp.coo_array(kept.to_sparse()))
+            stream.write(text.getvalue())

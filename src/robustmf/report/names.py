@@ -1,17 +1,24 @@
-"""Ids as pages show them: of any kind, length and script, and harmless."""
+"""Ids as pages and terminals show them: of any kind, length and script, and harmless."""
 
 from __future__ import annotations
 
+import unicodedata
 from html import escape
 from typing import Any
 
 _LONGEST = 60
 
+#: What is spelled out: control characters, lone surrogates, ends of lines and paragraphs, and what turns the direction of text.
+_SPELLED = ("Cc", "Cs", "Zl", "Zp")
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
 
 def plain(key: Any) -> str:
-    """An id as text that every encoding takes: control characters and lone surrogates are spelled out."""
-    text = key if isinstance(key, str) else str(key)
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    """An id as text that every encoding takes and that acts on nothing around it."""
+    return "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _SPELLED or letter in _TURNING else letter
+        for letter in str(key)
+    )
 
 
 def short(key: Any) -> str:
