@@ -18,7 +18,7 @@ RANK = 4
 
 
 def points(U: NDArray[Any], V: NDArray[Any]) -> Array:
-    """The points (n × 3), centered, in the unit of the rows; mirrored or not, for nobody can tell."""
+    """The points (n × 3), centered and upright, in no unit; mirrored or not, for nobody can tell."""
     U, V = np.asarray(U, np.float64), np.asarray(V, np.float64)
     if U.shape[1] != RANK or len(U) % 2:
         raise ValueError(
@@ -29,23 +29,37 @@ def points(U: NDArray[Any], V: NDArray[Any]) -> Array:
     centered = V - np.outer(constant, V.mean(axis=0) / constant.mean())
     axes = np.linalg.svd(centered, full_matrices=False)[2][:3]
     places, motion = centered @ axes.T, U @ axes.T
-    found = places @ np.linalg.inv(_metric(motion)).T
-    return np.asarray(found - np.median(found, axis=0))
+    metric = _metric(motion)
+    found = places @ np.linalg.inv(metric).T
+    found -= np.median(found, axis=0)
+    return np.asarray(found @ _upright(found, motion @ metric).T)
+
+
+def _upright(places: Array, frames: Array) -> Array:
+    """Axes to look along: the third is up, the first the longest beside it.
+
+    Up is against the image coordinate, first or second, that most frames have in common, for image rows are counted downwards; where they
+    agree on none, the axis of the second largest spread.
+    """
+    directions = frames / np.linalg.norm(frames, axis=1, keepdims=True)
+    down = max((directions[::2].mean(axis=0), directions[1::2].mean(axis=0)), key=np.linalg.norm)
+    agreed = float(np.linalg.norm(down))
+    up = -down / agreed if agreed > 0.5 else np.linalg.svd(places, full_matrices=False)[2][1]
+    along = np.linalg.svd(places - np.outer(places @ up, up), full_matrices=False)[2][0]
+    return np.array([along, np.cross(up, along), up])
 
 
 def _metric(motion: Array) -> Array:
     """The map A for which rows x and y of each frame of motion·A are perpendicular and of one length, best by least squares."""
-    x, y = motion[::2], motion[1::2]
-    equations = np.vstack([_products(x, x) - _products(y, y), _products(x, y)])
-    scale = np.sqrt(np.mean(motion**2))
-    # a frame says what its size allows; and the mean length is 1, so that zero is no answer
-    total = (_products(x, x) + _products(y, y)).mean(axis=0) / scale**2
-    solution = np.linalg.lstsq(np.vstack([equations / scale**2, 1e3 * total]), np.append(np.zeros(len(equations)), 1e3), rcond=None)[0]
-    a, b, c, d, e, f = solution
-    Q = np.array([[a, b, c], [b, d, e], [c, e, f]])
-    lengths, axes = np.linalg.eigh(Q)
-    # no real map where an axis comes out negative: the least that the others allow
-    return np.asarray(axes * np.sqrt(np.maximum(lengths, 1e-3 * lengths.max())))
+    # first the map that makes the columns orthonormal: what is left to find is then no matter of units
+    whiten = np.linalg.inv(np.linalg.qr(motion, mode="r"))
+    x, y = (motion @ whiten)[::2], (motion @ whiten)[1::2]
+    equations = np.vstack([_products(x, x) - _products(y, y), _products(x, y), np.eye(6)[[0, 3, 5]].sum(axis=0)])
+    # the last equation, a trace of 3, excludes zero
+    a, b, c, d, e, f = np.linalg.lstsq(equations, np.append(np.zeros(len(motion)), 3.0), rcond=None)[0]
+    lengths, axes = np.linalg.eigh(np.array([[a, b, c], [b, d, e], [c, e, f]]))
+    # no real map where a length comes out negative: it is then kept small
+    return np.asarray(whiten @ (axes * np.sqrt(np.maximum(lengths, 1e-2))))
 
 
 def _products(p: Array, q: Array) -> Array:

@@ -19,7 +19,7 @@ def write(record: dict[str, Any], path: Path, title: str) -> None:
     lead = f"About {bad:.1f} % of the entries do not fit their rows and columns."
     parts = [_section("What was fitted", pairs_table(record["facts"]))]
     if "cloud" in record:
-        parts.append(_section("Points in space", figure(_cloud(record["cloud"]), _CLOUD_CAPTION, height=560)))
+        parts.append(_section("Points in space", figure(_cloud(record["cloud"]), _CLOUD_CAPTION, height=480)))
     parts += [
         _section("Suspicious entries", _entries(record)),
         _section("Suspicious rows", _lines(record, "rows")),
@@ -168,7 +168,7 @@ def _cloud(found: dict[str, Any]) -> Any:
         x=x, y=y, z=z, mode="markers", text=labels, hovertemplate="%{text}<extra></extra>", showlegend=False,
         marker={
             "size": 3, "color": found["errors"], "colorscale": "Turbo", "cmin": 0, "cmax": most,
-            "colorbar": {"title": {"text": "residual", "side": "bottom"}, "orientation": "h", "thickness": 10, "len": 0.7, "y": -0.08},
+            "colorbar": {"title": {"text": "residual", "side": "bottom"}, "orientation": "h", "thickness": 10, "len": 0.7, "y": -0.06},
         },
     )  # fmt: skip
     reach = {axis: _central(values) for axis, values in (("x", x), ("y", y), ("z", z))}
@@ -179,7 +179,7 @@ def _cloud(found: dict[str, Any]) -> Any:
     plot.update_layout(
         scene={
             **axes,
-            "camera": {"eye": {"x": 0.9, "y": 0.9, "z": 0.75}},
+            "camera": {"eye": {"x": 0.5, "y": -1.5, "z": 0.35}},
             "aspectmode": "manual",
             "aspectratio": {axis: max(size / largest, 0.05) for axis, size in sizes.items()},
         }

@@ -55,7 +55,9 @@ def table(header: list[str], rows: list[list[str]], best: int | None = None, bol
         ('<tr class="best">' if k == best else "<tr>") + "".join(_cell(cell, (k, j) in bold) for j, cell in enumerate(row)) + "</tr>"
         for k, row in enumerate(rows)
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    named = escape(", ".join(header))
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table: {named}">{whole}</div>'
 
 
 def _cell(text: str, bold: bool) -> str:
@@ -70,8 +72,8 @@ def pairs_table(pairs: Mapping[str, str]) -> str:
 
 def figure(plot: Any, caption: str, height: int = 340) -> str:
     """A Plotly figure as HTML, without the library itself."""
-    right = 50 if "yaxis2" in plot.layout else 10
-    margin = {"l": 55, "r": right, "t": 10, "b": 45}
+    flat = not any(trace.type == "scatter3d" for trace in plot.data)
+    margin = {"l": 55, "r": 50 if "yaxis2" in plot.layout else 10, "t": 10, "b": 45} if flat else {"l": 0, "r": 0, "t": 0, "b": 45}
     plot.update_layout(margin=margin, height=height, template="none", legend={"orientation": "h", "y": 1.12})
     plot.update_yaxes(automargin=True, title_standoff=8)
     drawn = plot.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True})
