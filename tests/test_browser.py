@@ -10,6 +10,7 @@ import pytest
 from robustmf import Observed, RobustMF
 from robustmf.experiments.demo import run_demo
 from robustmf.report import demo_page
+from robustmf.report.fitted import fit_record
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra 'dev')")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed (extra 'dev')")
@@ -30,6 +31,12 @@ EVIL = [
     "line\nbreak\ttab",
 ]
 PHONE, DESK = 375, 1440
+
+#: The labels of all points on the map, the last plot, with the ids in them.
+HOVER_ALL = """() => {
+  const plot = [...document.querySelectorAll('.js-plotly-plot')].at(-1);
+  plot.data.forEach((trace, k) => (trace.text || []).forEach((_, n) => Plotly.Fx.hover(plot, [{ curveNumber: k, pointNumber: n }])));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +62,7 @@ def pages(tmp_path_factory):
     points = np.column_stack([rng.standard_normal((60, 3)), np.ones(60)])
     tracks = rng.standard_normal((12, 4)) @ points.T + 0.01 * rng.standard_normal((12, 60))
     RobustMF(4, random_state=0).fit(tracks).report(folder / "tracks.html", tracks=True)
-    demo_page.write(run_demo(60, 0, progress=False, announce=lambda _: None), folder / "demo.html")
+    demo_page.write(run_demo(60, 0, progress=False, announce=lambda _: None, describe=fit_record), folder / "demo.html")
     return folder
 
 
@@ -112,10 +119,7 @@ def test_ids_act_on_nothing(browser, pages):
         assert page.query_selector_all("main img, main a, main bdi *, main [onmouseover], main [onerror]") == []
         for plot in page.query_selector_all(".js-plotly-plot"):
             plot.hover()
-        page.evaluate(  # the labels of all points on the map, ids in them
-            """() => { const plot = [...document.querySelectorAll('.js-plotly-plot')].at(-1);
-              plot.data.forEach((trace, k) => (trace.text || []).forEach((_, n) => Plotly.Fx.hover(plot, [{curveNumber: k, pointNumber: n}]))) }"""
-        )
+        page.evaluate(HOVER_ALL)
         assert page.query_selector_all("svg a, svg image[href^=x], svg script") == []
         assert visit.dialogs == []
         assert visit.faults == []

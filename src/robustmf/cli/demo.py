@@ -12,6 +12,7 @@ from rich.table import Table
 from robustmf.cli.output import require_plots
 from robustmf.experiments.demo import run_demo
 from robustmf.report import demo_page
+from robustmf.report.fitted import fit_record
 
 
 def demo(
@@ -25,7 +26,9 @@ def demo(
     console = Console()
     console.print("[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)")
     interactive = console.is_terminal
-    record = run_demo(size, seed, progress=True, announce=lambda title: None if interactive else console.print(f"fitting {title} …"))
+    record = run_demo(
+        size, seed, progress=True, announce=lambda title: None if interactive else console.print(f"fitting {title} …"), describe=fit_record
+    )
     console.print(demo_page.lead(record), highlight=False)
     table = Table(*demo_page.HEADER)
     for column in table.columns[1:]:

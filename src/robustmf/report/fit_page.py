@@ -17,17 +17,22 @@ def write(record: dict[str, Any], path: Path, title: str) -> None:
     """Draw the record."""
     bad = 100 * (1 - record["good_share"])
     lead = f"About {bad:.1f} % of the entries do not fit their rows and columns."
+    write_page(path, title, lead, sections(record), style=STYLE, script=SCRIPT)
+
+
+def sections(record: dict[str, Any]) -> list[str]:
+    """The parts of the page; they need STYLE and SCRIPT of the tables."""
     parts = [_section("What was fitted", pairs_table(record["facts"]))]
     if "cloud" in record:
         parts.append(_section("Points in space", figure(_cloud(record["cloud"]), _CLOUD_CAPTION, height=480)))
-    parts += [
+    return [
+        *parts,
         _section("Suspicious entries", _entries(record)),
         _section("Suspicious rows", _lines(record, "rows")),
         _section("Suspicious columns", _lines(record, "columns")),
         _section("The fit", f'<div class="figures">{"".join(_figures(record))}</div>'),
         _section("To repeat it", pairs_table(record["repeat"])),
     ]
-    write_page(path, title, lead, parts, style=STYLE, script=SCRIPT)
 
 
 def _section(title: str, content: str) -> str:
@@ -60,7 +65,7 @@ def _lines(record: dict[str, Any], side: str) -> str:
 
 
 def _meaning(record: dict[str, Any], side: str, good: str) -> str:
-    shown = f"The {len(record[side])} with the smallest scores, none above {record['at_most']:g}."
+    shown = f"Listed: {len(record[side])}, those with the smallest scores, none above {record['at_most']:g}."
     return f'<p class="soft">{shown} A score is the share of {good} that would look as bad or worse.</p>'
 
 
@@ -127,7 +132,7 @@ def _curve(values: list[float], title: str, best: int) -> Any:
             name="kept",
             marker={"size": 13, "color": _ORANGE, "symbol": "circle-open", "line": {"width": 3}},
         )
-    return plot.update_xaxes(title="iteration").update_yaxes(title=title)
+    return plot.update_xaxes(title="iteration", dtick=max(1, len(values) // 8)).update_yaxes(title=title)
 
 
 def _map(found: dict[str, Any]) -> Any:
