@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import robustmf
 from robustmf.cli import app, config, fit
 from robustmf.cli.failures import as_options
+from robustmf.reading import guess_layout, read_ratings, without
 
 
 def run(*arguments):
@@ -170,6 +171,17 @@ def test_cleaning_keeps_the_kind_of_file(tmp_path, planted, kind):
     if kind == "parquet":
         assert pq.read_table(clean).column_names == ["item", "rating", "user", "more"]
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("bytes_at_once", [1, 7, 1 << 22])
+def test_a_copy_keeps_every_other_byte(tmp_path, monkeypatch, bytes_at_once):
+    monkeypatch.setattr(without, "_BYTES_AT_ONCE", bytes_at_once)
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_bytes(b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n1,a,1,\r\n\n2,a,5,x\n2,b,4,y")
+    entries = read_ratings(path)  # by rows: (1, a), (1, b), (2, a), (2, b)
+    removed = without.copy_without(path, guess_layout(path), None, entries, np.array([True, False, False, True]), out)
+    assert removed == 2
+    assert out.read_bytes() == b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n\n2,a,5,x\n"
 
 
 def test_a_file_of_another_kind_is_refused_before_any_work(table):

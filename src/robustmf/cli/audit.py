@@ -16,7 +16,11 @@ from robustmf.cli.output import Json, print_json, print_table, require_folder, r
 from robustmf.report.names import short
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from robustmf.audit import Audit, SuspectLine
+    from robustmf.observed import Observed
 
 #: Without --rank: at most so many factors, and so many entries for each parameter.
 _MOST_FACTORS, _ENTRIES_EACH = 5, 4
@@ -89,7 +93,8 @@ def audit(
         say(f"{len(listed.entries):,} entries, {len(listed.rows):,} rows, {len(listed.columns):,} columns listed: {output}")
     removed = 0
     if clean is not None:
-        removed = copy_without(data, found.layout, found.columns, found.entries, model.outlier_scores(attacks=attacks) <= at_most, clean)
+        marked = model.outlier_scores(attacks=True) <= at_most if attacks else _marked(found.entries, listed)
+        removed = copy_without(data, found.layout, found.columns, found.entries, marked, clean)
         say(f"{removed:,} of {found.entries.n_entries:,} entries left out ({100 * removed / found.entries.n_entries:.2g} %): {clean}")
     if report is not None:
         model.report(report, title=f"Audit of {data.name}", at_most=at_most)
@@ -109,6 +114,16 @@ def audit(
 def _rank(shape: tuple[int, int], n_entries: int) -> int:
     afforded = n_entries // (_ENTRIES_EACH * sum(shape))
     return max(1, min(_MOST_FACTORS, afforded, min(shape) - 1))
+
+
+def _marked(entries: Observed, listed: Audit) -> NDArray[np.bool_]:
+    """Which entries, in row order, are listed."""
+    import numpy as np  # noqa: PLC0415 - so that --help is quick
+
+    (m, n), rows = entries.shape, entries.rows
+    row, column = ({key: k for k, key in enumerate(ids)} for ids in (entries.row_ids or range(m), entries.column_ids or range(n)))
+    bad = np.array([row[one.row] * n + column[one.column] for one in listed.entries], np.int64)
+    return np.isin(rows.group_of_entry().astype(np.int64) * n + rows.indices, bad)
 
 
 def _columns(listed: Audit) -> dict[str, list[Any]]:

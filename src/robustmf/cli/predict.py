@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from robustmf.cli.output import Json, print_json, require_folder, say, write_tex
 
 if TYPE_CHECKING:
     from robustmf.estimator import RobustMF
-    from robustmf.reading.pairs import Pairs
+    from robustmf.reading.pairs import Known, Pairs
 
 Model = Annotated[Path, typer.Argument(help="What 'robustmf fit -o' kept.")]
 
@@ -76,13 +76,21 @@ def load_model(path: Path) -> RobustMF:
         return load(path)
 
 
-def _read(model: RobustMF, path: Path, asked: given.Asked) -> Pairs:
-    from robustmf.reading.pairs import Known, read_pairs  # noqa: PLC0415 - as above
+def _known(model: RobustMF) -> tuple[Known, Known]:
+    """The ids of rows and columns; numbers, where the model has none."""
+    from robustmf.reading.pairs import Known  # noqa: PLC0415 - as above
 
     sides = ((model.row_ids_, model.row_factors_), (model.column_ids_, model.column_factors_))
-    known = [Known(range(len(factors)), True) if ids is None else Known(set(ids), isinstance(ids[0], int)) for ids, factors in sides]
+    rows, cols = (Known(range(len(U)), True) if ids is None else Known(set(ids), isinstance(ids[0], int)) for ids, U in sides)
+    return rows, cols
+
+
+def _read(model: RobustMF, path: Path, asked: given.Asked) -> Pairs:
+    from robustmf.reading.pairs import read_pairs  # noqa: PLC0415 - as above
+
+    known = _known(model)
     with reading():
-        found = read_pairs(path, (known[0], known[1]), **asked.pair())
+        found = read_pairs(path, known, **asked.pair())
         for name, ids, side in (("row", found.rows, known[0]), ("column", found.cols, known[1])):
             unknown = sum(one not in side.ids for one in ids)
             if unknown and isinstance(side.ids, range):
@@ -104,13 +112,10 @@ def _intervals(model: RobustMF, pairs: Pairs, held_out: Path, level: float) -> d
         intervals = ConformalIntervals(model, entries)
     lower: list[float | None] = [None] * len(pairs.rows)
     upper = list(lower)
-    places = [k for k, pair in enumerate(zip(pairs.rows, pairs.cols, strict=True)) if _is_known(model, pair)]
+    rows, cols = (known.ids for known in _known(model))
+    places = [k for k, (row, col) in enumerate(zip(pairs.rows, pairs.cols, strict=True)) if row in rows and col in cols]
     if places:
         ends = intervals.predict([pairs.rows[k] for k in places], [pairs.cols[k] for k in places], level)
         for k, low, high in zip(places, ends.lower.tolist(), ends.upper.tolist(), strict=True):
             lower[k], upper[k] = low, high
     return {"lower": lower, "upper": upper}
-
-
-def _is_known(model: RobustMF, pair: tuple[Any, Any]) -> bool:
-    return all(ids is None or one in set(ids) for ids, one in zip((model.row_ids_, model.column_ids_), pair, strict=True))

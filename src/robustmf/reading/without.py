@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -19,6 +20,7 @@ from robustmf.reading.source import Source
 
 Places = NDArray[np.int64]
 
+_BYTES_AT_ONCE = 1 << 22
 _MATRICES = (".npz", ".mtx")
 
 
@@ -86,27 +88,30 @@ def _copy_lines(source: Source, layout: Layout, bad: Places, n: int, out: Path) 
 
     table, (row, col, _) = read_delimited(source, layout)
     marked = _marked(table[row], table[col], bad, n)
-    dropped, header = iter(marked.tolist()), bool(layout.names)
-    with source.open() as lines, cast("BinaryIO", pa.output_stream(str(out), compression="detect")) as kept:
-        for line in _lines(lines):
-            if header or not line.strip(b"\r\n"):  # the reader skips the header, and lines with nothing in them
-                kept.write(line)
-                header = False
-            elif not next(dropped):
-                kept.write(line)
+    header, place = bool(layout.names), 0
+    with source.open() as stream, cast("BinaryIO", pa.output_stream(str(out), compression="detect")) as kept:
+        for lines in _blocks(stream):
+            # the reader skips the header, and lines with nothing in them
+            is_entry = [len(line) > 2 or bool(line.strip(b"\r\n")) for line in lines]
+            if header:
+                is_entry[0] = header = False
+            gone = np.zeros(len(lines), bool)
+            entries = np.flatnonzero(is_entry)
+            gone[entries] = marked[place : place + len(entries)]
+            place += len(entries)
+            kept.write(b"".join(compress(lines, (~gone).tolist())))
     return int(marked.sum())
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a stream with their ends."""
+def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines of a stream with their ends, many at a time."""
     rest = b""
-    while block := stream.read(1 << 22):
-        lines = (rest + block).splitlines(keepends=True)
-        # a block may end between "\r" and "\n", so its last line waits
-        rest = lines.pop()
-        yield from lines
+    while block := stream.read(_BYTES_AT_ONCE):
+        *lines, rest = (rest + block).splitlines(keepends=True)  # it may end between "\r" and "\n", so the last line waits
+        if lines:
+            yield lines
     if rest:
-        yield from rest.splitlines(keepends=True)
+        yield rest.splitlines(keepends=True)
 
 
 def _copy_parquet(source: Source, columns: tuple[str, str, str], bad: Places, n: int, out: Path) -> int:

@@ -23,7 +23,7 @@ STYLE = """
 .findings td.why { min-width: 17rem; max-width: 40rem; }
 @media (max-width: 40rem) {
   .findings { font-size: .85rem; } .findings td, .findings th button { padding: .3rem .4rem; }
-  .findings td.text { min-width: 3.5rem; } .findings td.why { min-width: 19rem; }
+  .findings td.text { min-width: 5rem; } .findings td.why { min-width: 19rem; }
 }
 """
 
