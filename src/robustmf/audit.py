@@ -96,23 +96,24 @@ def suspect_lines(
 
     ``ids`` are those from ``first`` on; ``names`` are what a line of this side and one of the other are called.
     """
-    counts, scores = lines.sums(), found.scores
-    chosen = [first + k for k in _worst(scores[first:], top, at_most)]
+    counts, scores = lines.sums().astype(np.int64), found.scores
+    order, ends = np.argsort(lines.i, kind="stable"), np.cumsum(counts)
+    overall = float(lines.values.mean())
     listed = []
-    for k in chosen:
+    for k in [first + k for k in _worst(scores[first:], top, at_most)]:
         kind = min(found.kinds, key=lambda kind: float(found.kinds[kind][k]))
-        reason = f"{_words(kind, lines, found, k, names[1])}; {_odds(float(found.kinds[kind][k]))} honest {names[0]}s is as odd"
+        own = order[ends[k] - counts[k] : ends[k]]
+        reason = f"{_words(kind, lines, found, own, overall, names[1])}; {_odds(float(found.kinds[kind][k]))} honest {names[0]}s is as odd"
         listed.append(SuspectLine(ids[k - first], int(counts[k]), float(scores[k]), reason))
     return listed
 
 
-def _words(kind: str, lines: Lines, found: Found, k: int, crossing: str) -> str:
-    own = lines.i == k
+def _words(kind: str, lines: Lines, found: Found, own: NDArray[np.int64], overall: float, crossing: str) -> str:
+    """Why a line is listed; ``own`` are the numbers of its entries."""
     values = lines.values[own]
     if kind == "misfit":
         return f"its residuals are {float(np.sqrt(np.mean(np.square(lines.z[own])))):.1f} times the noise"
     if kind == "alike":
-        overall = float(lines.values.mean())
         return f"its values are {values.mean():.3g} ± {values.std():.2g}: too much alike, or too far from {overall:.3g}, the mean of all"
     if kind == "company":
         return f"its entries lie in {crossing}s that others do not have together"

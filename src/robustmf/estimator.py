@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from robustmf.solvers.fitting import Fit, Settings, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
 from robustmf.solvers.start import Init, Warm
+from robustmf.summary import facts_html
 from robustmf.validation import (
     entry_weights,
     generator,
@@ -375,6 +377,31 @@ class RobustMF(Detection):
         parameters = self.get_params(deep=False)
         kept = {name: value for name, value in vars(self).items() if name not in parameters and name != "components_"}
         write(path, Saved(type(self).__name__, parameters, kept))
+
+    def report(
+        self, path: str | os.PathLike[str], *, title: str = "Robust matrix factorization", tracks: bool = False, at_most: float = 0.01
+    ) -> Path:
+        """Write a page about the fit: one HTML file that opens off line. Needs Plotly, the extra "plot".
+
+        It shows the most suspicious entries, rows and columns (scores up to ``at_most``), residuals and the loss's weights, convergence,
+        a map of the factors, and what is needed to repeat the fit.
+
+        Parameters
+        ----------
+        tracks : bool
+            The rows are x and y of points in frames, in turns, and the rank is 4: show the points in space.
+        """
+        from robustmf.report import fit_page, fitted  # noqa: PLC0415 - drawn by what stands above, only when asked for
+
+        where = Path(path)
+        fit_page.write(fitted.fit_record(self, tracks=tracks, at_most=at_most), where, title)
+        return where
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram for notebooks, and below it what the fit found."""
+        from sklearn.utils import estimator_html_repr  # noqa: PLC0415 - only notebooks ask
+
+        return str(estimator_html_repr(self)) + (facts_html(self) if hasattr(self, "row_factors_") else "")
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")

@@ -13,12 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from robustmf.cli.failures import reading
 from robustmf.datasets import load_dinosaur, load_jester, load_movielens, load_netflix, load_yahoo
 from robustmf.datasets.catalog import KNOWN, MOVIELENS, DataSet
 from robustmf.datasets.finding import data_folders, fetch, find_files, how_to_get
 from robustmf.observed import Observed
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: what there is, where it is, how to get it.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Data sets: what there is, where it is, how to get it.")
 
 Folder = Annotated[Path | None, typer.Option(help="Folder of data sets; else the one ROBUSTMF_DATA names, then the cache.")]
 Name = Annotated[str, typer.Argument(help="A data set, as 'robustmf data list' calls it.")]
@@ -63,7 +64,7 @@ def info(name: Name, folder: Folder = None) -> None:
     ):
         table.add_row(what, text)
     if _found(data, folder):
-        with _told():
+        with reading():
             entries = _LOADERS[name](folder)
         values = entries.rows.values
         m, n = entries.shape

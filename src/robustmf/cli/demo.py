@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from robustmf.cli.output import require_plots
 from robustmf.experiments.demo import run_demo
 from robustmf.report import demo_page
+from robustmf.report.fitted import fit_record
 
 
 def demo(
@@ -20,12 +21,14 @@ def demo(
     page: Annotated[Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")] = None,
 ) -> None:
     """Recover a matrix with 5 % gross outliers, and say how well it went."""
-    if page is not None and importlib.util.find_spec("plotly") is None:
-        raise typer.BadParameter("a page needs the extra 'plot': pip install 'robustmf[plot]'", param_hint="--page")
+    if page is not None:
+        require_plots()
     console = Console()
     console.print("[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)")
     interactive = console.is_terminal
-    record = run_demo(size, seed, progress=True, announce=lambda title: None if interactive else console.print(f"fitting {title} …"))
+    record = run_demo(
+        size, seed, progress=True, announce=lambda title: None if interactive else console.print(f"fitting {title} …"), describe=fit_record
+    )
     console.print(demo_page.lead(record), highlight=False)
     table = Table(*demo_page.HEADER)
     for column in table.columns[1:]:

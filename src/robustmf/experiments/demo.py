@@ -26,8 +26,10 @@ _METHODS: dict[str, Callable[[int, bool], RobustMF]] = {
 }
 
 
-def run_demo(m: int, seed: int, progress: bool, announce: Callable[[str], None]) -> dict[str, Any]:
-    """Fit, measure, and return a record that the report can be drawn from."""
+def run_demo(
+    m: int, seed: int, progress: bool, announce: Callable[[str], None], describe: Callable[[RobustMF], Any] = lambda model: None
+) -> dict[str, Any]:
+    """Fit, measure, and return a record that the report can be drawn from; ``describe`` says what it keeps of the last model."""
     data = make_synthetic(m, random_state=seed)
     m, n = data.train.shape
     reg = 20 / (m + n)
@@ -50,6 +52,7 @@ def run_demo(m: int, seed: int, progress: bool, announce: Callable[[str], None])
             "seed": seed,
         },
         "oracle_rmse": oracle,
+        "fit": describe(model),
         "methods": methods,
         "versions": {"robustmf": robustmf.__version__, "python": platform.python_version(), "numpy": np.__version__},
     }

@@ -46,8 +46,9 @@ class Layout:
     def __str__(self) -> str:
         labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
         kinds = [f"{labels[k]} ({'text' if text else 'integer'})" for k, text in zip((self.row, self.col), self.text_ids, strict=True)]
-        between = _NAMES.get(self.delimiter, repr(self.delimiter))
-        return f"{between}-separated, {'' if self.names else 'no '}header; row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+        return (
+            f"{separation(self.delimiter)}, {'' if self.names else 'no '}header; row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+        )
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -114,6 +115,20 @@ def column_names(
     """Names of the three columns among those of a table, guessed as :func:`guess_layout` does where they are not given."""
     i, j, k = _positions(source, names, len(names), row, col, value)
     return names[i], names[j], names[k]
+
+
+def pair_positions(source: Source, names: tuple[str, ...], n_fields: int, row: str | int | None, col: str | int | None) -> tuple[int, int]:
+    """Positions of row and column id in a file of pairs, guessed likewise."""
+    i = _position(source, row, "row", names, n_fields, _guess(names, _ROW, 0))
+    j = _position(source, col, "col", names, n_fields, _guess(names, _COL, 1))
+    if i == j:
+        raise ValueError(f"{source}: row and col must be two columns, got position {i} for both; pass row= and col=")
+    return i, j
+
+
+def separation(delimiter: str) -> str:
+    """A delimiter in words."""
+    return f"{_NAMES.get(delimiter, repr(delimiter))}-separated"
 
 
 def _positions(

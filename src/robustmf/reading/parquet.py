@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +13,25 @@ from robustmf.reading.layout import column_names
 from robustmf.reading.source import Source
 
 
+def parquet_columns(source: Source, row: str | int | None, col: str | int | None, value: str | int | None) -> tuple[str, str, str]:
+    """The names of the three columns, guessed as for text where they are not given."""
+    with _opened(source) as file:
+        return column_names(source, tuple(file.schema_arrow.names), row, col, value)
+
+
 def read_parquet(source: Source, row: str | int | None, col: str | int | None, value: str | int | None) -> tuple[Any, tuple[str, str, str]]:
-    """The three columns as an Arrow table, and their names in it, guessed as for text where they are not given."""
+    """The three columns as an Arrow table, and their names in it."""
+    names = parquet_columns(source, row, col, value)
+    with _opened(source) as file:
+        return file.read(columns=list(names)), names
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
     if not source.path.is_file():
         raise FileNotFoundError(f"{source.path} not found")
     try:
         with pq.ParquetFile(source.path) as file:
-            names = column_names(source, tuple(file.schema_arrow.names), row, col, value)
-            return file.read(columns=list(names)), names
+            yield file
     except (pa.ArrowException, OSError) as error:
         raise source.fault(f"not a Parquet file that can be read ({' '.join(str(error).split())}); write it again") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from robustmf.report import fit_page
+from robustmf.report.findings import SCRIPT, STYLE
 from robustmf.report.page import figure, table, write_page
 
 HEADER = ["method", "RMSE vs clean", "× oracle", "seconds", "outliers found", "false alarms"]
@@ -64,6 +66,9 @@ def write(record: dict[str, Any], path: Path) -> None:
             figure(histogram, f"{best['title']}: residuals of the training entries. Beyond the dotted lines an entry is flagged as bad."),
             figure(progress, "Objective over time; every step is guaranteed to descend."),
             "</div>",
+            *([f"<h2>{record['methods'][-1]['title']}, in detail</h2>", *fit_page.sections(record["fit"])] if record["fit"] else ()),
             f'<p class="soft">Seed {record["data"]["seed"]}; {versions}.</p>',
         ],
+        style=STYLE,
+        script=SCRIPT,
     )

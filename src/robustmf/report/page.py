@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,30 @@ p { max-width: 46rem; } .soft { color: var(--soft); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .4rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr.best { background: var(--mark); font-weight: 600; }
+table.pairs th, table.pairs td { text-align: left; white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
+table.pairs th { white-space: nowrap; font-weight: 600; width: 9rem; }
+@media (max-width: 40rem) {
+  table.pairs th, table.pairs td { padding: .35rem .4rem; } table.pairs th { width: 6.5rem; white-space: normal; }
+}
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); gap: 1rem; }
 figure { margin: 0; min-width: 0; } figcaption { color: var(--soft); font-size: .9rem; }
 """
 
 #: Plots follow the page's light or dark scheme.
-_RESTYLE = """
+_RESTYLE = r"""
 const dark = matchMedia('(prefers-color-scheme: dark)');
 function restyle() {
   const ink = dark.matches ? '#e6e9ec' : '#1b1f24', line = dark.matches ? '#333a41' : '#d8dee4';
-  for (const plot of document.querySelectorAll('.js-plotly-plot')) Plotly.relayout(plot, {
-    'paper_bgcolor': 'rgba(0,0,0,0)', 'plot_bgcolor': 'rgba(0,0,0,0)', 'font.color': ink,
-    'xaxis.gridcolor': line, 'yaxis.gridcolor': line, 'xaxis.zerolinecolor': line, 'yaxis.zerolinecolor': line });
+  for (const plot of document.querySelectorAll('.js-plotly-plot')) {
+    const style = { 'paper_bgcolor': 'rgba(0,0,0,0)', 'plot_bgcolor': 'rgba(0,0,0,0)', 'font.color': ink };
+    for (const name of Object.keys(plot._fullLayout)) {
+      if (/^[xy]axis\d*$/.test(name)) style[name + '.gridcolor'] = style[name + '.zerolinecolor'] = style[name + '.linecolor'] = line;
+      if (/^scene\d*$/.test(name)) for (const axis of ['xaxis', 'yaxis', 'zaxis'])
+        Object.assign(style, { [name + '.' + axis + '.gridcolor']: line, [name + '.' + axis + '.zerolinecolor']: line,
+          [name + '.' + axis + '.backgroundcolor']: 'rgba(0,0,0,0)' });
+    }
+    Plotly.relayout(plot, style);
+  }
 }
 dark.addEventListener('change', restyle); restyle();
 """
@@ -43,27 +55,39 @@ def table(header: list[str], rows: list[list[str]], best: int | None = None, bol
         ('<tr class="best">' if k == best else "<tr>") + "".join(_cell(cell, (k, j) in bold) for j, cell in enumerate(row)) + "</tr>"
         for k, row in enumerate(rows)
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    named = escape(", ".join(header))
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table: {named}">{whole}</div>'
 
 
 def _cell(text: str, bold: bool) -> str:
     return f"<td><strong>{escape(text)}</strong></td>" if bold else f"<td>{escape(text)}</td>"
 
 
-def figure(plot: Any, caption: str) -> str:
+def pairs_table(pairs: Mapping[str, str]) -> str:
+    """Names and texts, two columns; everything is escaped."""
+    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in pairs.items())
+    return f'<table class="pairs"><tbody>{lines}</tbody></table>'
+
+
+def figure(plot: Any, caption: str, height: int = 340) -> str:
     """A Plotly figure as HTML, without the library itself."""
-    plot.update_layout(margin={"l": 50, "r": 10, "t": 10, "b": 45}, height=340, template="none", legend={"orientation": "h", "y": 1.12})
+    flat = not any(trace.type == "scatter3d" for trace in plot.data)
+    margin = {"l": 55, "r": 50 if "yaxis2" in plot.layout else 10, "t": 10, "b": 45} if flat else {"l": 0, "r": 0, "t": 0, "b": 45}
+    plot.update_layout(margin=margin, height=height, template="none", legend={"orientation": "h", "y": 1.12})
+    plot.update_yaxes(automargin=True, title_standoff=8)
     drawn = plot.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True})
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def write_page(path: Path, title: str, lead: str, parts: list[str]) -> None:
-    """Write the page with the plotting library inlined."""
+def write_page(path: Path, title: str, lead: str, parts: list[str], style: str = "", script: str = "") -> None:
+    """Write the page with the plotting library inlined, and whatever style and script its parts need."""
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an extra, imported only when a page is written
 
     path.write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_STYLE}</style><script>{get_plotlyjs()}</script></head>'
-        f"<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{''.join(parts)}</main><script>{_RESTYLE}</script></body></html>\n",
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_STYLE}{style}</style>'
+        f"<script>{get_plotlyjs()}</script></head>"
+        f"<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{''.join(parts)}</main><script>{_RESTYLE}{script}</script></body></html>\n",
         encoding="utf-8",
     )

@@ -1,0 +1,103 @@
+"""``robustmf fit``: a file of entries in, a model out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustmf.cli import input as given
+from robustmf.cli import settings
+from robustmf.cli.config import Config
+from robustmf.cli.output import Json, print_json, print_table, require_folder, require_plots, say
+
+
+def fit(
+    data: given.Data,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the model here, e.g. model.rmf.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write a page to look at, e.g. fit.html (extra 'plot').")] = None,
+    tracks: Annotated[
+        bool, typer.Option("--tracks", help="Rows are x and y of points in frames (rank 4): show the points in 3-D on the page.")
+    ] = False,
+    rank: settings.Rank = 10,
+    loss: settings.Loss = "welsch",
+    theta: settings.Theta = "auto",
+    reg: settings.Reg = "auto",
+    bias: settings.Bias = False,
+    solver: settings.Solver = "auto",
+    validation_fraction: settings.ValidationFraction = None,
+    bounds: settings.Bounds = None,
+    max_iter: settings.MaxIter = 300,
+    tol: settings.Tol = 1e-4,
+    seed: settings.Seed = 0,
+    threads: settings.Threads = None,
+    row: given.Row = None,
+    col: given.Col = None,
+    value: given.Value = None,
+    delimiter: given.Delimiter = None,
+    header: given.Header = None,
+    text_ids: given.TextIds = None,
+    duplicates: given.Duplicates = "error",
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Factorize a file of ratings or measurements, and keep the model.
+
+    For example:
+
+        robustmf fit ratings.csv --rank 3 --bias -o model.rmf
+
+        robustmf fit ratings.csv --rank 3 --bias --validation-fraction 0.1 --report fit.html
+
+        robustmf fit ratings.csv --row userId --col movieId --value rating --config robustmf.toml --json
+    """
+    from robustmf.summary import facts  # noqa: PLC0415 - so that --help is quick
+
+    require_folder(output, report)
+    if report is not None:
+        require_plots()
+    elif tracks:
+        raise typer.BadParameter("needs --report, the page to show the points on", param_hint="--tracks")
+    model = settings.make_model(
+        rank, loss=loss, theta=theta, reg=reg, bias=bias, solver=solver, validation_fraction=validation_fraction, bounds=bounds,
+        max_iter=max_iter, tol=tol, seed=seed, threads=threads,
+    )  # fmt: skip
+    found = given.read_input(data, given.Asked(row, col, value, delimiter, header, text_ids, duplicates))
+    started = time.perf_counter()
+    model.fit(found.entries)
+    seconds = time.perf_counter() - started
+    if output is not None:
+        model.save(output)
+        say(f"Model: {output}")
+    if report is not None:
+        model.report(report, title=f"Fit of {data.name}", tracks=tracks)
+        say(f"Page to open: {report.resolve()}")
+    if output is None and report is None:
+        say("Nothing was kept: -o model.rmf keeps the model, --report fit.html writes a page")
+    if as_json:
+        rows, columns = found.entries.shape
+        print_json(
+            {
+                "data": {
+                    "path": str(data),
+                    "layout": found.described,
+                    "rows": rows,
+                    "columns": columns,
+                    "entries": found.entries.n_entries,
+                },
+                "settings": {"rank": rank, "loss": loss, "theta": model.theta_, "reg": model.reg_, "bias": bias, "seed": seed},
+                "solver": model.solver_,
+                "iterations": model.n_iter_,
+                "converged": bool(model.converged_),
+                "stop_reason": model.stop_reason_,
+                "objective": model.history_["objective"][model.best_iteration_],
+                "validation_error": model.history_.get("validation", [None] * (model.best_iteration_ + 1))[model.best_iteration_],
+                "seconds": seconds,
+                "model": None if output is None else str(output),
+                "report": None if report is None else str(report),
+            }
+        )
+    else:
+        print_table("Fitted", ("what", "found"), [*facts(model).items(), ("seconds", f"{seconds:.2f}")])
