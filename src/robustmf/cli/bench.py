@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,10 +26,12 @@ from robustmf.report import growth_page
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure accuracy, speed and memory; compare ratios inside one run.")
 
+Tables = list[tuple[str, list[list[str]]]]
+Announce = Callable[[str], None]
 Record = Annotated[Path | None, typer.Option(help="Also write the record as JSON.")]
 
 
-def _show(console: Console, tables: list[tuple[str, list[list[str]]]]) -> None:
+def _show(console: Console, tables: Tables) -> None:
     for title, lines in tables:
         table = Table(*lines[0], title=title, title_justify="left")
         for line in lines[1:]:
@@ -43,49 +46,47 @@ def _keep(console: Console, record: Path | None, found: Any) -> None:
         console.print(f"Record: {record}")
 
 
+def _measured(record: Path | None, run: Callable[[Announce], Any], tables: Callable[[Any], Tables]) -> Any:
+    """Measure, show the tables, keep the record."""
+    console = Console()
+    found = run(lambda text: console.print(text, style="dim"))
+    _show(console, tables(found))
+    _keep(console, record, found)
+    return found
+
+
 @app.command()
 def mm(size: Annotated[int, typer.Option(help="Rows and columns of the problem.")] = 1000, record: Record = None) -> None:
     """The paper's algorithm: inner solvers to equal accuracy, nanoseconds an entry of a pass, growth, memory at scale."""
-    console = Console()
-    found = mm_speed.run(size, announce=lambda text: console.print(text, style="dim"))
-    _show(console, mm_speed.tables(found))
-    _keep(console, record, found)
+    _measured(record, lambda announce: mm_speed.run(size, announce=announce), mm_speed.tables)
 
 
 @app.command()
 def baselines(record: Record = None) -> None:
     """Seconds of every comparison system on a million entries of MovieLens-1M's shape, with its defaults."""
-    console = Console()
-    found = baselines_speed.run(announce=lambda text: console.print(text, style="dim"))
-    _show(console, baselines_speed.tables(found))
-    _keep(console, record, found)
+    _measured(record, lambda announce: baselines_speed.run(announce=announce), baselines_speed.tables)
 
 
 @app.command()
 def irls(record: Record = None) -> None:
     """The half-step at several ranks beside a plain kernel, threads, fold-in, start-up, irls against mm, cmfrec where installed."""
-    console = Console()
-    found = irls_speed.run(announce=lambda text: console.print(text, style="dim"))
-    _show(console, irls_speed.tables(found))
-    _keep(console, record, found)
+    _measured(record, lambda announce: irls_speed.run(announce=announce), irls_speed.tables)
 
 
 @app.command()
 def estimator(seeds: Annotated[int, typer.Option(help="Data sets for each problem.")] = 8, record: Record = None) -> None:
     """Rows that arrive in batches against one fit; recommendations, predictions by id and fold-ins a second."""
-    console = Console()
-    found = estimator_use.run(seeds, announce=lambda text: console.print(text, style="dim"))
-    _show(console, estimator_use.tables(found))
-    _keep(console, record, found)
+    _measured(record, lambda announce: estimator_use.run(seeds, announce=announce), estimator_use.tables)
 
 
 @app.command()
 def peers(record: Record = None) -> None:
     """Seconds and RMSE beside LIBMF's l1 and cmfrec's exact ALS (extra 'bench'), at m = 1000 and at MovieLens-1M's size."""
-    console = Console()
-    found = peers_experiment.run(announce=lambda text: console.print(text, style="dim"))
-    _show(console, [("noise 0.1, 5 % outliers of ±5; CPU seconds of whole fits, one thread", peers_experiment.table(found))])
-    _keep(console, record, found)
+    _measured(
+        record,
+        lambda announce: peers_experiment.run(announce=announce),
+        lambda found: [("noise 0.1, 5 % outliers of ±5; CPU seconds of whole fits, one thread", peers_experiment.table(found))],
+    )
 
 
 @app.command()
@@ -106,13 +107,10 @@ def netflix(
 @app.command()
 def growth(page: Annotated[Path | None, typer.Option(help="Also draw it (needs the extra 'plot').")] = None, record: Record = None) -> None:
     """A sweep of irls against the number of entries, the rank and the threads."""
-    console = Console()
-    found = growth_experiment.run(announce=lambda text: console.print(text, style="dim"))
-    _show(console, growth_experiment.tables(found))
-    _keep(console, record, found)
+    found = _measured(record, lambda announce: growth_experiment.run(announce=announce), growth_experiment.tables)
     if page is not None:
         growth_page.write(found, page)
-        console.print(f"Page to open: {page.resolve()}", soft_wrap=True)
+        Console().print(f"Page to open: {page.resolve()}", soft_wrap=True)
 
 
 @app.command()
@@ -122,10 +120,9 @@ def loading(
     record: Record = None,
 ) -> None:
     """Ratings from CSV, Parquet and Netflix's files to the structure that fits are made on: seconds and peak memory."""
-    console = Console()
-    found = loading_experiment.run(int(entries), int(netflix_entries), announce=lambda text: console.print(text, style="dim"))
-    _show(console, loading_experiment.tables(found))
-    _keep(console, record, found)
+    _measured(
+        record, lambda announce: loading_experiment.run(int(entries), int(netflix_entries), announce=announce), loading_experiment.tables
+    )
 
 
 @app.command()
@@ -135,10 +132,11 @@ def audit(
     record: Record = None,
 ) -> None:
     """'robustmf audit' of a CSV of ratings, in processes of its own: seconds from the prompt to the prompt."""
-    console = Console()
-    found = audit_speed.run(int(entries), runs, announce=lambda text: console.print(text, style="dim"))
-    _show(console, [(f"{found['entries']:,} ratings", audit_speed.table(found))])
-    _keep(console, record, found)
+    _measured(
+        record,
+        lambda announce: audit_speed.run(int(entries), runs, announce=announce),
+        lambda found: [(f"{found['entries']:,} ratings", audit_speed.table(found))],
+    )
 
 
 @app.command()
@@ -197,10 +195,11 @@ def detection(
     record: Record = None,
 ) -> None:
     """Planted love/hate and shilling attacks on MovieLens latest-small: entries, users and items found, beside least squares and PCA."""
-    console = Console()
-    found = detection_experiment.run(seeds, first_seed, data, announce=lambda text: console.print(text, style="dim"))
-    _show(console, [("Attacks found, means over the seeds", detection_experiment.summary(found))])
-    _keep(console, record, found)
+    _measured(
+        record,
+        lambda announce: detection_experiment.run(seeds, first_seed, data, announce=announce),
+        lambda found: [("Attacks found, means over the seeds", detection_experiment.summary(found))],
+    )
 
 
 @app.command()
@@ -210,7 +209,4 @@ def calibration(
     record: Record = None,
 ) -> None:
     """Whether entry scores raise as many false alarms, and intervals cover as many good values, as they say; on synthetic truth."""
-    console = Console()
-    found = calibration_experiment.run(seeds, first_seed, announce=lambda text: console.print(text, style="dim"))
-    _show(console, calibration_experiment.tables(found))
-    _keep(console, record, found)
+    _measured(record, lambda announce: calibration_experiment.run(seeds, first_seed, announce=announce), calibration_experiment.tables)
