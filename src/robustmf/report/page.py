@@ -19,6 +19,7 @@ p { max-width: 46rem; } .soft { color: var(--soft); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .4rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr.best { background: var(--mark); font-weight: 600; }
+td.sentence { text-align: left; white-space: normal; min-width: 20rem; }
 table.pairs th, table.pairs td { text-align: left; white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
 table.pairs th { white-space: nowrap; font-weight: 600; width: 9rem; }
 @media (max-width: 40rem) {
@@ -48,6 +49,10 @@ dark.addEventListener('change', restyle); restyle();
 """
 
 
+#: Longer cells are sentences, which wrap.
+_SENTENCE = 45
+
+
 def table(header: list[str], rows: list[list[str]], best: int | None = None, bold: Collection[tuple[int, int]] = ()) -> str:
     """An HTML table; everything in it is escaped. ``best`` marks a row, ``bold`` single cells (row, column)."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
@@ -61,7 +66,8 @@ def table(header: list[str], rows: list[list[str]], best: int | None = None, bol
 
 
 def _cell(text: str, bold: bool) -> str:
-    return f"<td><strong>{escape(text)}</strong></td>" if bold else f"<td>{escape(text)}</td>"
+    kind = ' class="sentence"' if len(text) > _SENTENCE else ""
+    return f"<td{kind}><strong>{escape(text)}</strong></td>" if bold else f"<td{kind}>{escape(text)}</td>"
 
 
 def pairs_table(pairs: Mapping[str, str]) -> str:
