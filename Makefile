@@ -21,7 +21,7 @@ bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 package: $(VENV)/bin/python
 	.ci/package $(PYTHON) $(VENV)

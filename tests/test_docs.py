@@ -94,3 +94,8 @@ def test_public_names_stand_in_the_reference(module):
         if not {f"{thing.__module__}.{name}", f"{module}.{name}", thing.__module__} & entries:
             missing.append(name)
     assert missing == []
+
+
+def test_citation_names_this_release():
+    citation = (DOCS.parent / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == robustmf.__version__

@@ -1,4 +1,4 @@
-"""What MkDocs does beside turning Markdown into pages: run the code in them, list the design notes, leave out what is not there."""
+"""What MkDocs does beside turning Markdown into pages: run the code in them, list the design notes, stand in for what is not there yet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mkdocs.structure.files import File
 sys.path.insert(0, str(Path(__file__).parent))
 import blocks
 
-_DESIGN = "Design notes"
+#: Sections that take what stands in a folder, and the pages at the top that the navigation does not name.
+_DESIGN, _GUIDES = "Design notes", "Guides"
 
-#: Pages that come from elsewhere: in the navigation where they exist.
-_OPTIONAL = ("cli.md", "report.md")
+_NAMED = ("index.md", "reproduction.md")
 
 #: Stands in for the page that a command writes, so that links to it hold before the command was run.
 _UNREPRODUCED = """# Reproduction of the paper
@@ -34,8 +34,8 @@ _pictures: dict[str, dict[str, str]] = {}
 def on_config(config: Any) -> Any:
     """Complete the navigation."""
     docs = Path(config.docs_dir)
-    notes = sorted(path.relative_to(docs).as_posix() for path in (docs / "design").glob("*.md"))
-    config.nav = _completed(config.nav, notes, [name for name in _OPTIONAL if not (docs / name).exists()])
+    notes = sorted(f"design/{path.name}" for path in (docs / "design").glob("*.md"))
+    config.nav = _completed(config.nav, notes, sorted(path.name for path in docs.glob("*.md") if path.name not in _NAMED))
     return config
 
 
@@ -60,9 +60,10 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
     return blocks.with_pictures(output, _pictures.get(page.file.src_uri, {}))
 
 
-def _completed(nav: Any, notes: list[str], absent: list[str]) -> Any:
-    if isinstance(nav, list):
-        return [_completed(entry, notes, absent) for entry in nav if not (isinstance(entry, dict) and next(iter(entry.values())) in absent)]
-    if isinstance(nav, dict):
-        return {title: notes if title == _DESIGN else _completed(entry, notes, absent) for title, entry in nav.items()}
-    return nav
+def _completed(nav: list[Any], notes: list[str], guides: list[str]) -> list[Any]:
+    further = {_DESIGN: notes, _GUIDES: guides}
+
+    def section(title: str, entry: Any) -> Any:
+        return _completed(entry, notes, guides) + further.get(title, []) if isinstance(entry, list) else entry
+
+    return [{title: section(title, entry) for title, entry in item.items()} if isinstance(item, dict) else item for item in nav]
