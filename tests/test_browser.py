@@ -133,11 +133,8 @@ def test_ids_act_on_nothing(browser, pages):
             plot.hover()
         labels = page.evaluate(HOVER)
         assert len(labels) == len(EVIL)
-        assert {
-            "row \u2068<script>alert(1)</script>\u2069",
-            "row \u2068<img src=x onerror=alert(1)>\u2069",
-            "row \u2068(empty)\u2069",
-        } <= set(labels)
+        literal = [key for key in EVIL if key and key.isprintable() and len(key) < 60]
+        assert {f"row \u2068{key}\u2069" for key in [*literal, "(empty)"]} <= set(labels)
         assert page.query_selector_all("svg a, svg image[href^=x], svg script") == []
         assert visit.dialogs == []
         assert visit.faults == []
