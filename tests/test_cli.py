@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -272,7 +271,6 @@ def test_help_is_quick_and_imports_no_numbers():
 def test_ctrl_c_before_there_is_anything_to_keep_has_its_own_code(table):
     process = command("audit", table, "--rank", "5", env={**os.environ, "PYTHONUNBUFFERED": "1"})
     process.stderr.readline()  # the file is read; what comes are the imports of the fit, and the fit
-    time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
