@@ -9,8 +9,9 @@ import pytest
 
 from robustmf import Observed, RobustMF
 from robustmf.experiments.demo import run_demo
-from robustmf.report import demo_page
+from robustmf.report import demo_page, reproduction_page
 from robustmf.report.fitted import fit_record
+from robustmf.report.sections import Cell, Chart, Section, Series, TableBlock
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra 'dev')")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed (extra 'dev')")
@@ -32,10 +33,15 @@ EVIL = [
 ]
 PHONE, DESK = 375, 1440
 
-#: The labels of all points on the map, the last plot, with the ids in them.
-HOVER_ALL = """() => {
-  const plot = [...document.querySelectorAll('.js-plotly-plot')].at(-1);
-  plot.data.forEach((trace, k) => (trace.text || []).forEach((_, n) => Plotly.Fx.hover(plot, [{ curveNumber: k, pointNumber: n }])));
+#: What the labels of rows on the map, the last plot, show; Plotly takes no more than twenty hovers a second.
+HOVER = """async () => {
+  const plot = [...document.querySelectorAll('.js-plotly-plot')].at(-1), shown = [];
+  for (const [n, text] of plot.data[0].text.entries()) if (!text.includes('user')) {
+    Plotly.Fx.hover(plot, [{ curveNumber: 0, pointNumber: n }]);
+    await new Promise(done => setTimeout(done, 80));
+    shown.push(plot.querySelector('.hoverlayer')?.textContent);
+  }
+  return shown;
 }"""
 
 
@@ -58,11 +64,18 @@ def pages(tmp_path_factory):
     i, j = np.nonzero(np.ones_like(X))
     rows, columns = [*EVIL, *(f"user {k}" for k in range(80))][:80], [*EVIL, *(f"item {k}" for k in range(50))][:50]
     entries = Observed.from_triplets(row=[rows[k] for k in i], col=[columns[k] for k in j], value=X.ravel())
-    RobustMF(2, bias=True, validation_fraction=0.1, random_state=0).fit(entries).report(folder / "fit.html", at_most=0.05)
+    RobustMF(2, bias=True, validation_fraction=0.1, random_state=0).fit(entries).report(folder / "fit.html", at_most=0.01)
     points = np.column_stack([rng.standard_normal((60, 3)), np.ones(60)])
     tracks = rng.standard_normal((12, 4)) @ points.T + 0.01 * rng.standard_normal((12, 60))
     RobustMF(4, random_state=0).fit(tracks).report(folder / "tracks.html", tracks=True)
     demo_page.write(run_demo(60, 0, progress=False, announce=lambda _: None, describe=fit_record), folder / "demo.html")
+    numbers = TableBlock(
+        ["method", *(f"m = {m}" for m in (250, 500, 1000, 2000, 4000))], [[Cell("ours"), *[Cell("0.1±0.01", True)] * 5]], "RMSE"
+    )
+    curves = [
+        Chart(f"c{k}", "Curves.", "seconds", "RMSE", [Series("ours", [0.1, 1, 10], [3, 1, 0.1])], log_x=True, log_y=True) for k in range(2)
+    ]
+    reproduction_page.write([Section("table1", "Table 1", "What it says.", [numbers, *curves])], folder / "reproduction.html")
     return folder
 
 
@@ -87,9 +100,8 @@ class Visit:
         self.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, DESK])
-@pytest.mark.parametrize("name", ["fit", "tracks", "demo"])
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
+@pytest.mark.parametrize("name", ["fit", "tracks", "demo", "reproduction"])
 def test_a_page_is_quiet_and_fits_the_screen_and_everyone_can_read_it(browser, pages, name, width, scheme):
     with Visit(browser, pages / f"{name}.html", width, scheme) as visit:
         page = visit.page
@@ -119,7 +131,10 @@ def test_ids_act_on_nothing(browser, pages):
         assert page.query_selector_all("main img, main a, main bdi *, main [onmouseover], main [onerror]") == []
         for plot in page.query_selector_all(".js-plotly-plot"):
             plot.hover()
-        page.evaluate(HOVER_ALL)
+        labels = page.evaluate(HOVER)
+        assert len(labels) == len(EVIL)
+        literal = [key for key in EVIL if key and key.isprintable() and len(key) < 60]
+        assert {f"row \u2068{key}\u2069" for key in [*literal, "(empty)"]} <= set(labels)
         assert page.query_selector_all("svg a, svg image[href^=x], svg script") == []
         assert visit.dialogs == []
         assert visit.faults == []

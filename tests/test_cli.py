@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +225,7 @@ def test_every_option_can_stand_in_the_config_file():
         (["fit", "{table}", "--rank", "2", "--tracks", "--report", "{page}"], 2, "tracks need rank 4"),
         (["predict", "{table}", "{table}"], 3, "not a model file"),
         (["audit", "{broken}"], 3, "line 3"),
+        (["audit", "{empty}"], 3, "a header but no line below it"),
         (["audit", "{table}", "--duplicates", "first"], 2, "error, last or mean"),
         (["adit"], 2, "Did you mean"),
         (["audit", "--frobnicate"], 2, "try 'robustmf audit --help'"),
@@ -234,7 +234,9 @@ def test_every_option_can_stand_in_the_config_file():
 def test_an_error_is_one_line_with_a_remedy_and_a_code(table, arguments, code, said):
     broken = table.with_name("broken.csv")
     broken.write_text("user,item,rating\n1,2,3\n1,3,many\n")
-    names = {"table": table, "broken": broken, "page": table.with_name("page.html")}
+    empty = table.with_name("empty.csv")
+    empty.write_text("user,item,rating\n")
+    names = {"empty": empty, "table": table, "broken": broken, "page": table.with_name("page.html")}
     result = CliRunner().invoke(app, [argument.format(**names) for argument in arguments], prog_name="robustmf")
     assert result.exit_code == code, result.output
     assert said in last_line(result)
@@ -272,7 +274,6 @@ def test_help_is_quick_and_imports_no_numbers():
 def test_ctrl_c_before_there_is_anything_to_keep_has_its_own_code(table):
     process = command("audit", table, "--rank", "5", env={**os.environ, "PYTHONUNBUFFERED": "1"})
     process.stderr.readline()  # the file is read; what comes are the imports of the fit, and the fit
-    time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=120)
     assert process.returncode == 130, said

@@ -118,7 +118,7 @@ def test_compressed_text_and_members_of_archives(tmp_path):
         ("1,2,3\n1,2," + "9" * 200_000 + "x\n", "line 2: expected 3 fields"),
         ("", "the file is empty"),
         ("\n\n", "the file is empty"),
-        ("user,item,rating\n", "at least one observed entry|0 sample"),
+        ("user,item,rating\n", "a header but no line below it"),
         ("1,2,3\n1,2,4\n", r"duplicate entry \(row id 1, column id 2, values 3.0 and 4.0\); pass duplicates='last' or 'mean'"),
     ],
 )  # fmt: skip

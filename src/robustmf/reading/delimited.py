@@ -40,6 +40,8 @@ def read_delimited(source: Source, layout: Layout, dtype: str = "float64") -> tu
             table = pacsv.read_csv(stream, reading, parsing, convert)
     except pa.ArrowInvalid as error:
         raise _locate(source, layout) or source.fault(f"{' '.join(str(error).split())}") from None
+    if not table.num_rows:
+        raise source.fault("there is a header but no line below it; expected lines of row id, column id and value")
     chosen = table.select([row, col, value])
     if any(chosen[name].null_count for name in (row, col, value)) or not pc.all(pc.is_finite(chosen[value]), min_count=0).as_py():
         raise _locate(source, layout) or source.fault("a value is missing or not finite; remove such lines")

@@ -36,4 +36,4 @@ def cell(key: Any) -> str:
 
 def hover(key: Any) -> str:
     """An id in a plot's label, where Plotly reads some HTML."""
-    return f"\u2068{escape(short(key))}\u2069"
+    return f"\u2068{escape(short(key), quote=False)}\u2069"  # Plotly does not know &quot;
