@@ -1,0 +1,359 @@
+"""The operations that solvers are made of, on the card: Triton kernels bound to one set of entries.
+
+The contract is that of :class:`robustmf.operations.Operations`; one suite of tests runs over both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from numpy.typing import NDArray
+
+from robustmf.device.array import DeviceArray, tensor_like, torch_type
+from robustmf.device.chunks import Chunks, cut
+from robustmf.device.expression import SLOTS, value_code, weight_code
+from robustmf.device.kernels import dual, entries, half_step, parts, solve
+from robustmf.device.observed import DeviceObserved
+from robustmf.kernels.team import Team
+from robustmf.losses import L2, Loss, Rounded
+from robustmf.observed import Observed
+from robustmf.operations import Operations
+
+Array = Any
+Tensor = torch.Tensor
+
+#: Bytes that the normal matrices of a half-step may take at once; rows are handled in slices of that many.
+_ROOM = 1 << 30
+
+#: Squarings after which the trace of a power tells the largest eigenvalue to the last digit.
+_SQUARINGS = 44
+
+
+class DeviceOperations(Operations):
+    """Passes over the entries of ``observed`` on its card. ``team`` serves what stays on the host: small starts."""
+
+    projects = False
+
+    def __init__(self, observed: DeviceObserved, team: Team) -> None:
+        self.observed: DeviceObserved = observed
+        self.team = team
+        rows = observed.rows
+        self._pointers, self._indices, self._values = (cast("Any", array).tensor for array in (rows.pointers, rows.indices, rows.values))
+
+    def on(self, observed: Observed) -> DeviceOperations:
+        """The same operations on other entries."""
+        return DeviceOperations(cast("DeviceObserved", observed), self.team)
+
+    def host(self) -> Operations:
+        """The same entries in the memory of the host, and operations there."""
+        return Operations(self.observed.to_host(), self.team)
+
+    def array(self, values: Any) -> Array:
+        """``values`` on the card."""
+        return DeviceArray(tensor_like(values, self._values).contiguous())
+
+    @cached_property
+    def transposed(self) -> DeviceOperations:
+        """The same operations with the roles of rows and columns swapped."""
+        other = DeviceOperations(cast("DeviceObserved", self.observed.transposed), self.team)
+        other.__dict__["transposed"] = self
+        return other
+
+    @cached_property
+    def _chunks(self) -> Chunks:
+        return cut(self._pointers)
+
+    def _numbers(self, *numbers: float, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.tensor(numbers, dtype=dtype or self._values.dtype, device=self._values.device)
+
+    def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.empty(shape, dtype=dtype or self._values.dtype, device=self._values.device)
+
+    def _add_chunks(self, found: Tensor) -> Tensor:
+        """Rows' sums of what is known chunk by chunk."""
+        chunks, size = self._chunks, found.shape[1]
+        if len(chunks.split):
+            block = min(triton.next_power_of_2(size), 1024)
+            grid = (len(chunks.split), triton.cdiv(size, block))
+            parts.add_into_first[grid](chunks.split, chunks.first, 0, found, size, BLOCK=block)
+        return found[chunks.first[:-1]] if len(chunks) > len(self._pointers) - 1 else found
+
+    def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
+        """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
+        chunks, rank, out = self._chunks, U.shape[1], torch.empty_like(self._values)
+        V = _padded(V.tensor)
+        entries.residuals[(len(chunks),)](
+            chunks.rows, chunks.starts, chunks.ends, self._indices, self._values, self._values if shifts is None else shifts.tensor,
+            U.tensor, V, out, SHIFTS=shifts is not None, RANK=rank, **_rows_of(V), **_block(rank),
+        )  # fmt: skip
+        return DeviceArray(out)
+
+    def loss_sum(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None = None) -> float:
+        """Σ s·φ(|e|) over the entries, without an array over all of them (for a loss whose formula can be traced)."""
+        found = self._values_by_chunk(loss, U, V, sample_weights)
+        if found is None:
+            losses = _values_of(loss.value, self.residuals(U, V).astype(np.float64))
+            return float((losses if sample_weights is None else losses * sample_weights).sum())
+        return float(found.sum())
+
+    def _values_by_chunk(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None) -> Tensor | None:
+        chunks, rank = self._chunks, U.shape[1]
+        # a rounded loss is its base at √(a² + ε²), less what that is at 0
+        base, tip = (loss.base, loss.epsilon) if isinstance(loss, Rounded) else (loss, 0.0)
+        code = value_code(base)
+        if code is None:
+            return None
+        found = self._empty(len(chunks), dtype=torch.float64)
+        V = _padded(V.tensor)
+        entries.value_parts[(len(chunks),)](
+            chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
+            self._values if sample_weights is None else sample_weights.tensor, U.tensor, V,
+            self._numbers(tip**2, *code[1], dtype=torch.float64), found,
+            value=code[0], SAMPLE=sample_weights is not None, RANK=rank, **_rows_of(V), **_block(rank),
+        )  # fmt: skip
+        if tip:
+            least = float(base.value(np.array([tip]))[0])
+            weight = (chunks.ends - chunks.starts) if sample_weights is None else self._sums_by_chunk(sample_weights.tensor, None)
+            found -= least * weight.double()
+        return found
+
+    def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
+        """XV and XᵀU for the sparse matrix X with entries x."""
+        return DeviceArray(self._product(x.tensor, V.tensor, None)), DeviceArray(self.column_product(x.tensor, U.tensor))
+
+    def column_product(self, x: Tensor, U: Tensor) -> Tensor:
+        """XᵀU."""
+        return self.transposed._product(x, U, self._places)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        order = cast("Any", self.observed.column_order).tensor
+        return order.int() if len(order) < 2**31 else order
+
+    def _product(self, x: Tensor, V: Tensor, places: Tensor | None) -> Tensor:
+        chunks, rank = self._chunks, V.shape[1]
+        found = self._empty(len(chunks), rank)
+        V = _padded(V)
+        entries.product_parts[(len(chunks),)](
+            chunks.starts, chunks.ends, self._indices, self._indices if places is None else places, x, V, found,
+            PLACES=places is not None, RANK=rank, **_rows_of(V), **_block(rank),
+        )  # fmt: skip
+        return self._add_chunks(found)
+
+    def sums(self, x: Array) -> tuple[Array, Array]:
+        """Row sums and column sums of the entries x."""
+        by_row = self._add_chunks(self._sums_by_chunk(x.tensor, None)[:, None])
+        other = self.transposed
+        by_column = other._add_chunks(other._sums_by_chunk(x.tensor, self._places)[:, None])
+        return DeviceArray(by_row[:, 0]), DeviceArray(by_column[:, 0])
+
+    def _sums_by_chunk(self, x: Tensor, places: Tensor | None) -> Tensor:
+        chunks = self._chunks
+        found = self._empty(len(chunks), dtype=torch.float64)
+        entries.sum_parts[(len(chunks),)](
+            chunks.starts, chunks.ends, self._indices if places is None else places, x, found, PLACES=places is not None,
+            BLOCK=256, num_warps=2,
+        )  # fmt: skip
+        return found
+
+    def curvatures(self, U: Array, V: Array) -> tuple[Array, Array]:
+        """For each row the squared spectral norm of the rows of V it observes, for each column that of U; from above."""
+        return DeviceArray(self._gram_norms(V.tensor)), DeviceArray(self.transposed._gram_norms(U.tensor))
+
+    def _gram_norms(self, V: Tensor) -> Tensor:
+        norms = self._empty(len(self._pointers) - 1, dtype=torch.float64)
+        U = V.new_zeros(1, V.shape[1]).expand(len(norms), -1).contiguous()
+
+        def largest(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
+            grams = found[self._chunks.first[low:high] - offset, :rank, :rank].double()
+            norms[low:high] = _largest_eigenvalues(grams)
+
+        self._normal_matrices(L2(), U, V, None, None, None, largest)
+        return norms
+
+    def half_step(
+        self, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None = None, shifts: Array | None = None,
+        clip: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:  # fmt: skip
+        """Solve for every row of U, in place, V held; see the contract."""
+        by_row = isinstance(reg, DeviceArray)
+        ridge = cast("DeviceArray", reg).tensor.to(self._values.dtype) if by_row else self._numbers(float(reg))
+        tolerance = 4 * float(np.finfo(self.observed.dtype).eps)
+
+        def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
+            R, first = found.shape[2], self._chunks.first
+            if rank <= solve.LANE_RANK:
+                block = 64
+                solve.lane_solver(rank)[(triton.cdiv(high - low, block),)](
+                    low, high, first, offset, found, ridge, U.tensor, tolerance, REGS=by_row, R=R, BLOCK=block, num_warps=2
+                )
+            else:
+                solve.solve_tile[(high - low,)](
+                    low, first, offset, found, ridge, U.tensor, tolerance, REGS=int(by_row), RANK=rank, R=R, num_warps=max(1, R // 16)
+                )
+
+        unweighted = loss.unit_weight or weight_code(loss) is not None
+        if not unweighted:
+            weights = _values_of(loss.weight, self.residuals(U, V, shifts)).astype(self.observed.dtype)
+            sample_weights = weights if sample_weights is None else weights * sample_weights
+        self._normal_matrices(loss if unweighted else L2(), U.tensor, V.tensor, sample_weights, shifts, clip, solved)
+
+    def _normal_matrices(
+        self, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None, clip: tuple[float, float] | None,
+        use: Callable[[int, int, int, Tensor, int], None],
+    ) -> None:  # fmt: skip
+        """Hand the rows' weighted normal matrices to ``use``, a slice of rows at a time: low, high, first chunk, parts, rank."""
+        chunks, rank = self._chunks, V.shape[1]
+        V, code = _padded(V), None if loss.unit_weight else weight_code(loss)
+        formula, parameters = code or (None, (0.0,) * SLOTS)
+        limits = clip if clip is not None and np.isfinite(clip).all() else (0.0, 0.0)
+        largest = float(np.sqrt(np.finfo(self.observed.dtype).max))
+        numbers = self._numbers(*limits, loss.epsilon**2, *parameters, largest)
+        settings = _half_step_settings(rank, self._values.dtype)
+        R, size = settings["R"], self._values.element_size() * (rank + 1) * settings["R"]
+        slices = self._slices(max(1, _ROOM // size))
+        found = self._empty(max(last - first for _, _, first, last in slices), rank + 1, R)
+        for low, high, first, last in slices:
+            half_step.accumulate[(last - first,)](
+                first, chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
+                self._values if sample_weights is None else sample_weights.tensor, self._values if shifts is None else shifts.tensor,
+                U, V, numbers, found, weight=formula, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None,
+                CLIP=limits[0] < limits[1], UNIT=loss.unit_weight, RANK=rank, **_rows_of(V), **settings,
+            )  # fmt: skip
+            split = chunks.split if len(slices) == 1 else chunks.split[(chunks.split >= low) & (chunks.split < high)]
+            if len(split):
+                flat = (rank + 1) * R
+                parts.add_into_first[(len(split), triton.cdiv(flat, 1024))](split, chunks.first, first, found, flat, BLOCK=1024)
+            use(low, high, first, found, rank)
+
+    def _slices(self, most: int) -> list[tuple[int, int, int, int]]:
+        """Rows low … high, whose chunks are first … last, with at most ``most`` chunks a slice (or one row)."""
+        m, total = len(self._pointers) - 1, len(self._chunks)
+        if total <= most:
+            return [(0, m, 0, total)]
+        first, slices, low = self._chunks.first.cpu().numpy(), [], 0
+        while low < m:
+            high = max(int(np.searchsorted(first, first[low] + most, side="right")) - 1, low + 1)
+            slices.append((low, high, int(first[low]), int(first[high])))
+            low = high
+        return slices
+
+    def explained_shares(self, U: Array, V: Array, theta: float) -> Array:
+        """For each row the share of its entries that the fit explains: the mean Welsch weight at scale θ."""
+        raise NotImplementedError
+
+    def repair_rows(
+        self, U: Array, V: Array, ridge: float, theta: float, rows: Array, trials: Array, seed: int
+    ) -> Array:  # fmt: skip
+        """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
+        raise NotImplementedError
+
+    def dual_pass(self, rank: int) -> Any:
+        """Buffers for repeated steps on the dual at this rank."""
+        return DeviceDualPass(self, rank)
+
+    def linearised_loss(self, e: Array, w: Array, U: Array, V: Array, dU: Array, dV: Array, x: Array) -> tuple[float, float]:
+        """Σ w|ρ| and Σ (w|ρ| − xρ), where ρ = e − dU Vᵀ − U dVᵀ at the entries."""
+        chunks, rank = self._chunks, U.shape[1]
+        sums = self._empty(len(chunks), 2, dtype=torch.float64)
+        V, dV = _padded(V.tensor), _padded(dV.tensor)
+        dual.linearised_parts[(len(chunks),)](
+            chunks.rows, chunks.starts, chunks.ends, self._indices, e.tensor, w.tensor, U.tensor, V, dU.tensor, dV, x.tensor, sums,
+            RANK=rank, **_rows_of(V), **_block(rank),
+        )  # fmt: skip
+        loss, gap = sums.sum(0).tolist()
+        return loss, gap
+
+
+class DeviceDualPass:
+    """One accelerated step on the dual: a pass by rows, and one by columns for the products."""
+
+    def __init__(self, operations: DeviceOperations, rank: int) -> None:
+        self._operations, self._rank = operations, rank
+        chunks = operations._chunks
+        self._parts = operations._empty(len(chunks), rank)
+        self._sums = operations._empty(len(chunks), 3, dtype=torch.float64)
+
+    def step(
+        self, e: Array, w: Array, curvatures: tuple[Array, Array], momentum: float, scale: float, factors: tuple[Array, Array],
+        increments: tuple[Array, Array], x: Array, x_before: Array, x_new: Array, products: tuple[Array, Array],
+    ) -> tuple[float, float, float]:  # fmt: skip
+        """Write x_new and its products; return Σ c(x_new − z)², ⟨x_new, e⟩, Σ c(z − x_new)(x_new − x)."""
+        of, rank = self._operations, self._rank
+        chunks, (U, V) = of._chunks, factors
+        padded, increments_padded = _padded(V.tensor), _padded(increments[1].tensor)
+        dual.step_parts[(len(chunks),)](
+            chunks.rows, chunks.starts, chunks.ends, of._indices, e.tensor, w.tensor, curvatures[0].tensor, curvatures[1].tensor,
+            of._numbers(momentum, scale), U.tensor, padded, increments[0].tensor, increments_padded,
+            x.tensor, x_before.tensor, x_new.tensor, self._parts, self._sums, RANK=rank, **_rows_of(padded), **_block(rank),
+        )  # fmt: skip
+        products[0].tensor.copy_(of._add_chunks(self._parts))
+        products[1].tensor.copy_(of.column_product(x_new.tensor, U.tensor))
+        moved, linear, turning = self._sums.sum(0).tolist()
+        return moved, linear, turning
+
+    def quadratics(self, side: int, inverse: Array, pull: Array, products: Array, products_at_z: Array) -> tuple[float, float]:
+        """½ Σ ‖products − pull‖²·inverse and Σ ‖products − products_at_z‖²·inverse over the rows or columns."""
+        p, weight = products.tensor, inverse.tensor.double()
+        norms = [(p - other.tensor).double().square_().sum(1) for other in (pull, products_at_z)]
+        value, moved = torch.stack([torch.dot(norm, weight) for norm in norms]).tolist()
+        return 0.5 * value, moved
+
+    def extrapolate(
+        self, side: int, inverse: Array, pull: Array, products: Array, products_before: Array, momentum: float, at_z: Array,
+        increments: Array,
+    ) -> None:  # fmt: skip
+        """Products and increments at z = x + momentum·(x − x_before), written to ``at_z`` and ``increments``."""
+        torch.sub(products.tensor, products_before.tensor, out=at_z.tensor).mul_(momentum).add_(products.tensor)
+        torch.sub(at_z.tensor, pull.tensor, out=increments.tensor).mul_(inverse.tensor[:, None])
+
+
+def _padded(V: Tensor) -> Tensor:
+    """V with its rows padded to whole 16-byte words, so that a row is read in few wide loads."""
+    rank = V.shape[1]
+    stride = -(-rank // 4) * 4
+    return V.contiguous() if stride == rank else torch.nn.functional.pad(V, (0, stride - rank))
+
+
+def _rows_of(V: Tensor) -> dict[str, Any]:
+    """How a kernel finds the rows of padded factors: their length, and integers wide enough for the offset of the last."""
+    return {"STRIDE": V.shape[1], "WIDTH": tl.int32 if V.numel() < 2**31 else tl.int64}
+
+
+def _block(rank: int) -> dict[str, int]:
+    """Tile of a pass over entries: at least as wide as the rank."""
+    R = max(4, triton.next_power_of_2(rank))
+    return {"R": R, "BLOCK": max(16, 1024 // R), "num_warps": 1 if R <= 32 else 2}
+
+
+def _half_step_settings(rank: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
+    R = max(16, triton.next_power_of_2(rank))
+    if dtype == torch.float64:
+        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4}
+    return {"R": R, "BLOCK": 32, "DOT": True, "PRECISION": "tf32x3", "num_warps": max(1, R // 16)}
+
+
+def _largest_eigenvalues(grams: Tensor) -> Tensor:
+    """Of positive semidefinite matrices, from above: tr(G^k)^(1/k) for k = 2^44, by repeated squaring."""
+    logarithm, share = grams.new_zeros(len(grams)), 1.0
+    for _ in range(_SQUARINGS):
+        trace = grams.diagonal(dim1=1, dim2=2).sum(1)
+        logarithm += share * trace.log()
+        grams = grams / torch.where(trace > 0, trace, 1.0)[:, None, None]
+        grams, share = grams @ grams, 0.5 * share
+    return logarithm.exp()
+
+
+def _values_of(function: Callable[[Any], Any], array: DeviceArray) -> DeviceArray:
+    """A NumPy expression of an array on the card: there, or on the host if it asks for what torch does not have."""
+    try:
+        return cast("DeviceArray", function(array))
+    except TypeError:
+        return DeviceArray(tensor_like(function(np.asarray(array)), array.tensor))
