@@ -9,7 +9,7 @@ import torch
 Tensor = torch.Tensor
 
 #: Entries of a chunk at most.
-LONGEST = 2048
+LONGEST = 512
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from robustmf.device.array import DeviceArray, tensor_like, torch_type
 from robustmf.device.chunks import Chunks, cut
 from robustmf.device.expression import SLOTS, value_code, weight_code
 from robustmf.device.kernels import dual, entries, half_step, parts, solve
+from robustmf.device.kernels import lanes as lane_kernels
+from robustmf.device.lanes import Lanes, side_by_side
 from robustmf.device.observed import DeviceObserved
 from robustmf.kernels.team import Team
 from robustmf.losses import L2, Loss, Rounded
@@ -103,24 +105,33 @@ class DeviceOperations(Operations):
         return float(found.sum())
 
     def _values_by_chunk(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None) -> Tensor | None:
-        chunks, rank = self._chunks, U.shape[1]
+        """Σ s·φ(|e|) chunk by chunk; None for a loss that cannot be traced."""
+        rank, chunks, V = U.shape[1], self._chunks, _padded(V.tensor)
         # a rounded loss is its base at √(a² + ε²), less what that is at 0
         base, tip = (loss.base, loss.epsilon) if isinstance(loss, Rounded) else (loss, 0.0)
         code = value_code(base)
         if code is None:
             return None
-        found = self._empty(len(chunks), dtype=torch.float64)
-        V = _padded(V.tensor)
-        entries.value_parts[(len(chunks),)](
-            chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
-            self._values if sample_weights is None else sample_weights.tensor, U.tensor, V,
-            self._numbers(tip**2, *code[1], dtype=torch.float64), found,
-            value=code[0], SAMPLE=sample_weights is not None, RANK=rank, **_rows_of(V), **_block(rank),
-        )  # fmt: skip
+        numbers = self._numbers(0.0, 0.0, tip**2, *code[1], dtype=torch.float64)
+        weighted = sample_weights is not None
+        if rank <= lane_kernels.LANE_RANK:
+            found = self._empty(len(self._lanes.counts), dtype=torch.float64)
+            lane_kernels.value(rank, self._wide)[(len(self._lanes.starts),)](
+                *self._lane_entries(sample_weights, None, U.tensor, V), numbers, found, of=code[0], SAMPLE=weighted, SHIFTS=False,
+                CLIP=False, UNIT=False, **_rows_of(V), num_warps=1, num_stages=1,
+            )  # fmt: skip
+            found = found[self._lanes.places]
+        else:
+            found = self._empty(len(chunks), dtype=torch.float64)
+            entries.value_parts[(len(chunks),)](
+                chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
+                sample_weights.tensor if weighted else self._values, U.tensor, V, numbers, found,
+                value=code[0], SAMPLE=weighted, RANK=rank, **_rows_of(V), **_block(rank),
+            )  # fmt: skip
         if tip:
             least = float(base.value(np.array([tip]))[0])
-            weight = (chunks.ends - chunks.starts) if sample_weights is None else self._sums_by_chunk(sample_weights.tensor, None)
-            found -= least * weight.double()
+            weight = self._sums_by_chunk(sample_weights.tensor, None) if weighted else (chunks.ends - chunks.starts).double()
+            found -= least * weight
         return found
 
     def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
@@ -182,27 +193,73 @@ class DeviceOperations(Operations):
         clip: tuple[float, float] = (-np.inf, np.inf),
     ) -> None:  # fmt: skip
         """Solve for every row of U, in place, V held; see the contract."""
-        by_row = isinstance(reg, DeviceArray)
-        ridge = cast("DeviceArray", reg).tensor.to(self._values.dtype) if by_row else self._numbers(float(reg))
-        tolerance = 4 * float(np.finfo(self.observed.dtype).eps)
-
-        def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-            R, first = found.shape[2], self._chunks.first
-            if rank <= solve.LANE_RANK:
-                block = 64
-                solve.lane_solver(rank)[(triton.cdiv(high - low, block),)](
-                    low, high, first, offset, found, ridge, U.tensor, tolerance, REGS=by_row, R=R, BLOCK=block, num_warps=2
-                )
-            else:
-                solve.solve_tile[(high - low,)](
-                    low, first, offset, found, ridge, U.tensor, tolerance, REGS=int(by_row), RANK=rank, R=R, num_warps=max(1, R // 16)
-                )
-
         unweighted = loss.unit_weight or weight_code(loss) is not None
         if not unweighted:
             weights = _values_of(loss.weight, self.residuals(U, V, shifts)).astype(self.observed.dtype)
             sample_weights = weights if sample_weights is None else weights * sample_weights
-        self._normal_matrices(loss if unweighted else L2(), U.tensor, V.tensor, sample_weights, shifts, clip, solved)
+            loss = L2()
+        ridge = reg.tensor.to(self._values.dtype) if isinstance(reg, DeviceArray) else self._numbers(float(reg))
+        if U.shape[1] <= lane_kernels.LANE_RANK:
+            self._half_step_by_lanes(loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip)
+            return
+
+        def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
+            solve.solve_tile[(high - low,)](
+                low, self._chunks.first, offset, found, ridge, U.tensor, self._rounding, REGS=len(ridge) > 1, RANK=rank,
+                R=found.shape[2], num_warps=1 if rank <= 64 else 4,
+            )  # fmt: skip
+
+        self._normal_matrices(loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved)
+
+    @property
+    def _rounding(self) -> float:
+        """Pivots that are not above this share of their diagonal are noise."""
+        return 4 * float(np.finfo(self.observed.dtype).eps)
+
+    def _half_step_by_lanes(
+        self, loss: Loss, ridge: Tensor, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
+        clip: tuple[float, float],
+    ) -> None:  # fmt: skip
+        """One chunk a lane; rows of several chunks are added up and solved afterwards."""
+        chunks, lanes, rank, V = self._chunks, self._lanes, V.shape[1], _padded(V)
+        numbers, formula, clipped = self._weight_numbers(loss, clip)
+        size, split, by_row = lane_kernels.sums(rank), chunks.split, len(ridge) > 1
+        found = self._empty(size, len(lanes.counts))
+        lane_kernels.half_step(rank, self._wide)[(len(lanes.starts),)](
+            *self._lane_entries(sample_weights, shifts, U, V), numbers, ridge, found, found.shape[1], self._rounding, weight=formula,
+            REGS=by_row, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight,
+            **_rows_of(V), num_warps=1, num_stages=1,
+        )  # fmt: skip
+        if len(split):
+            totals = self._empty(len(split), size)
+            parts.gather[(len(split),)](
+                split, chunks.first, lanes.places, found, found.shape[1], totals, size, Q=triton.next_power_of_2(size), C=16, num_warps=4
+            )
+            lane_kernels.solve(rank)[(triton.cdiv(len(split), 32),)](
+                split, len(split), totals, ridge, U, self._rounding, REGS=by_row, num_warps=1
+            )
+
+    @cached_property
+    def _lanes(self) -> Lanes:
+        return side_by_side(self._chunks, self._indices, self._values)
+
+    @property
+    def _wide(self) -> bool:
+        return self._values.dtype == torch.float32 and not lane_kernels.interpreted()
+
+    def _lane_entries(self, sample_weights: Array | None, shifts: Array | None, U: Tensor, V: Tensor) -> tuple[Tensor, ...]:
+        lanes = self._lanes
+        return (
+            lanes.starts, lanes.widths, lanes.counts, lanes.rows, lanes.alone, lanes.origins, lanes.indices, lanes.values,
+            self._values if sample_weights is None else sample_weights.tensor, self._values if shifts is None else shifts.tensor, U, V,
+        )  # fmt: skip
+
+    def _weight_numbers(self, loss: Loss, clip: tuple[float, float] | None) -> tuple[Tensor, Any, bool]:
+        """What kernels need to know of a loss's weight: its numbers, its code; and whether values are clipped."""
+        formula, parameters = (None if loss.unit_weight else weight_code(loss)) or (None, (0.0,) * SLOTS)
+        clipped = clip is not None and bool(np.isfinite(clip).all())
+        largest = float(np.sqrt(np.finfo(self.observed.dtype).max))
+        return self._numbers(*(clip if clip and clipped else (0.0, 0.0)), loss.epsilon**2, *parameters, largest), formula, clipped
 
     def _normal_matrices(
         self, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None, clip: tuple[float, float] | None,
@@ -210,11 +267,8 @@ class DeviceOperations(Operations):
     ) -> None:  # fmt: skip
         """Hand the rows' weighted normal matrices to ``use``, a slice of rows at a time: low, high, first chunk, parts, rank."""
         chunks, rank = self._chunks, V.shape[1]
-        V, code = _padded(V), None if loss.unit_weight else weight_code(loss)
-        formula, parameters = code or (None, (0.0,) * SLOTS)
-        limits = clip if clip is not None and np.isfinite(clip).all() else (0.0, 0.0)
-        largest = float(np.sqrt(np.finfo(self.observed.dtype).max))
-        numbers = self._numbers(*limits, loss.epsilon**2, *parameters, largest)
+        V = _padded(V)
+        numbers, formula, clipped = self._weight_numbers(loss, clip)
         settings = _half_step_settings(rank, self._values.dtype)
         R, size = settings["R"], self._values.element_size() * (rank + 1) * settings["R"]
         slices = self._slices(max(1, _ROOM // size))
@@ -224,7 +278,7 @@ class DeviceOperations(Operations):
                 first, chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
                 self._values if sample_weights is None else sample_weights.tensor, self._values if shifts is None else shifts.tensor,
                 U, V, numbers, found, weight=formula, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None,
-                CLIP=limits[0] < limits[1], UNIT=loss.unit_weight, RANK=rank, **_rows_of(V), **settings,
+                CLIP=clipped, UNIT=loss.unit_weight, RANK=rank, **_rows_of(V), **settings,
             )  # fmt: skip
             split = chunks.split if len(slices) == 1 else chunks.split[(chunks.split >= low) & (chunks.split < high)]
             if len(split):
@@ -336,8 +390,8 @@ def _half_step_settings(rank: int, dtype: torch.dtype) -> dict[str, Any]:
     """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
     R = max(16, triton.next_power_of_2(rank))
     if dtype == torch.float64:
-        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4}
-    return {"R": R, "BLOCK": 32, "DOT": True, "PRECISION": "tf32x3", "num_warps": max(1, R // 16)}
+        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4, "num_stages": 1}
+    return {"R": R, "BLOCK": 32, "DOT": True, "PRECISION": "tf32x3", "num_warps": max(1, R // 16), "num_stages": 1}
 
 
 def _largest_eigenvalues(grams: Tensor) -> Tensor:

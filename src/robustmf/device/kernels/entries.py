@@ -36,7 +36,7 @@ def value_parts(
     chunk_rows, chunk_starts, chunk_ends, indices, values, sample, U, V, numbers, parts,
     value: tl.constexpr, SAMPLE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """parts_c = Σ s·value(√(e² + ε²)) over the chunk, value and sum in float64; ``numbers`` are ε² and the parameters."""
+    """parts_c = Σ s·value(√(e² + ε²)) over the chunk, value and sum in float64; ``numbers`` as for the half-step."""
     chunk = tl.program_id(0)
     row = tl.load(chunk_rows + chunk).to(tl.int64)
     start = tl.load(chunk_starts + chunk)
@@ -46,8 +46,8 @@ def value_parts(
     sample += start
     q, t = tl.arange(0, R), tl.arange(0, BLOCK)
     u = tl.load(U + row * RANK + q, mask=q < RANK, other=0.0)
-    eps2 = tl.load(numbers)
-    p0, p1, p2, p3 = tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 3), tl.load(numbers + 4)
+    eps2 = tl.load(numbers + 2)
+    p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)
     total = tl.zeros((BLOCK,), tl.float64)
     for o in range(0, count, BLOCK):
         inside = o + t < count

@@ -16,3 +16,19 @@ def add_into_first(rows, first_chunks, offset, parts, size, BLOCK: tl.constexpr)
     for chunk in range(first + 1, stop):
         total += tl.load(parts + chunk * size + q, mask=q < size, other=0.0)
     tl.store(parts + first * size + q, total, mask=q < size)
+
+
+@triton.jit
+def gather(rows, first_chunks, places, parts, n_lanes, totals, size, Q: tl.constexpr, C: tl.constexpr):
+    """Line k of ``totals`` ← the sum over the chunks of row k of the list, whose numbers lie at ``parts[number, lane]``."""
+    k = tl.program_id(0).to(tl.int64)
+    row = tl.load(rows + k).to(tl.int64)
+    first, stop = tl.load(first_chunks + row), tl.load(first_chunks + row + 1)
+    q, c = tl.arange(0, Q)[:, None].to(tl.int64), tl.arange(0, C)[None, :]
+    total = tl.zeros((Q, C), parts.dtype.element_ty)
+    for chunk in range(first, stop, C):
+        inside = chunk + c < stop
+        lane = tl.load(places + chunk + c, mask=inside, other=0)
+        total += tl.load(parts + q * n_lanes + lane, mask=inside & (q < size), other=0.0)
+    number = tl.arange(0, Q)
+    tl.store(totals + k * size + number, tl.sum(total, 1), mask=number < size)

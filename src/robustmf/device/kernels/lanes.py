@@ -1,0 +1,204 @@
+"""Passes with one chunk of a row a lane, for ranks whose sums fit the registers of a lane; written out for each rank.
+
+Triton has no arrays of registers, so the code is made here, a line a number: the sums of a lane are a0_0, a1_0, a1_1, … (the lower
+triangle of the normal matrix, then the right-hand side as one more row), its factors u0, u1, …, an entry's v0_0, v0_1, ….
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import triton
+
+from robustmf.device.expression import compiled_function
+
+#: Largest rank whose sums fit.
+LANE_RANK = 16
+
+#: Entries a lane has in flight.
+_AHEAD = 2
+
+_ENTRY_ARGUMENTS = "starts, widths, counts, rows, alone, origins, indices, values, sample, shifts, U, V, numbers"
+_FLAGS = "SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr"
+_LANES = 32
+
+
+def sums(rank: int) -> int:
+    """Numbers in the triangle and right-hand side of one row."""
+    return rank * (rank + 3) // 2
+
+
+@cache
+def half_step(rank: int, wide: bool, ahead: int = _AHEAD, style: str = "asm") -> Any:
+    """Rows with a single chunk are solved in place; of the others the sums are written to ``parts``, number by number.
+
+    ``wide``: rows of V are read 16 bytes at a time (float32, on a card).
+    """
+    lines = [
+        f"def half_step({_ENTRY_ARGUMENTS}, reg, parts, n_lanes, tolerance, weight: tl.constexpr, REGS: tl.constexpr, {_FLAGS}):",
+        *_lane_head(rank),
+        "low, high, eps2, largest = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 7)",
+        "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
+        *(f"{name} = tl.zeros(({_LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
+        f"for o in range(0, width, {ahead}):",
+    ]
+    body = _entries(rank, wide, ahead, style)
+    for s in range(ahead):
+        body += [
+            f"inside = o + {s} < count",
+            "if CLIP:",
+            f"    y{s} = tl.minimum(tl.maximum(y{s}, low), high)",
+            "if SHIFTS:",
+            f"    y{s} -= tl.load(shifts + j{s})",
+            "if UNIT:",
+            f"    w = tl.where(inside, 1.0, 0.0).to(y{s}.dtype)",
+            "else:",
+            f"    e = {_residual(rank, s)}",
+            "    w = weight(tl.sqrt(e * e + eps2), p0, p1, p2, p3)",
+            "    w = tl.where((w > 0) & inside, w, 0.0)",
+            f"    w = tl.where(w < largest, w, largest).to(y{s}.dtype)",
+            "if SAMPLE:",
+            f"    w *= tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
+            f"wy = w * y{s}",
+        ]
+        for i in range(rank):
+            body.append(f"x = w * v{s}_{i}")
+            body += [f"a{i}_{k} += x * v{s}_{k}" for k in range(i + 1)]
+            body.append(f"a{rank}_{i} += wy * v{s}_{i}")
+    lines += [f"    {line}" for line in body]
+    lines += ["at = parts + p.to(tl.int64)", "shared = (single == 0) & (count > 0)"]
+    lines += [f"tl.store(at + {n} * n_lanes, {name}, mask=shared)" for n, name in enumerate(_triangle(rank))]
+    lines += ["ridge = tl.load(reg + row) if REGS else tl.load(reg)", "if tl.max(single.to(tl.int32), 0) > 0:"]
+    lines += [f"    {line}" for line in _solution(rank, "single")]
+    return _made("half_step", lines)
+
+
+@cache
+def solve(rank: int) -> Any:
+    """The rows of a list, one a lane, from their sums: a line of ``totals`` a row."""
+    lines = [
+        "def solve(rows, n_rows, totals, reg, U, tolerance, REGS: tl.constexpr):",
+        f"k = tl.program_id(0).to(tl.int64) * {_LANES} + tl.arange(0, {_LANES})",
+        "inside = k < n_rows",
+        "row = tl.load(rows + k, mask=inside, other=0)",
+        *(f"{name} = tl.load(totals + k * {sums(rank)} + {n}, mask=inside, other=0.0)" for n, name in enumerate(_triangle(rank))),
+        "ridge = tl.load(reg + row, mask=inside, other=1.0) if REGS else tl.load(reg)",
+        *_solution(rank, "inside"),
+    ]
+    return _made("solve", lines)
+
+
+@cache
+def value(rank: int, wide: bool, ahead: int = _AHEAD, style: str = "asm") -> Any:
+    """parts_lane = Σ s·value(√(e² + ε²)) over the lane's chunk, value and sum in float64; ``numbers`` as for the half-step."""
+    lines = [
+        f"def value({_ENTRY_ARGUMENTS}, parts, of: tl.constexpr, {_FLAGS}):",
+        *_lane_head(rank),
+        "eps2 = tl.load(numbers + 2)",
+        "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
+        f"total = tl.zeros(({_LANES},), tl.float64)",
+        f"for o in range(0, width, {ahead}):",
+    ]
+    body = _entries(rank, wide, ahead, style)
+    for s in range(ahead):
+        body += [
+            f"inside = o + {s} < count",
+            f"e = ({_residual(rank, s)}).to(tl.float64)",
+            "found = of(tl.sqrt(e * e + eps2), p0, p1, p2, p3)",
+            "if SAMPLE:",
+            f"    found *= tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
+            "total += tl.where(inside, found, 0.0)",
+        ]
+    lines += [f"    {line}" for line in body]
+    lines.append("tl.store(parts + p, total)")
+    return _made("value", lines)
+
+
+def _made(name: str, lines: list[str]) -> Any:
+    return compiled_function(name, "\n    ".join(lines) + "\n")
+
+
+def _triangle(rank: int) -> list[str]:
+    return [f"a{i}_{k}" for i in range(rank + 1) for k in range(min(i + 1, rank))]
+
+
+def _lane_head(rank: int) -> list[str]:
+    """The lane's chunk, and its row's factors."""
+    return [
+        "group = tl.program_id(0)",
+        f"lane = tl.arange(0, {_LANES})",
+        f"p = group * {_LANES} + lane",
+        "start, width = tl.load(starts + group), tl.load(widths + group)",
+        "count, row = tl.load(counts + p), tl.load(rows + p).to(tl.int64)",
+        "single, origin = tl.load(alone + p) > 0, tl.load(origins + p)",
+        "indices += start",
+        "values += start",
+        *(f"u{k} = tl.load(U + row * {rank} + {k})" for k in range(rank)),
+    ]
+
+
+def _entries(rank: int, wide: bool, ahead: int, style: str) -> list[str]:
+    """The next ``ahead`` entries: all loads before the first use."""
+    lines = []
+    for s in range(ahead):
+        at = f"(o + {s}) * {_LANES} + lane"
+        lines += [f"j{s} = tl.load(indices + {at})", f"y{s} = tl.load(values + {at})"]
+    for s in range(ahead):
+        if wide and style == "asm":
+            lines += [_wide_load(s, k) for k in range(0, rank, 4)]
+        elif wide and style == "split":
+            lines += _split_load(rank, s)
+        else:
+            lines += [f"v{s}_{k} = tl.load(V + j{s}.to(WIDTH) * STRIDE + {k})" for k in range(rank)]
+    return lines
+
+
+def _wide_load(s: int, k: int) -> str:
+    """Four numbers of a lane by one instruction, which Triton alone would load one by one."""
+    names, kinds = ", ".join(f"v{s}_{k + c}" for c in range(4)), ", ".join(["tl.float32"] * 4)
+    address = f"(V + j{s}.to(WIDTH) * STRIDE + {k}).to(tl.int64)"
+    code = "'ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];', '=f,=f,=f,=f,l'"
+    return f"{names} = tl.inline_asm_elementwise({code}, [{address}], dtype=({kinds}), is_pure=True, pack=1)"
+
+
+def _split_load(rank: int, s: int) -> list[str]:
+    lines = [f"t = tl.load(V + (j{s}.to(WIDTH) * STRIDE)[:, None] + tl.arange(0, 16)[None, :], mask=(tl.arange(0, 16) < STRIDE)[None, :], other=0.0)"]
+    def halve(name: str, low: int, step: int, n: int) -> None:
+        if n == 1:
+            lines.append(f"v{s}_{low} = {name}")
+            return
+        whole = name if n == 2 else f"tl.reshape({name}, ({_LANES}, {n // 2}, 2))"
+        lines.append(f"{name}a, {name}b = tl.split({whole})")
+        halve(name + "a", low, 2 * step, n // 2)
+        halve(name + "b", low + step, 2 * step, n // 2)
+    halve("t", 0, 1, 16)
+    return lines
+
+
+def _residual(rank: int, s: int) -> str:
+    return f"y{s} - (" + " + ".join(f"u{k} * v{s}_{k}" for k in range(rank)) + ")"
+
+
+def _solution(rank: int, mask: str) -> list[str]:
+    """Cholesky's method with a guard: a pivot not above rounding makes its unknown 0; a result that is not finite is not written."""
+    lines = []
+    for k in range(rank):
+        # the floor of a pivot is relative to the diagonal before elimination
+        lines += [f"a{k}_{k} += ridge", f"floor{k} = a{k}_{k} * tolerance"]
+    for k in range(rank):
+        lines.append(f"above = a{k}_{k} > floor{k}")
+        lines.append(f"a{k}_{k} = tl.where(above, 1.0 / tl.sqrt(tl.where(above, a{k}_{k}, 1.0)), 0.0)")
+        lines += [f"a{i}_{k} *= a{k}_{k}" for i in range(k + 1, rank + 1)]
+        for j in range(k + 1, rank):
+            lines += [f"a{i}_{j} -= a{i}_{k} * a{j}_{k}" for i in range(j, rank + 1)]
+    lines.append(f"good = {mask}")
+    for k in reversed(range(rank)):
+        lines += [f"a{rank}_{k} -= a{i}_{k} * a{rank}_{i}" for i in range(k + 1, rank)]
+        lines += [f"a{rank}_{k} *= a{k}_{k}", f"good &= tl.abs(a{rank}_{k}) <= 3e38"]
+    return lines + [f"tl.store(U + row * {rank} + {k}, a{rank}_{k}, mask=good)" for k in range(rank)]
+
+
+def interpreted() -> bool:
+    """Kernels run in Triton's interpreter, which has no machine instructions."""
+    return bool(triton.knobs.runtime.interpret)
