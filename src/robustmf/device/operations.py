@@ -114,7 +114,7 @@ class DeviceOperations(Operations):
             return None
         numbers = self._numbers(0.0, 0.0, tip**2, *code[1], dtype=torch.float64)
         weighted = sample_weights is not None
-        if rank <= lane_kernels.LANE_RANK:
+        if self._by_lanes(rank):
             found = self._empty(len(self._lanes.counts), dtype=torch.float64)
             lane_kernels.value(rank, self._wide)[(len(self._lanes.starts),)](
                 *self._lane_entries(sample_weights, None, U.tensor, V), numbers, found, of=code[0], SAMPLE=weighted, SHIFTS=False,
@@ -199,17 +199,25 @@ class DeviceOperations(Operations):
             sample_weights = weights if sample_weights is None else weights * sample_weights
             loss = L2()
         ridge = reg.tensor.to(self._values.dtype) if isinstance(reg, DeviceArray) else self._numbers(float(reg))
-        if U.shape[1] <= lane_kernels.LANE_RANK:
+        if self._by_lanes(U.shape[1]):
             self._half_step_by_lanes(loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip)
             return
 
+        rows = torch.arange(len(U), device=self._values.device)
+
         def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-            solve.solve_tile[(high - low,)](
-                low, self._chunks.first, offset, found, ridge, U.tensor, self._rounding, REGS=len(ridge) > 1, RANK=rank,
-                R=found.shape[2], num_warps=1 if rank <= 64 else 4,
-            )  # fmt: skip
+            self._solve(rows[low:high], self._chunks.first[low:high], offset, found, ridge, U.tensor)
 
         self._normal_matrices(loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved)
+
+    def _solve(self, rows: Tensor, slots: Tensor, offset: int, systems: Tensor, ridge: Tensor, U: Tensor) -> None:
+        R, rank = systems.shape[2], U.shape[1]
+        solve.solve_tile[(len(rows),)](
+            rows, slots, offset, systems, ridge, U, self._rounding, REGS=len(ridge) > 1, RANK=rank, R=R, num_warps=1 if R <= 64 else 4
+        )
+
+    def _by_lanes(self, rank: int) -> bool:
+        return lane_kernels.fits(rank, self._values.element_size())
 
     @property
     def _rounding(self) -> float:
@@ -223,21 +231,22 @@ class DeviceOperations(Operations):
         """One chunk a lane; rows of several chunks are added up and solved afterwards."""
         chunks, lanes, rank, V = self._chunks, self._lanes, V.shape[1], _padded(V)
         numbers, formula, clipped = self._weight_numbers(loss, clip)
-        size, split, by_row = lane_kernels.sums(rank), chunks.split, len(ridge) > 1
+        R, split = triton.next_power_of_2(rank), chunks.split
+        places = torch.tensor(lane_kernels.square_places(rank, R), device=V.device)
+        size = len(places)
         found = self._empty(size, len(lanes.counts))
         lane_kernels.half_step(rank, self._wide)[(len(lanes.starts),)](
             *self._lane_entries(sample_weights, shifts, U, V), numbers, ridge, found, found.shape[1], self._rounding, weight=formula,
-            REGS=by_row, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight,
+            REGS=len(ridge) > 1, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight,
             **_rows_of(V), num_warps=1, num_stages=1,
         )  # fmt: skip
         if len(split):
-            totals = self._empty(len(split), size)
+            systems = self._empty(len(split), rank + 1, R)
             parts.gather[(len(split),)](
-                split, chunks.first, lanes.places, found, found.shape[1], totals, size, Q=triton.next_power_of_2(size), C=16, num_warps=4
-            )
-            lane_kernels.solve(rank)[(triton.cdiv(len(split), 32),)](
-                split, len(split), totals, ridge, U, self._rounding, REGS=by_row, num_warps=1
-            )
+                split, chunks.first, lanes.places, found, found.shape[1], places, size, systems, (rank + 1) * R,
+                Q=triton.next_power_of_2(size), C=16, num_warps=4,
+            )  # fmt: skip
+            self._solve(split, torch.arange(len(split), device=V.device), 0, systems, ridge, U)
 
     @cached_property
     def _lanes(self) -> Lanes:

@@ -13,8 +13,8 @@ import triton
 
 from robustmf.device.expression import compiled_function
 
-#: Largest rank whose sums fit.
-LANE_RANK = 16
+#: Largest ranks whose sums fit, by the bytes of a number.
+_LARGEST_RANK = {4: 16, 8: 8}
 
 #: Entries a lane has in flight.
 _AHEAD = 2
@@ -24,26 +24,32 @@ _FLAGS = "SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: 
 _LANES = 32
 
 
-def sums(rank: int) -> int:
-    """Numbers in the triangle and right-hand side of one row."""
-    return rank * (rank + 3) // 2
+def fits(rank: int, itemsize: int) -> bool:
+    """Whether the sums of a row fit a lane's registers."""
+    return rank <= _LARGEST_RANK[itemsize]
+
+
+def square_places(rank: int, width: int) -> list[tuple[int, int]]:
+    """Where each sum of a row belongs in a (rank + 1) × width array, and where its mirror image does."""
+    pairs = [(i, k) for i in range(rank + 1) for k in range(min(i + 1, rank))]
+    return [(i * width + k, k * width + i if i < rank else i * width + k) for i, k in pairs]
 
 
 @cache
-def half_step(rank: int, wide: bool, ahead: int = _AHEAD, style: str = "asm") -> Any:
+def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
     """Rows with a single chunk are solved in place; of the others the sums are written to ``parts``, number by number.
 
     ``wide``: rows of V are read 16 bytes at a time (float32, on a card).
     """
     lines = [
         f"def half_step({_ENTRY_ARGUMENTS}, reg, parts, n_lanes, tolerance, weight: tl.constexpr, REGS: tl.constexpr, {_FLAGS}):",
-        *_lane_head(rank),
+        *_lane_head(rank, wide),
         "low, high, eps2, largest = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 7)",
         "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
         *(f"{name} = tl.zeros(({_LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
         f"for o in range(0, width, {ahead}):",
     ]
-    body = _entries(rank, wide, ahead, style)
+    body = _entries(rank, wide, ahead)
     for s in range(ahead):
         body += [
             f"inside = o + {s} < count",
@@ -68,39 +74,24 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD, style: str = "asm") ->
             body.append(f"a{rank}_{i} += wy * v{s}_{i}")
     lines += [f"    {line}" for line in body]
     lines += ["at = parts + p.to(tl.int64)", "shared = (single == 0) & (count > 0)"]
-    lines += [f"tl.store(at + {n} * n_lanes, {name}, mask=shared)" for n, name in enumerate(_triangle(rank))]
+    lines += [_store(f"at + {n} * n_lanes", name, "shared", wide) for n, name in enumerate(_triangle(rank))]
     lines += ["ridge = tl.load(reg + row) if REGS else tl.load(reg)", "if tl.max(single.to(tl.int32), 0) > 0:"]
-    lines += [f"    {line}" for line in _solution(rank, "single")]
+    lines += [f"    {line}" for line in _solution(rank, "single", wide)]
     return _made("half_step", lines)
 
 
 @cache
-def solve(rank: int) -> Any:
-    """The rows of a list, one a lane, from their sums: a line of ``totals`` a row."""
-    lines = [
-        "def solve(rows, n_rows, totals, reg, U, tolerance, REGS: tl.constexpr):",
-        f"k = tl.program_id(0).to(tl.int64) * {_LANES} + tl.arange(0, {_LANES})",
-        "inside = k < n_rows",
-        "row = tl.load(rows + k, mask=inside, other=0)",
-        *(f"{name} = tl.load(totals + k * {sums(rank)} + {n}, mask=inside, other=0.0)" for n, name in enumerate(_triangle(rank))),
-        "ridge = tl.load(reg + row, mask=inside, other=1.0) if REGS else tl.load(reg)",
-        *_solution(rank, "inside"),
-    ]
-    return _made("solve", lines)
-
-
-@cache
-def value(rank: int, wide: bool, ahead: int = _AHEAD, style: str = "asm") -> Any:
+def value(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
     """parts_lane = Σ s·value(√(e² + ε²)) over the lane's chunk, value and sum in float64; ``numbers`` as for the half-step."""
     lines = [
         f"def value({_ENTRY_ARGUMENTS}, parts, of: tl.constexpr, {_FLAGS}):",
-        *_lane_head(rank),
+        *_lane_head(rank, wide),
         "eps2 = tl.load(numbers + 2)",
         "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
         f"total = tl.zeros(({_LANES},), tl.float64)",
         f"for o in range(0, width, {ahead}):",
     ]
-    body = _entries(rank, wide, ahead, style)
+    body = _entries(rank, wide, ahead)
     for s in range(ahead):
         body += [
             f"inside = o + {s} < count",
@@ -123,7 +114,7 @@ def _triangle(rank: int) -> list[str]:
     return [f"a{i}_{k}" for i in range(rank + 1) for k in range(min(i + 1, rank))]
 
 
-def _lane_head(rank: int) -> list[str]:
+def _lane_head(rank: int, wide: bool) -> list[str]:
     """The lane's chunk, and its row's factors."""
     return [
         "group = tl.program_id(0)",
@@ -134,21 +125,19 @@ def _lane_head(rank: int) -> list[str]:
         "single, origin = tl.load(alone + p) > 0, tl.load(origins + p)",
         "indices += start",
         "values += start",
-        *(f"u{k} = tl.load(U + row * {rank} + {k})" for k in range(rank)),
+        *(f"u{k} = {_load(f'U + row * {rank} + {k}', wide)}" for k in range(rank)),
     ]
 
 
-def _entries(rank: int, wide: bool, ahead: int, style: str) -> list[str]:
+def _entries(rank: int, wide: bool, ahead: int) -> list[str]:
     """The next ``ahead`` entries: all loads before the first use."""
     lines = []
     for s in range(ahead):
         at = f"(o + {s}) * {_LANES} + lane"
         lines += [f"j{s} = tl.load(indices + {at})", f"y{s} = tl.load(values + {at})"]
     for s in range(ahead):
-        if wide and style == "asm":
+        if wide:
             lines += [_wide_load(s, k) for k in range(0, rank, 4)]
-        elif wide and style == "split":
-            lines += _split_load(rank, s)
         else:
             lines += [f"v{s}_{k} = tl.load(V + j{s}.to(WIDTH) * STRIDE + {k})" for k in range(rank)]
     return lines
@@ -162,25 +151,29 @@ def _wide_load(s: int, k: int) -> str:
     return f"{names} = tl.inline_asm_elementwise({code}, [{address}], dtype=({kinds}), is_pure=True, pack=1)"
 
 
-def _split_load(rank: int, s: int) -> list[str]:
-    lines = [f"t = tl.load(V + (j{s}.to(WIDTH) * STRIDE)[:, None] + tl.arange(0, 16)[None, :], mask=(tl.arange(0, 16) < STRIDE)[None, :], other=0.0)"]
-    def halve(name: str, low: int, step: int, n: int) -> None:
-        if n == 1:
-            lines.append(f"v{s}_{low} = {name}")
-            return
-        whole = name if n == 2 else f"tl.reshape({name}, ({_LANES}, {n // 2}, 2))"
-        lines.append(f"{name}a, {name}b = tl.split({whole})")
-        halve(name + "a", low, 2 * step, n // 2)
-        halve(name + "b", low + step, 2 * step, n // 2)
-    halve("t", 0, 1, 16)
-    return lines
+# Triton's compiler compares every load and store with all that depends on it: with 150 of them it takes a minute. Machine
+# instructions it leaves alone.
+
+
+def _load(address: str, wide: bool) -> str:
+    if not wide:
+        return f"tl.load({address})"
+    return f"tl.inline_asm_elementwise('ld.global.f32 $0, [$1];', '=f,l', [({address}).to(tl.int64)], dtype=tl.float32, is_pure=True, pack=1)"
+
+
+def _store(address: str, name: str, mask: str, wide: bool) -> str:
+    if not wide:
+        return f"tl.store({address}, {name}, mask={mask})"
+    code = "'{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.f32 [$1], $2; mov.u32 $0, 0; }', '=r,l,f,r'"
+    arguments = f"[({address}).to(tl.int64), {name}, {mask}.to(tl.int32)]"
+    return f"tl.inline_asm_elementwise({code}, {arguments}, dtype=tl.int32, is_pure=False, pack=1)"
 
 
 def _residual(rank: int, s: int) -> str:
     return f"y{s} - (" + " + ".join(f"u{k} * v{s}_{k}" for k in range(rank)) + ")"
 
 
-def _solution(rank: int, mask: str) -> list[str]:
+def _solution(rank: int, mask: str, wide: bool) -> list[str]:
     """Cholesky's method with a guard: a pivot not above rounding makes its unknown 0; a result that is not finite is not written."""
     lines = []
     for k in range(rank):
@@ -196,7 +189,7 @@ def _solution(rank: int, mask: str) -> list[str]:
     for k in reversed(range(rank)):
         lines += [f"a{rank}_{k} -= a{i}_{k} * a{rank}_{i}" for i in range(k + 1, rank)]
         lines += [f"a{rank}_{k} *= a{k}_{k}", f"good &= tl.abs(a{rank}_{k}) <= 3e38"]
-    return lines + [f"tl.store(U + row * {rank} + {k}, a{rank}_{k}, mask=good)" for k in range(rank)]
+    return lines + [_store(f"U + row * {rank} + {k}", f"a{rank}_{k}", "good", wide) for k in range(rank)]
 
 
 def interpreted() -> bool:

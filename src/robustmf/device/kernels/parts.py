@@ -19,16 +19,23 @@ def add_into_first(rows, first_chunks, offset, parts, size, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def gather(rows, first_chunks, places, parts, n_lanes, totals, size, Q: tl.constexpr, C: tl.constexpr):
-    """Line k of ``totals`` ← the sum over the chunks of row k of the list, whose numbers lie at ``parts[number, lane]``."""
+def gather(
+    rows, first_chunks, lanes, parts, n_lanes, places, size, totals, total_size, Q: tl.constexpr, C: tl.constexpr
+):  # fmt: skip
+    """Line k of ``totals`` ← the sum over the chunks of row k of the list, whose numbers lie at ``parts[number, lane]``.
+
+    ``places`` says for each number where it belongs in the line, and where once more.
+    """
     k = tl.program_id(0).to(tl.int64)
-    row = tl.load(rows + k).to(tl.int64)
+    row = tl.load(rows + k)
     first, stop = tl.load(first_chunks + row), tl.load(first_chunks + row + 1)
     q, c = tl.arange(0, Q)[:, None].to(tl.int64), tl.arange(0, C)[None, :]
     total = tl.zeros((Q, C), parts.dtype.element_ty)
     for chunk in range(first, stop, C):
         inside = chunk + c < stop
-        lane = tl.load(places + chunk + c, mask=inside, other=0)
+        lane = tl.load(lanes + chunk + c, mask=inside, other=0)
         total += tl.load(parts + q * n_lanes + lane, mask=inside & (q < size), other=0.0)
-    number = tl.arange(0, Q)
-    tl.store(totals + k * size + number, tl.sum(total, 1), mask=number < size)
+    number, found = tl.arange(0, Q), tl.sum(total, 1)
+    for twice in tl.static_range(2):
+        place = tl.load(places + number * 2 + twice, mask=number < size, other=0)
+        tl.store(totals + k * total_size + place, found, mask=number < size)

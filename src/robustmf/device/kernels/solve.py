@@ -1,4 +1,4 @@
-"""Ridge systems too large for a lane: one row a program, by elimination on the whole tile."""
+"""Ridge systems, one row a program, by elimination on the whole tile."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import triton.language as tl
 
 
 @triton.jit
-def solve_tile(first_row, first_chunks, offset, parts, reg, U, tolerance, REGS: tl.constexpr, RANK: tl.constexpr, R: tl.constexpr):
-    """(matrix + reg·I) u = right-hand side for one row, from the part of its first chunk.
+def solve_tile(rows, slots, offset, systems, reg, U, tolerance, REGS: tl.constexpr, RANK: tl.constexpr, R: tl.constexpr):
+    """(matrix + reg·I) u = right-hand side for one row of a list, whose system lies in its slot less ``offset``.
 
     A pivot that is not above rounding makes its unknown 0; a result that is not finite is not written.
     """
-    row = first_row + tl.program_id(0).to(tl.int64)
-    at = parts + (tl.load(first_chunks + row) - offset) * (RANK + 1) * R
+    row = tl.load(rows + tl.program_id(0))
+    at = systems + (tl.load(slots + tl.program_id(0)) - offset) * (RANK + 1) * R
     i, j = tl.arange(0, R)[:, None], tl.arange(0, R)[None, :]
     ridge = tl.load(reg + row) if REGS else tl.load(reg)
     A = tl.load(at + i * R + j, mask=(i < RANK) & (j < RANK), other=0.0) + tl.where(i == j, ridge, 0.0)
