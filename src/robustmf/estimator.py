@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.device import device_observed, device_operations, require_device
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
@@ -69,6 +70,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Stop inner solves by the duality gap instead: at this share of the decrease reached.
     random_state : int, Generator or None
         For the start.
+    device : {"cpu", "cuda"}
+        Where fits, fold-in and scores are computed: "cuda" (or "cuda:1", …) is one NVIDIA GPU, with the extra ``gpu``. It offers the
+        solvers "irls" and "mm" (with inner="apg"). Factors and scores come back as NumPy arrays.
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
     verbose : int
@@ -126,6 +130,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         inner_tol: float = 1e-6,
         inner_gap: float | None = None,
         random_state: int | np.random.Generator | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
         verbose: int = 0,
         callbacks: Sequence[Callback] = (),
@@ -147,6 +152,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.inner_tol = inner_tol
         self.inner_gap = inner_gap
         self.random_state = random_state
+        self.device = device
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
@@ -156,18 +162,20 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         ``sample_weight`` multiplies each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array.
         """
-        observed = as_observed(X)
+        observed = self._observed(X)
         self._check_parameters(observed)
         weights = None if sample_weight is None else entry_weights(sample_weight, observed)
         warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            found = fit(self._settings(observed, shown), Operations(observed, team), weights, rng)
-        self.row_factors_, self.column_factors_ = found.U, found.V
+            operations = self._operations(observed, team)
+            weights = None if weights is None else operations.array(weights)
+            found = fit(self._settings(observed, shown), operations, weights, rng)
+        self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
         self.components_ = self.column_factors_.T
         self._has_bias = bool(self.bias)
-        self.center_, self.row_bias_, self.column_bias_ = found.center, found.row_bias, found.column_bias
+        self.center_, self.row_bias_, self.column_bias_ = found.center, np.asarray(found.row_bias), np.asarray(found.column_bias)
         self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
@@ -177,6 +185,14 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
         return self
+
+    def _observed(self, X: Any) -> Observed:
+        """The entries of X, where this model computes."""
+        require_device(self.device)
+        return as_observed(X) if self.device == "cpu" else device_observed(X, self.device)
+
+    def _operations(self, observed: Any, team: Team) -> Operations:
+        return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team)
 
     def _reg(self, observed: Observed) -> float:
         return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)
@@ -242,7 +258,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         With ``bias`` there is one more column, the bias of the row.
         """
         check_is_fitted(self)
-        observed = as_observed(X)
+        observed = self._observed(X)
         if observed.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {observed.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
@@ -252,7 +268,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             V, shifts = np.hstack([V, np.ones((len(V), 1), V.dtype)]), self._shifts().astype(V.dtype)
         reg = self.reg_ * observed.rows.counts if self.reg_by_count else self.reg_
         with Team(self.n_jobs) as team:
-            return fold_in(Operations(observed, team), self.loss_, reg, V, shifts)
+            operations = self._operations(observed, team)
+            shifts = None if shifts is None else operations.array(shifts)
+            return np.asarray(fold_in(operations, self.loss_, reg, operations.array(V), shifts))
 
     def fit_transform(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
@@ -271,12 +289,25 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _residuals(self, X: Any) -> Array:
         """Values minus predictions at the observed entries, in row order."""
         check_is_fitted(self)
-        observed = as_observed(X)
+        observed = self._observed(X)
         wanted = (len(self.row_factors_), len(self.column_factors_))
         if observed.shape != wanted:
             raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
         rows = observed.rows
-        return np.asarray(rows.values - self.predict(rows.group_of_entry(), rows.indices))
+        if self.device == "cpu":
+            return np.asarray(rows.values - self.predict(rows.group_of_entry(), rows.indices))
+        U, V = (A.astype(observed.dtype, copy=False) for A in self._predictors())
+        with Team(self.n_jobs) as team:
+            operations = self._operations(observed, team)
+            return np.asarray(operations.residuals(operations.array(U), operations.array(V)))
+
+    def _predictors(self) -> tuple[Array, Array]:
+        """Factors whose product is the prediction, biases included."""
+        if not self._has_bias:
+            return self.row_factors_, self.column_factors_
+        ones = [np.ones_like(A[:, :1]) for A in (self.row_factors_, self.column_factors_)]
+        left = np.hstack([self.row_factors_, self.row_bias_[:, None], ones[0]])
+        return left, np.hstack([self.column_factors_, ones[1], self._shifts()[:, None]])
 
     def _shifts(self) -> Array:
         """What a column's prediction has before any row is known."""
@@ -328,11 +359,12 @@ class RMFNL(RobustMF):
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: int | np.random.Generator | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
         verbose: int = 0,
         callbacks: Sequence[Callback] = (),
     ) -> None:
         super().__init__(
             rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
-            random_state=random_state, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
+            random_state=random_state, device=device, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip

@@ -104,7 +104,7 @@ class Observed:
     @property
     def transposed(self) -> Observed:
         """The entries of the transposed matrix; nothing is copied."""
-        other = Observed(self.columns, (self.shape[1], self.shape[0]), self.column_ids, self.row_ids)
+        other = type(self)(self.columns, (self.shape[1], self.shape[0]), self.column_ids, self.row_ids)
         other.__dict__["columns"] = self.rows
         return other
 
@@ -121,7 +121,7 @@ class Observed:
         rows = self.rows
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
         _require_shape(self.shape, int(pointers[-1]))
-        return Observed(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
+        return type(self)(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
 
     def to_sparse(self) -> sp.csr_array:
         """The entries as a SciPy CSR array (a copy)."""

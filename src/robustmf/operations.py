@@ -6,7 +6,7 @@ Solvers see arrays and these methods only; another device offers the same method
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,21 @@ class Operations:
         self.team = team
         self._row_bounds = block_bounds(observed.rows.pointers, _BLOCKS)
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
+
+    #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
+    projects: ClassVar[bool] = True
+
+    def on(self, observed: Observed) -> Operations:
+        """The same operations on other entries."""
+        return Operations(observed, self.team)
+
+    def host(self) -> Operations:
+        """Operations on the same entries in the memory of the host: these."""
+        return self
+
+    def array(self, values: Any) -> Array:
+        """``values`` where the entries are, in C order."""
+        return np.ascontiguousarray(values)
 
     def _part_bounds(self, rank: int) -> NDArray[np.int64]:
         """Row blocks of a pass that sums over columns."""

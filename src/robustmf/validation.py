@@ -41,7 +41,7 @@ def entry_weights(sample_weight: ArrayLike, observed: Observed) -> Array:
     if weights.dtype.kind not in "iuf":
         raise TypeError(f"sample_weight must hold numbers, got dtype {weights.dtype}")
     if weights.shape == observed.shape:
-        weights = weights[observed.rows.group_of_entry(), observed.rows.indices]
+        weights = weights[np.asarray(observed.rows.group_of_entry()), np.asarray(observed.rows.indices)]
     if weights.shape != (observed.n_entries,):
         raise ValueError(
             f"sample_weight must have one number an observed entry, ({observed.n_entries},), or the shape of X, {observed.shape}; "

@@ -1,0 +1,58 @@
+"""One NVIDIA GPU: the operations of :mod:`robustmf.operations` as Triton kernels, on arrays that NumPy's functions accept.
+
+Needs the extra ``gpu``. Nothing here is imported before a fit asks for ``device="cuda"``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robustmf.device.observed import DeviceObserved
+    from robustmf.device.operations import DeviceOperations
+    from robustmf.kernels.team import Team
+
+__all__ = ["device_observed", "device_operations", "require_device"]
+
+
+def require_device(device: Any) -> None:
+    """Refuse, in one line, a device that is unknown or not there."""
+    if device == "cpu":
+        return
+    if not isinstance(device, str) or device.partition(":")[0] != "cuda":
+        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:N', got device={device!r}")
+    missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(f"device={device!r} needs {' and '.join(missing)}; install them with: pip install 'robustmf[gpu]'")
+    import torch  # noqa: PLC0415 - heavy, and only here
+
+    if _interpreted():
+        return
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"device={device!r} needs an NVIDIA GPU and its driver; PyTorch {torch.__version__} sees none. Use device='cpu'.")
+    if torch.device(device).index is not None and torch.device(device).index >= torch.cuda.device_count():
+        raise RuntimeError(f"device={device!r} is not there; PyTorch sees {torch.cuda.device_count()} GPU(s)")
+
+
+def device_observed(X: Any, device: str) -> DeviceObserved:
+    """What ``fit`` takes, on the card."""
+    import torch  # noqa: PLC0415
+
+    from robustmf.device.observed import as_device_observed  # noqa: PLC0415
+
+    return as_device_observed(X, torch.device("cpu" if _interpreted() else device))
+
+
+def device_operations(observed: DeviceObserved, team: Team) -> DeviceOperations:
+    """The operations on the card's entries."""
+    from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
+
+    return DeviceOperations(observed, team)
+
+
+def _interpreted() -> bool:
+    """Triton's interpreter is on (TRITON_INTERPRET=1): kernels run on the host, for tests."""
+    import triton  # noqa: PLC0415
+
+    return bool(triton.knobs.runtime.interpret)

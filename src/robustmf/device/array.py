@@ -158,7 +158,7 @@ def _index(key: Any) -> Any:
         return tuple(_index(part) for part in key)
     if isinstance(key, DeviceArray):
         return key.tensor if key.tensor.dtype == torch.bool else key.tensor.long()
-    return key
+    return torch.from_numpy(key) if isinstance(key, np.ndarray) else key
 
 
 def _both(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -280,6 +280,12 @@ def _clip(like: Tensor, a: DeviceArray, low: Any, high: Any) -> Tensor:
     return torch.clamp(a.tensor, _operand(low, like), _operand(high, like))
 
 
+def _searchsorted(like: Tensor, a: Any, v: Any, side: str = "left") -> Tensor:
+    ordered, wanted = tensor_like(a, like), tensor_like(v, like)
+    kind = torch.promote_types(ordered.dtype, wanted.dtype)
+    return torch.searchsorted(ordered.to(kind), wanted.to(kind), right=side == "right")
+
+
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.sum: _sum,
     np.mean: _mean,
@@ -300,7 +306,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.diff: lambda like, a: a.tensor.diff(),
     np.flatnonzero: lambda like, a: a.tensor.nonzero()[:, 0],
     np.repeat: lambda like, a, repeats: torch.repeat_interleave(tensor_like(a, like), tensor_like(repeats, like)),
-    np.searchsorted: lambda like, a, v, side="left": torch.searchsorted(tensor_like(a, like), tensor_like(v, like), right=side == "right"),
+    np.searchsorted: _searchsorted,
     np.linalg.norm: lambda like, a: torch.linalg.vector_norm(a.tensor),
     np.shape: lambda like, a: a.shape,
 }

@@ -22,8 +22,9 @@ from robustmf.device.kernels import dual, entries, half_step, parts, solve
 from robustmf.device.kernels import lanes as lane_kernels
 from robustmf.device.lanes import Lanes, side_by_side
 from robustmf.device.observed import DeviceObserved
+from robustmf.device.repair import repair_rows
 from robustmf.kernels.team import Team
-from robustmf.losses import L2, Loss, Rounded
+from robustmf.losses import L2, Loss, Rounded, Welsch
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 
@@ -46,7 +47,8 @@ class DeviceOperations(Operations):
         self.observed: DeviceObserved = observed
         self.team = team
         rows = observed.rows
-        self._pointers, self._indices, self._values = (cast("Any", array).tensor for array in (rows.pointers, rows.indices, rows.values))
+        self._pointers, self.indices, self.values = (cast("Any", array).tensor for array in (rows.pointers, rows.indices, rows.values))
+        self.starts, self.counts = self._pointers[:-1], self._pointers.diff()
 
     def on(self, observed: Observed) -> DeviceOperations:
         """The same operations on other entries."""
@@ -58,7 +60,7 @@ class DeviceOperations(Operations):
 
     def array(self, values: Any) -> Array:
         """``values`` on the card."""
-        return DeviceArray(tensor_like(values, self._values).contiguous())
+        return DeviceArray(tensor_like(values, self.values).contiguous())
 
     @cached_property
     def transposed(self) -> DeviceOperations:
@@ -72,10 +74,10 @@ class DeviceOperations(Operations):
         return cut(self._pointers)
 
     def _numbers(self, *numbers: float, dtype: torch.dtype | None = None) -> Tensor:
-        return torch.tensor(numbers, dtype=dtype or self._values.dtype, device=self._values.device)
+        return torch.tensor(numbers, dtype=dtype or self.values.dtype, device=self.values.device)
 
     def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        return torch.empty(shape, dtype=dtype or self._values.dtype, device=self._values.device)
+        return torch.empty(shape, dtype=dtype or self.values.dtype, device=self.values.device)
 
     def _add_chunks(self, found: Tensor) -> Tensor:
         """Rows' sums of what is known chunk by chunk."""
@@ -88,10 +90,10 @@ class DeviceOperations(Operations):
 
     def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
         """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
-        chunks, rank, out = self._chunks, U.shape[1], torch.empty_like(self._values)
+        chunks, rank, out = self._chunks, U.shape[1], torch.empty_like(self.values)
         V = _padded(V.tensor)
         entries.residuals[(len(chunks),)](
-            chunks.rows, chunks.starts, chunks.ends, self._indices, self._values, self._values if shifts is None else shifts.tensor,
+            chunks.rows, chunks.starts, chunks.ends, self.indices, self.values, self.values if shifts is None else shifts.tensor,
             U.tensor, V, out, SHIFTS=shifts is not None, RANK=rank, **_rows_of(V), **_block(rank),
         )  # fmt: skip
         return DeviceArray(out)
@@ -124,8 +126,8 @@ class DeviceOperations(Operations):
         else:
             found = self._empty(len(chunks), dtype=torch.float64)
             entries.value_parts[(len(chunks),)](
-                chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
-                sample_weights.tensor if weighted else self._values, U.tensor, V, numbers, found,
+                chunks.rows, chunks.starts, chunks.ends, self.indices, self.values,
+                sample_weights.tensor if weighted else self.values, U.tensor, V, numbers, found,
                 value=code[0], SAMPLE=weighted, RANK=rank, **_rows_of(V), **_block(rank),
             )  # fmt: skip
         if tip:
@@ -152,7 +154,7 @@ class DeviceOperations(Operations):
         found = self._empty(len(chunks), rank)
         V = _padded(V)
         entries.product_parts[(len(chunks),)](
-            chunks.starts, chunks.ends, self._indices, self._indices if places is None else places, x, V, found,
+            chunks.starts, chunks.ends, self.indices, self.indices if places is None else places, x, V, found,
             PLACES=places is not None, RANK=rank, **_rows_of(V), **_block(rank),
         )  # fmt: skip
         return self._add_chunks(found)
@@ -168,7 +170,7 @@ class DeviceOperations(Operations):
         chunks = self._chunks
         found = self._empty(len(chunks), dtype=torch.float64)
         entries.sum_parts[(len(chunks),)](
-            chunks.starts, chunks.ends, self._indices if places is None else places, x, found, PLACES=places is not None,
+            chunks.starts, chunks.ends, self.indices if places is None else places, x, found, PLACES=places is not None,
             BLOCK=256, num_warps=2,
         )  # fmt: skip
         return found
@@ -198,12 +200,12 @@ class DeviceOperations(Operations):
             weights = _values_of(loss.weight, self.residuals(U, V, shifts)).astype(self.observed.dtype)
             sample_weights = weights if sample_weights is None else weights * sample_weights
             loss = L2()
-        ridge = reg.tensor.to(self._values.dtype) if isinstance(reg, DeviceArray) else self._numbers(float(reg))
+        ridge = reg.tensor.to(self.values.dtype) if isinstance(reg, DeviceArray) else self._numbers(float(reg))
         if self._by_lanes(U.shape[1]):
             self._half_step_by_lanes(loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip)
             return
 
-        rows = torch.arange(len(U), device=self._values.device)
+        rows = torch.arange(len(U), device=self.values.device)
 
         def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
             self._solve(rows[low:high], self._chunks.first[low:high], offset, found, ridge, U.tensor)
@@ -217,7 +219,7 @@ class DeviceOperations(Operations):
         )
 
     def _by_lanes(self, rank: int) -> bool:
-        return lane_kernels.fits(rank, self._values.element_size())
+        return lane_kernels.fits(rank, self.values.element_size())
 
     @property
     def _rounding(self) -> float:
@@ -250,17 +252,17 @@ class DeviceOperations(Operations):
 
     @cached_property
     def _lanes(self) -> Lanes:
-        return side_by_side(self._chunks, self._indices, self._values)
+        return side_by_side(self._chunks, self.indices, self.values)
 
     @property
     def _wide(self) -> bool:
-        return self._values.dtype == torch.float32 and not lane_kernels.interpreted()
+        return self.values.dtype == torch.float32 and not lane_kernels.interpreted()
 
     def _lane_entries(self, sample_weights: Array | None, shifts: Array | None, U: Tensor, V: Tensor) -> tuple[Tensor, ...]:
         lanes = self._lanes
         return (
             lanes.starts, lanes.widths, lanes.counts, lanes.rows, lanes.alone, lanes.origins, lanes.indices, lanes.values,
-            self._values if sample_weights is None else sample_weights.tensor, self._values if shifts is None else shifts.tensor, U, V,
+            self.values if sample_weights is None else sample_weights.tensor, self.values if shifts is None else shifts.tensor, U, V,
         )  # fmt: skip
 
     def _weight_numbers(self, loss: Loss, clip: tuple[float, float] | None) -> tuple[Tensor, Any, bool]:
@@ -278,14 +280,14 @@ class DeviceOperations(Operations):
         chunks, rank = self._chunks, V.shape[1]
         V = _padded(V)
         numbers, formula, clipped = self._weight_numbers(loss, clip)
-        settings = _half_step_settings(rank, self._values.dtype)
-        R, size = settings["R"], self._values.element_size() * (rank + 1) * settings["R"]
+        settings = _half_step_settings(rank, self.values.dtype)
+        R, size = settings["R"], self.values.element_size() * (rank + 1) * settings["R"]
         slices = self._slices(max(1, _ROOM // size))
         found = self._empty(max(last - first for _, _, first, last in slices), rank + 1, R)
         for low, high, first, last in slices:
             half_step.accumulate[(last - first,)](
-                first, chunks.rows, chunks.starts, chunks.ends, self._indices, self._values,
-                self._values if sample_weights is None else sample_weights.tensor, self._values if shifts is None else shifts.tensor,
+                first, chunks.rows, chunks.starts, chunks.ends, self.indices, self.values,
+                self.values if sample_weights is None else sample_weights.tensor, self.values if shifts is None else shifts.tensor,
                 U, V, numbers, found, weight=formula, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None,
                 CLIP=clipped, UNIT=loss.unit_weight, RANK=rank, **_rows_of(V), **settings,
             )  # fmt: skip
@@ -309,13 +311,39 @@ class DeviceOperations(Operations):
 
     def explained_shares(self, U: Array, V: Array, theta: float) -> Array:
         """For each row the share of its entries that the fit explains: the mean Welsch weight at scale θ."""
-        raise NotImplementedError
+        lost = self.row_losses(Welsch(theta), U.tensor, V.tensor) / theta**2
+        return DeviceArray(1 - lost / torch.clamp(self.counts, min=1))
+
+    def row_losses(self, loss: Loss, U: Tensor, V: Tensor) -> Tensor:
+        """Σ φ(|e|) row by row."""
+        found = self._values_by_chunk(loss, DeviceArray(U), DeviceArray(V), None)
+        assert found is not None, f"{loss.name} has a formula that can be traced"
+        return self._add_chunks(found[:, None])[:, 0]
+
+    def normal_inverses(self, loss: Loss, ridge: float, U: Tensor, V: Tensor) -> Tensor:
+        """(Σ w v vᵀ + ridge·I)⁻¹ row by row, with the loss's weights at (U, V)."""
+        rank = V.shape[1]
+        inverses = self._empty(len(self.counts), rank, rank)
+
+        def inverted(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
+            normal = found[self._chunks.first[low:high] - offset, :rank, :rank]
+            normal.diagonal(dim1=1, dim2=2).add_(ridge)
+            inverses[low:high] = torch.linalg.inv_ex(normal).inverse
+
+        self._normal_matrices(loss, U, V, None, None, None, inverted)
+        return inverses
+
+    def solved(self, systems: Tensor, ridge: float, rank: int) -> Tensor:
+        """Solutions of ridge systems, (rank + 1) × R arrays with the right-hand side as the last row."""
+        U, every = self.values.new_zeros(len(systems), rank), torch.arange(len(systems), device=systems.device)
+        self._solve(every, every, 0, systems, self._numbers(ridge), U)
+        return U
 
     def repair_rows(
         self, U: Array, V: Array, ridge: float, theta: float, rows: Array, trials: Array, seed: int
     ) -> Array:  # fmt: skip
         """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
-        raise NotImplementedError
+        return DeviceArray(repair_rows(self, U.tensor, V.tensor, ridge, theta, rows.tensor, trials.tensor, seed))
 
     def dual_pass(self, rank: int) -> Any:
         """Buffers for repeated steps on the dual at this rank."""
@@ -327,7 +355,7 @@ class DeviceOperations(Operations):
         sums = self._empty(len(chunks), 2, dtype=torch.float64)
         V, dV = _padded(V.tensor), _padded(dV.tensor)
         dual.linearised_parts[(len(chunks),)](
-            chunks.rows, chunks.starts, chunks.ends, self._indices, e.tensor, w.tensor, U.tensor, V, dU.tensor, dV, x.tensor, sums,
+            chunks.rows, chunks.starts, chunks.ends, self.indices, e.tensor, w.tensor, U.tensor, V, dU.tensor, dV, x.tensor, sums,
             RANK=rank, **_rows_of(V), **_block(rank),
         )  # fmt: skip
         loss, gap = sums.sum(0).tolist()
@@ -352,7 +380,7 @@ class DeviceDualPass:
         chunks, (U, V) = of._chunks, factors
         padded, increments_padded = _padded(V.tensor), _padded(increments[1].tensor)
         dual.step_parts[(len(chunks),)](
-            chunks.rows, chunks.starts, chunks.ends, of._indices, e.tensor, w.tensor, curvatures[0].tensor, curvatures[1].tensor,
+            chunks.rows, chunks.starts, chunks.ends, of.indices, e.tensor, w.tensor, curvatures[0].tensor, curvatures[1].tensor,
             of._numbers(momentum, scale), U.tensor, padded, increments[0].tensor, increments_padded,
             x.tensor, x_before.tensor, x_new.tensor, self._parts, self._sums, RANK=rank, **_rows_of(padded), **_block(rank),
         )  # fmt: skip

@@ -80,7 +80,7 @@ class Fit:
 
     def predictors(self) -> tuple[Array, Array]:
         """Factors whose product is the prediction, biases included."""
-        ones = [np.ones((len(A), 1), A.dtype) for A in (self.U, self.V)]
+        ones = [np.ones_like(A[:, :1]) for A in (self.U, self.V)]
         left = np.hstack([self.U, self.row_bias[:, None], ones[0]])
         return left, np.hstack([self.V, ones[1], self.column_bias[:, None] + self.V.dtype.type(self.center)])
 
@@ -89,10 +89,12 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
     """The best of ``n_init`` fits, by the objective each ends with."""
     check_init(settings.init)
     plain = not settings.bias and sample_weights is None and not settings.reg_by_count
-    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain)
+    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain, operations.projects)
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
         make_inner(settings.inner)
+        if settings.inner != "apg" and not operations.projects:
+            raise ValueError(f"inner={settings.inner!r} needs device='cpu'; on a GPU use inner='apg'")
     if settings.certify and not plain:
         raise ValueError("certify=True goes with the plain model: no bias, sample_weight or reg_by_count")
     fits = []
@@ -125,11 +127,11 @@ def _fit_once(
     if settings.auto_reg:
         settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
     center, row_bias, column_bias = (
-        bias_start(operations, settings.reg) if settings.bias else (None, np.zeros((m, 1), dtype), np.zeros((n, 1), dtype))
+        bias_start(operations, settings.reg) if settings.bias else (None, *(operations.array(np.zeros((k, 1), dtype)) for k in (m, n)))
     )
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
-        seen = Operations(operations.observed.select(sample_weights > 0), operations.team)
+        seen = operations.on(operations.observed.select(sample_weights > 0))
     else:
         seen = operations
     start = _start(settings, seen, center, row_bias, column_bias, rng, solver)
@@ -176,7 +178,7 @@ def _start(
         # what the biases leave over
         rows = operations.observed.rows
         left = rows.values - row_bias[rows.group_of_entry(), 0] - column_bias[rows.indices, 0] - rows.values.dtype.type(center)
-        operations = Operations(operations.observed.with_values(left), operations.team)
+        operations = operations.on(operations.observed.with_values(left))
     reg = settings.reg
     if settings.reg_by_count:
         reg *= operations.observed.n_entries / max(operations.observed.shape)

@@ -27,7 +27,7 @@ def fold_in(operations: Operations, loss: Loss, reg: float | Array, V: Array, sh
     """
     observed = operations.observed
     tip = _ROUNDING * (float(np.median(np.abs(observed.rows.values))) or 1.0)
-    U = np.zeros((observed.shape[0], V.shape[1]), V.dtype)
+    U = operations.array(np.zeros((observed.shape[0], V.shape[1]), V.dtype))
     for stage, sweeps in zip((L2(), rounded(L1(), tip), rounded(loss, tip)), _SWEEPS, strict=True):
         for _ in range(sweeps):
             operations.half_step(stage, reg, U, V, shifts=shifts)

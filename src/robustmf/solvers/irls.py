@@ -61,7 +61,7 @@ class IRLS:
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column."""
-        self._own = (np.ascontiguousarray(U), np.ascontiguousarray(V))
+        self._own = (self._sides[0].array(U), self._sides[0].array(V))
         return self._value()
 
     @property
@@ -93,7 +93,7 @@ class IRLS:
         U, V = self._own
         if self._center is None:
             return U, V
-        ones = [np.ones((len(A), 1), A.dtype) for A in (U, V)]
+        ones = [np.ones_like(A[:, :1]) for A in (U, V)]
         return np.hstack([U, ones[0]]), np.hstack([V[:, :-1], ones[1], V[:, -1:] + V.dtype.type(self._center)])
 
     @property
@@ -108,7 +108,7 @@ class IRLS:
             total = self._sides[0].observed.n_entries if self._sample[0] is None else float(self._sample[0].sum(dtype=np.float64))
             data += total * float(self._objective.loss.value(np.array([self._tip]))[0])
         penalty = sum(
-            0.5 * float(np.dot(np.broadcast_to(np.asarray(reg, np.float64), len(A)), np.einsum("ij,ij->i", A, A, dtype=np.float64)))
+            0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum())
             for reg, A in zip(self._reg, self._own, strict=True)
         )
         return data + penalty
