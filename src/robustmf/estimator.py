@@ -192,7 +192,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return as_observed(X) if self.device == "cpu" else device_observed(X, self.device)
 
     def _operations(self, observed: Any, team: Team) -> Operations:
-        return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team)
+        return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team, int(self.rank), self.solver)
 
     def _reg(self, observed: Observed) -> float:
         return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)

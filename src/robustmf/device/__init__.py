@@ -44,10 +44,13 @@ def device_observed(X: Any, device: str) -> DeviceObserved:
     return as_device_observed(X, torch.device("cpu" if _interpreted() else device))
 
 
-def device_operations(observed: DeviceObserved, team: Team) -> DeviceOperations:
-    """The operations on the card's entries."""
+def device_operations(observed: DeviceObserved, team: Team, rank: int, solver: str) -> DeviceOperations:
+    """The operations on the card's entries, if the card has room for what a fit of this rank takes."""
+    from robustmf.device.memory import fit_bytes, require_room  # noqa: PLC0415
     from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
 
+    needed = fit_bytes(observed.shape, observed.n_entries, rank, observed.dtype.itemsize, solver)
+    require_room(needed, observed.device, f"rank {rank} with {observed.n_entries} entries")
     return DeviceOperations(observed, team)
 
 

@@ -85,10 +85,15 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         self.tensor[_index(key)] = tensor_like(value, self.tensor) if isinstance(value, (np.ndarray, DeviceArray)) else value
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, where: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: Any = None, where: Any = None, dtype: Any = None, **options: Any
+    ) -> Any:
         if method != "__call__" or options or ufunc not in _UFUNCS:
             return NotImplemented
-        found = _UFUNCS[ufunc](*(_operand(value, self.tensor) for value in inputs))
+        operands = [_operand(value, self.tensor) for value in inputs]
+        if dtype is not None:
+            operands = [value.to(torch_type(dtype)) if isinstance(value, torch.Tensor) else value for value in operands]
+        found = _UFUNCS[ufunc](*operands)
         if where is not None:
             found = torch.where(where.tensor, found, out[0].tensor)
         if out is None:

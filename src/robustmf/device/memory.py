@@ -5,6 +5,11 @@ from __future__ import annotations
 import torch
 
 
+def entry_bytes(n_entries: int, itemsize: int) -> int:
+    """Bytes on the card while the entries are sorted: what is given, the keys twice, their order, the sort's own room."""
+    return n_entries * (8 + itemsize + 4 * 8)
+
+
 def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, solver: str) -> int:
     """Bytes on the card at the peak of a fit: the entries four times (by rows and columns, each once more in lane order), and more.
 

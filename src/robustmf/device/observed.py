@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from robustmf.device.array import DeviceArray
+from robustmf.device.memory import entry_bytes, require_room
 from robustmf.observed import Compressed, Duplicates, Observed, as_observed
 
 Tensor = torch.Tensor
@@ -54,6 +55,7 @@ class DeviceObserved(Observed):
     def from_host(cls, observed: Observed, device: torch.device) -> DeviceObserved:
         """The entries of ``observed``, copied to the card."""
         rows = observed.rows
+        require_room(entry_bytes(observed.n_entries, observed.dtype.itemsize), device, f"X with {observed.n_entries} entries")
         moved = (_to_card(array, device) for array in (rows.pointers, rows.indices, rows.values))
         return cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
 
@@ -69,6 +71,7 @@ class DeviceObserved(Observed):
     ) -> DeviceObserved:
         """Entries given by row numbers, column numbers and values: NumPy arrays, torch tensors, or anything that speaks DLPack."""
         device = torch.device(device)
+        require_room(entry_bytes(len(values), 4), device, f"X with {len(values)} entries")
         i, j, v = (_to_card(array, device) for array in (rows, cols, values))
         if not i.shape == j.shape == v.shape or i.ndim != 1:
             raise ValueError(f"rows, cols and values must be 1-dimensional of equal length, got shapes {i.shape}, {j.shape}, {v.shape}")

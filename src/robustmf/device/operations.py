@@ -6,7 +6,7 @@ The contract is that of :class:`robustmf.operations.Operations`; one suite of te
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -195,8 +195,7 @@ class DeviceOperations(Operations):
         clip: tuple[float, float] = (-np.inf, np.inf),
     ) -> None:  # fmt: skip
         """Solve for every row of U, in place, V held; see the contract."""
-        unweighted = loss.unit_weight or weight_code(loss) is not None
-        if not unweighted:
+        if not loss.unit_weight and weight_code(loss) is None:
             weights = _values_of(loss.weight, self.residuals(U, V, shifts)).astype(self.observed.dtype)
             sample_weights = weights if sample_weights is None else weights * sample_weights
             loss = L2()
@@ -234,7 +233,7 @@ class DeviceOperations(Operations):
         chunks, lanes, rank, V = self._chunks, self._lanes, V.shape[1], _padded(V)
         numbers, formula, clipped = self._weight_numbers(loss, clip)
         R, split = triton.next_power_of_2(rank), chunks.split
-        places = torch.tensor(lane_kernels.square_places(rank, R), device=V.device)
+        places = _square_places(rank, V.device)
         size = len(places)
         found = self._empty(size, len(lanes.counts))
         lane_kernels.half_step(rank, self._wide)[(len(lanes.starts),)](
@@ -405,6 +404,11 @@ class DeviceDualPass:
         torch.sub(at_z.tensor, pull.tensor, out=increments.tensor).mul_(inverse.tensor[:, None])
 
 
+@cache
+def _square_places(rank: int, device: torch.device) -> Tensor:
+    return torch.tensor(lane_kernels.square_places(rank, triton.next_power_of_2(rank)), device=device)
+
+
 def _padded(V: Tensor) -> Tensor:
     """V with its rows padded to whole 16-byte words, so that a row is read in few wide loads."""
     rank = V.shape[1]
@@ -428,7 +432,7 @@ def _half_step_settings(rank: int, dtype: torch.dtype) -> dict[str, Any]:
     R = max(16, triton.next_power_of_2(rank))
     if dtype == torch.float64:
         return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4, "num_stages": 1}
-    return {"R": R, "BLOCK": 32, "DOT": True, "PRECISION": "tf32x3", "num_warps": max(1, R // 16), "num_stages": 1}
+    return {"R": R, "BLOCK": 32, "DOT": True, "PRECISION": "tf32x3", "num_warps": R // 16 if R > 32 else 1, "num_stages": 2 if R == 32 else 1}
 
 
 def _largest_eigenvalues(grams: Tensor) -> Tensor:
