@@ -14,7 +14,6 @@ from robustmf.losses import Loss
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 
-
 #: Why there is nothing to run the card's operations with; else None. Without a GPU they run in Triton's interpreter.
 NO_CARD = None if importlib.util.find_spec("torch") and importlib.util.find_spec("triton") else "needs the extra 'gpu' (torch, triton)"
 INTERPRETED = False

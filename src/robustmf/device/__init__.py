@@ -30,7 +30,9 @@ def require_device(device: Any) -> None:
     if _interpreted():
         return
     if not torch.cuda.is_available():
-        raise RuntimeError(f"device={device!r} needs an NVIDIA GPU and its driver; PyTorch {torch.__version__} sees none. Use device='cpu'.")
+        raise RuntimeError(
+            f"device={device!r} needs an NVIDIA GPU and its driver; PyTorch {torch.__version__} sees none. Use device='cpu'."
+        )
     if torch.device(device).index is not None and torch.device(device).index >= torch.cuda.device_count():
         raise RuntimeError(f"device={device!r} is not there; PyTorch sees {torch.cuda.device_count()} GPU(s)")
 

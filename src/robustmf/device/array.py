@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 _TORCH_TYPES: dict[Any, torch.dtype] = {
     np.dtype(np.float32): torch.float32,
@@ -56,7 +55,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.tensor.ndim
 
     @property
-    def T(self) -> DeviceArray:
+    def T(self) -> DeviceArray:  # noqa: N802 - NumPy's name
         """The transposed array."""
         return DeviceArray(self.tensor.T)
 

@@ -52,7 +52,7 @@ _FUNCTIONS: dict[Any, Callable[..., str]] = {
 }
 
 
-class Untraceable(Exception):
+class UntraceableError(Exception):
     """The formula does something that has no Triton code here."""
 
 
@@ -71,19 +71,19 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         if ufunc is np.power and method == "__call__" and inputs[1] in (2, 3, 4):
             return self._emit(" * ".join([_text(inputs[0])] * int(inputs[1])))
         if method != "__call__" or options or ufunc not in _UFUNCS:
-            raise Untraceable(ufunc.__name__)
+            raise UntraceableError(ufunc.__name__)
         return self._emit(_UFUNCS[ufunc].format(*map(_text, inputs)))
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Symbol:
         if options or function not in _FUNCTIONS:
-            raise Untraceable(function.__name__)
+            raise UntraceableError(function.__name__)
         return self._emit(_FUNCTIONS[function](*map(_text, args)))
 
     def __array__(self, *args: Any, **options: Any) -> Any:
-        raise Untraceable("a conversion to an array")
+        raise UntraceableError("a conversion to an array")
 
     def __bool__(self) -> bool:
-        raise Untraceable("a branch on an array")
+        raise UntraceableError("a branch on an array")
 
 
 def _text(value: Any) -> str:
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
         return value._text
     if isinstance(value, (int, float, np.number)) and np.isfinite(value):
         return repr(float(value))
-    raise Untraceable(repr(value))
+    raise UntraceableError(repr(value))
 
 
 def weight_code(loss: Loss) -> tuple[Any, tuple[float, ...]] | None:
@@ -121,7 +121,7 @@ def _traced(formula: Callable[..., Any], parameters: Sequence[float]) -> tuple[A
     try:
         result = formula(Symbol(lines, "a"), *(Symbol(lines, f"p{k}") for k in range(len(parameters))))
         text = _text(result)
-    except (Untraceable, TypeError, ValueError, AttributeError):
+    except (UntraceableError, TypeError, ValueError, AttributeError):
         return None
     if not isinstance(result, Symbol):
         text = f"a * 0.0 + {text}"

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import torch
 import triton
+from torch import Tensor
 
 from robustmf.device.chunks import Chunks
 from robustmf.device.kernels.interleave import interleave
-
-Tensor = torch.Tensor
 
 #: Lanes of a group: a warp.
 LANES = 32
@@ -32,7 +31,8 @@ class Lanes:
     starts, widths : tensors over the groups
         Where a group's entries begin, and the length of its longest chunk.
     counts, rows, alone, origins : tensors over the lanes
-        Of the lane's chunk: its length (0 for a lane without chunk), its row, whether it is its row's only one, its first entry in row order.
+        Of the lane's chunk: its length (0 for a lane without one), its row, whether it is its row's only one, its first entry in
+        row order.
     places : tensor over the chunks
         The lane of each chunk.
     indices, values : tensors
@@ -65,7 +65,9 @@ def side_by_side(chunks: Chunks, indices: Tensor, values: Tensor) -> Lanes:
     starts = ends - widths.long() * LANES
     size = int(ends[-1]) + LANES * AHEAD
     spread_indices, spread_values = indices.new_zeros(size), values.new_zeros(size)
-    interleave[(groups,)](starts, widths, counts, origins, indices, values, spread_indices, spread_values, LANES=LANES, STEPS=32, num_warps=2)
+    interleave[(groups,)](
+        starts, widths, counts, origins, indices, values, spread_indices, spread_values, LANES=LANES, STEPS=32, num_warps=2
+    )
     places = torch.empty_like(order)
     places[order] = torch.arange(len(order), device=order.device)
     return Lanes(starts, widths, counts, rows, alone, origins, places, spread_indices, spread_values)

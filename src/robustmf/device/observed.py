@@ -8,12 +8,11 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from robustmf.device.array import DeviceArray
 from robustmf.device.memory import entry_bytes, require_room
 from robustmf.observed import Compressed, Duplicates, Observed, as_observed
-
-Tensor = torch.Tensor
 
 
 class DeviceObserved(Observed):
@@ -48,7 +47,7 @@ class DeviceObserved(Observed):
     def to_host(self) -> Observed:
         """The same entries in the memory of the host."""
         rows = self.rows
-        host = Compressed(np.asarray(rows.pointers), np.asarray(rows.indices), np.asarray(rows.values))
+        host = Compressed(np.asarray(rows.pointers), np.asarray(rows.indices), cast("Any", np.asarray(rows.values)))
         return Observed(host, self.shape, self.row_ids, self.column_ids)
 
     @classmethod
@@ -60,7 +59,7 @@ class DeviceObserved(Observed):
         return cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
 
     @classmethod
-    def from_indices(  # type: ignore[override]
+    def from_indices(
         cls,
         rows: Any,
         cols: Any,

@@ -5,6 +5,7 @@ The contract is that of :class:`robustmf.operations.Operations`; one suite of te
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any, cast
@@ -12,15 +13,16 @@ from typing import Any, cast
 import numpy as np
 import torch
 import triton
-import triton.language as tl
-from numpy.typing import NDArray
+from torch import Tensor
 
-from robustmf.device.array import DeviceArray, tensor_like, torch_type
+from robustmf.device.array import DeviceArray, tensor_like
 from robustmf.device.chunks import Chunks, cut
+from robustmf.device.dual import DeviceDualPass
 from robustmf.device.expression import SLOTS, value_code, weight_code
 from robustmf.device.kernels import dual, entries, half_step, parts, solve
 from robustmf.device.kernels import lanes as lane_kernels
 from robustmf.device.lanes import Lanes, side_by_side
+from robustmf.device.layout import entry_tile, normal_tile, padded, rows_of
 from robustmf.device.observed import DeviceObserved
 from robustmf.device.repair import repair_rows
 from robustmf.kernels.team import Team
@@ -29,7 +31,6 @@ from robustmf.observed import Observed
 from robustmf.operations import Operations
 
 Array = Any
-Tensor = torch.Tensor
 
 #: Bytes that the normal matrices of a half-step may take at once; rows are handled in slices of that many.
 _ROOM = 1 << 30
@@ -48,6 +49,8 @@ class DeviceOperations(Operations):
         self.team = team
         rows = observed.rows
         self._pointers, self.indices, self.values = (cast("Any", array).tensor for array in (rows.pointers, rows.indices, rows.values))
+        self._other: DeviceOperations | None = None
+        self._original: weakref.ref[DeviceOperations] | None = None
         self.starts, self.counts = self._pointers[:-1], self._pointers.diff()
 
     def on(self, observed: Observed) -> DeviceOperations:
@@ -62,26 +65,36 @@ class DeviceOperations(Operations):
         """``values`` on the card."""
         return DeviceArray(tensor_like(values, self.values).contiguous())
 
-    @cached_property
+    @property
     def transposed(self) -> DeviceOperations:
         """The same operations with the roles of rows and columns swapped."""
-        other = DeviceOperations(cast("DeviceObserved", self.observed.transposed), self.team)
-        other.__dict__["transposed"] = self
-        return other
+        original = None if self._original is None else self._original()
+        if original is not None:
+            return original
+        if self._other is None:
+            self._other = self.on(self.observed.transposed)
+            # weak: a cycle would keep gigabytes on the card until Python looks for cycles
+            self._other._original = weakref.ref(self)
+        return self._other
 
     @cached_property
-    def _chunks(self) -> Chunks:
+    def chunks(self) -> Chunks:
+        """The rows cut into chunks."""
         return cut(self._pointers)
 
-    def _numbers(self, *numbers: float, dtype: torch.dtype | None = None) -> Tensor:
-        return torch.tensor(numbers, dtype=dtype or self.values.dtype, device=self.values.device)
+    def numbers(self, *numbers: float, dtype: torch.dtype | None = None) -> Tensor:
+        """Numbers for a kernel to read, in the precision of the entries unless given."""
+        # from pinned memory: else the copy would wait for the kernels before it, and the host with it
+        pinned = torch.tensor(numbers, dtype=dtype or self.values.dtype, pin_memory=self.values.is_cuda)
+        return pinned.to(self.values.device, non_blocking=True)
 
-    def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Room on the card, in the precision of the entries unless given."""
         return torch.empty(shape, dtype=dtype or self.values.dtype, device=self.values.device)
 
-    def _add_chunks(self, found: Tensor) -> Tensor:
+    def add_chunks(self, found: Tensor) -> Tensor:
         """Rows' sums of what is known chunk by chunk."""
-        chunks, size = self._chunks, found.shape[1]
+        chunks, size = self.chunks, found.shape[1]
         if len(chunks.split):
             block = min(triton.next_power_of_2(size), 1024)
             grid = (len(chunks.split), triton.cdiv(size, block))
@@ -90,11 +103,11 @@ class DeviceOperations(Operations):
 
     def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
         """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
-        chunks, rank, out = self._chunks, U.shape[1], torch.empty_like(self.values)
-        V = _padded(V.tensor)
+        chunks, rank, out = self.chunks, U.shape[1], torch.empty_like(self.values)
+        V = padded(V.tensor)
         entries.residuals[(len(chunks),)](
             chunks.rows, chunks.starts, chunks.ends, self.indices, self.values, self.values if shifts is None else shifts.tensor,
-            U.tensor, V, out, SHIFTS=shifts is not None, RANK=rank, **_rows_of(V), **_block(rank),
+            U.tensor, V, out, SHIFTS=shifts is not None, RANK=rank, **rows_of(V), **entry_tile(rank),
         )  # fmt: skip
         return DeviceArray(out)
 
@@ -108,31 +121,31 @@ class DeviceOperations(Operations):
 
     def _values_by_chunk(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None) -> Tensor | None:
         """Σ s·φ(|e|) chunk by chunk; None for a loss that cannot be traced."""
-        rank, chunks, V = U.shape[1], self._chunks, _padded(V.tensor)
+        rank, chunks, V = U.shape[1], self.chunks, padded(V.tensor)
         # a rounded loss is its base at √(a² + ε²), less what that is at 0
         base, tip = (loss.base, loss.epsilon) if isinstance(loss, Rounded) else (loss, 0.0)
         code = value_code(base)
         if code is None:
             return None
-        numbers = self._numbers(0.0, 0.0, tip**2, *code[1], dtype=torch.float64)
-        weighted = sample_weights is not None
+        numbers = self.numbers(0.0, 0.0, tip**2, *code[1], dtype=torch.float64)
+        weighted, weights = sample_weights is not None, self.values if sample_weights is None else sample_weights.tensor
         if self._by_lanes(rank):
-            found = self._empty(len(self._lanes.counts), dtype=torch.float64)
+            found = self.empty(len(self._lanes.counts), dtype=torch.float64)
             lane_kernels.value(rank, self._wide)[(len(self._lanes.starts),)](
                 *self._lane_entries(sample_weights, None, U.tensor, V), numbers, found, of=code[0], SAMPLE=weighted, SHIFTS=False,
-                CLIP=False, UNIT=False, **_rows_of(V), num_warps=1, num_stages=1,
+                CLIP=False, UNIT=False, **rows_of(V), num_warps=1, num_stages=1,
             )  # fmt: skip
             found = found[self._lanes.places]
         else:
-            found = self._empty(len(chunks), dtype=torch.float64)
+            found = self.empty(len(chunks), dtype=torch.float64)
             entries.value_parts[(len(chunks),)](
                 chunks.rows, chunks.starts, chunks.ends, self.indices, self.values,
-                sample_weights.tensor if weighted else self.values, U.tensor, V, numbers, found,
-                value=code[0], SAMPLE=weighted, RANK=rank, **_rows_of(V), **_block(rank),
+                weights, U.tensor, V, numbers, found,
+                value=code[0], SAMPLE=weighted, RANK=rank, **rows_of(V), **entry_tile(rank),
             )  # fmt: skip
         if tip:
             least = float(base.value(np.array([tip]))[0])
-            weight = self._sums_by_chunk(sample_weights.tensor, None) if weighted else (chunks.ends - chunks.starts).double()
+            weight = self._sums_by_chunk(weights, None) if weighted else (chunks.ends - chunks.starts).double()
             found -= least * weight
         return found
 
@@ -150,25 +163,25 @@ class DeviceOperations(Operations):
         return order.int() if len(order) < 2**31 else order
 
     def _product(self, x: Tensor, V: Tensor, places: Tensor | None) -> Tensor:
-        chunks, rank = self._chunks, V.shape[1]
-        found = self._empty(len(chunks), rank)
-        V = _padded(V)
+        chunks, rank = self.chunks, V.shape[1]
+        found = self.empty(len(chunks), rank)
+        V = padded(V)
         entries.product_parts[(len(chunks),)](
             chunks.starts, chunks.ends, self.indices, self.indices if places is None else places, x, V, found,
-            PLACES=places is not None, RANK=rank, **_rows_of(V), **_block(rank),
+            PLACES=places is not None, RANK=rank, **rows_of(V), **entry_tile(rank),
         )  # fmt: skip
-        return self._add_chunks(found)
+        return self.add_chunks(found)
 
     def sums(self, x: Array) -> tuple[Array, Array]:
         """Row sums and column sums of the entries x."""
-        by_row = self._add_chunks(self._sums_by_chunk(x.tensor, None)[:, None])
+        by_row = self.add_chunks(self._sums_by_chunk(x.tensor, None)[:, None])
         other = self.transposed
-        by_column = other._add_chunks(other._sums_by_chunk(x.tensor, self._places)[:, None])
+        by_column = other.add_chunks(other._sums_by_chunk(x.tensor, self._places)[:, None])
         return DeviceArray(by_row[:, 0]), DeviceArray(by_column[:, 0])
 
     def _sums_by_chunk(self, x: Tensor, places: Tensor | None) -> Tensor:
-        chunks = self._chunks
-        found = self._empty(len(chunks), dtype=torch.float64)
+        chunks = self.chunks
+        found = self.empty(len(chunks), dtype=torch.float64)
         entries.sum_parts[(len(chunks),)](
             chunks.starts, chunks.ends, self.indices if places is None else places, x, found, PLACES=places is not None,
             BLOCK=256, num_warps=2,
@@ -177,14 +190,14 @@ class DeviceOperations(Operations):
 
     def curvatures(self, U: Array, V: Array) -> tuple[Array, Array]:
         """For each row the squared spectral norm of the rows of V it observes, for each column that of U; from above."""
-        return DeviceArray(self._gram_norms(V.tensor)), DeviceArray(self.transposed._gram_norms(U.tensor))
+        return DeviceArray(self._spectral_norms(V.tensor)), DeviceArray(self.transposed._spectral_norms(U.tensor))
 
-    def _gram_norms(self, V: Tensor) -> Tensor:
-        norms = self._empty(len(self._pointers) - 1, dtype=torch.float64)
+    def _spectral_norms(self, V: Tensor) -> Tensor:
+        norms = self.empty(len(self._pointers) - 1, dtype=torch.float64)
         U = V.new_zeros(1, V.shape[1]).expand(len(norms), -1).contiguous()
 
         def largest(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-            grams = found[self._chunks.first[low:high] - offset, :rank, :rank].double()
+            grams = found[self.chunks.first[low:high] - offset, :rank, :rank].double()
             norms[low:high] = _largest_eigenvalues(grams)
 
         self._normal_matrices(L2(), U, V, None, None, None, largest)
@@ -199,7 +212,7 @@ class DeviceOperations(Operations):
             weights = _values_of(loss.weight, self.residuals(U, V, shifts)).astype(self.observed.dtype)
             sample_weights = weights if sample_weights is None else weights * sample_weights
             loss = L2()
-        ridge = reg.tensor.to(self.values.dtype) if isinstance(reg, DeviceArray) else self._numbers(float(reg))
+        ridge = reg.tensor.to(self.values.dtype) if isinstance(reg, DeviceArray) else self.numbers(float(reg))
         if self._by_lanes(U.shape[1]):
             self._half_step_by_lanes(loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip)
             return
@@ -207,7 +220,7 @@ class DeviceOperations(Operations):
         rows = torch.arange(len(U), device=self.values.device)
 
         def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-            self._solve(rows[low:high], self._chunks.first[low:high], offset, found, ridge, U.tensor)
+            self._solve(rows[low:high], self.chunks.first[low:high], offset, found, ridge, U.tensor)
 
         self._normal_matrices(loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved)
 
@@ -230,19 +243,19 @@ class DeviceOperations(Operations):
         clip: tuple[float, float],
     ) -> None:  # fmt: skip
         """One chunk a lane; rows of several chunks are added up and solved afterwards."""
-        chunks, lanes, rank, V = self._chunks, self._lanes, V.shape[1], _padded(V)
+        chunks, lanes, rank, V = self.chunks, self._lanes, V.shape[1], padded(V)
         numbers, formula, clipped = self._weight_numbers(loss, clip)
         R, split = triton.next_power_of_2(rank), chunks.split
         places = _square_places(rank, V.device)
         size = len(places)
-        found = self._empty(size, len(lanes.counts))
+        found = self.empty(size, len(lanes.counts))
         lane_kernels.half_step(rank, self._wide)[(len(lanes.starts),)](
             *self._lane_entries(sample_weights, shifts, U, V), numbers, ridge, found, found.shape[1], self._rounding, weight=formula,
             REGS=len(ridge) > 1, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight,
-            **_rows_of(V), num_warps=1, num_stages=1,
+            **rows_of(V), num_warps=1, num_stages=1,
         )  # fmt: skip
         if len(split):
-            systems = self._empty(len(split), rank + 1, R)
+            systems = self.empty(len(split), rank + 1, R)
             parts.gather[(len(split),)](
                 split, chunks.first, lanes.places, found, found.shape[1], places, size, systems, (rank + 1) * R,
                 Q=triton.next_power_of_2(size), C=16, num_warps=4,
@@ -251,7 +264,7 @@ class DeviceOperations(Operations):
 
     @cached_property
     def _lanes(self) -> Lanes:
-        return side_by_side(self._chunks, self.indices, self.values)
+        return side_by_side(self.chunks, self.indices, self.values)
 
     @property
     def _wide(self) -> bool:
@@ -269,26 +282,26 @@ class DeviceOperations(Operations):
         formula, parameters = (None if loss.unit_weight else weight_code(loss)) or (None, (0.0,) * SLOTS)
         clipped = clip is not None and bool(np.isfinite(clip).all())
         largest = float(np.sqrt(np.finfo(self.observed.dtype).max))
-        return self._numbers(*(clip if clip and clipped else (0.0, 0.0)), loss.epsilon**2, *parameters, largest), formula, clipped
+        return self.numbers(*(clip if clip and clipped else (0.0, 0.0)), loss.epsilon**2, *parameters, largest), formula, clipped
 
     def _normal_matrices(
         self, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None, clip: tuple[float, float] | None,
         use: Callable[[int, int, int, Tensor, int], None],
     ) -> None:  # fmt: skip
         """Hand the rows' weighted normal matrices to ``use``, a slice of rows at a time: low, high, first chunk, parts, rank."""
-        chunks, rank = self._chunks, V.shape[1]
-        V = _padded(V)
+        chunks, rank = self.chunks, V.shape[1]
+        V = padded(V)
         numbers, formula, clipped = self._weight_numbers(loss, clip)
-        settings = _half_step_settings(rank, self.values.dtype)
+        settings = normal_tile(rank, self.values.dtype)
         R, size = settings["R"], self.values.element_size() * (rank + 1) * settings["R"]
         slices = self._slices(max(1, _ROOM // size))
-        found = self._empty(max(last - first for _, _, first, last in slices), rank + 1, R)
+        found = self.empty(max(last - first for _, _, first, last in slices), rank + 1, R)
         for low, high, first, last in slices:
             half_step.accumulate[(last - first,)](
                 first, chunks.rows, chunks.starts, chunks.ends, self.indices, self.values,
                 self.values if sample_weights is None else sample_weights.tensor, self.values if shifts is None else shifts.tensor,
                 U, V, numbers, found, weight=formula, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None,
-                CLIP=clipped, UNIT=loss.unit_weight, RANK=rank, **_rows_of(V), **settings,
+                CLIP=clipped, UNIT=loss.unit_weight, RANK=rank, **rows_of(V), **settings,
             )  # fmt: skip
             split = chunks.split if len(slices) == 1 else chunks.split[(chunks.split >= low) & (chunks.split < high)]
             if len(split):
@@ -298,10 +311,10 @@ class DeviceOperations(Operations):
 
     def _slices(self, most: int) -> list[tuple[int, int, int, int]]:
         """Rows low … high, whose chunks are first … last, with at most ``most`` chunks a slice (or one row)."""
-        m, total = len(self._pointers) - 1, len(self._chunks)
+        m, total = len(self._pointers) - 1, len(self.chunks)
         if total <= most:
             return [(0, m, 0, total)]
-        first, slices, low = self._chunks.first.cpu().numpy(), [], 0
+        first, slices, low = self.chunks.first.cpu().numpy(), [], 0
         while low < m:
             high = max(int(np.searchsorted(first, first[low] + most, side="right")) - 1, low + 1)
             slices.append((low, high, int(first[low]), int(first[high])))
@@ -317,15 +330,15 @@ class DeviceOperations(Operations):
         """Σ φ(|e|) row by row."""
         found = self._values_by_chunk(loss, DeviceArray(U), DeviceArray(V), None)
         assert found is not None, f"{loss.name} has a formula that can be traced"
-        return self._add_chunks(found[:, None])[:, 0]
+        return self.add_chunks(found[:, None])[:, 0]
 
     def normal_inverses(self, loss: Loss, ridge: float, U: Tensor, V: Tensor) -> Tensor:
         """(Σ w v vᵀ + ridge·I)⁻¹ row by row, with the loss's weights at (U, V)."""
         rank = V.shape[1]
-        inverses = self._empty(len(self.counts), rank, rank)
+        inverses = self.empty(len(self.counts), rank, rank)
 
         def inverted(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-            normal = found[self._chunks.first[low:high] - offset, :rank, :rank]
+            normal = found[self.chunks.first[low:high] - offset, :rank, :rank]
             normal.diagonal(dim1=1, dim2=2).add_(ridge)
             inverses[low:high] = torch.linalg.inv_ex(normal).inverse
 
@@ -335,7 +348,7 @@ class DeviceOperations(Operations):
     def solved(self, systems: Tensor, ridge: float, rank: int) -> Tensor:
         """Solutions of ridge systems, (rank + 1) × R arrays with the right-hand side as the last row."""
         U, every = self.values.new_zeros(len(systems), rank), torch.arange(len(systems), device=systems.device)
-        self._solve(every, every, 0, systems, self._numbers(ridge), U)
+        self._solve(every, every, 0, systems, self.numbers(ridge), U)
         return U
 
     def repair_rows(
@@ -344,95 +357,30 @@ class DeviceOperations(Operations):
         """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
         return DeviceArray(repair_rows(self, U.tensor, V.tensor, ridge, theta, rows.tensor, trials.tensor, seed))
 
+    def propagate(self, *arguments: Any) -> Any:
+        """Message passing has no twin here: problems small enough for it have their start on the host."""
+        raise NotImplementedError("message passing runs on the host; see Operations.host")
+
     def dual_pass(self, rank: int) -> Any:
         """Buffers for repeated steps on the dual at this rank."""
         return DeviceDualPass(self, rank)
 
     def linearised_loss(self, e: Array, w: Array, U: Array, V: Array, dU: Array, dV: Array, x: Array) -> tuple[float, float]:
         """Σ w|ρ| and Σ (w|ρ| − xρ), where ρ = e − dU Vᵀ − U dVᵀ at the entries."""
-        chunks, rank = self._chunks, U.shape[1]
-        sums = self._empty(len(chunks), 2, dtype=torch.float64)
-        V, dV = _padded(V.tensor), _padded(dV.tensor)
+        chunks, rank = self.chunks, U.shape[1]
+        sums = self.empty(len(chunks), 2, dtype=torch.float64)
+        V, dV = padded(V.tensor), padded(dV.tensor)
         dual.linearised_parts[(len(chunks),)](
             chunks.rows, chunks.starts, chunks.ends, self.indices, e.tensor, w.tensor, U.tensor, V, dU.tensor, dV, x.tensor, sums,
-            RANK=rank, **_rows_of(V), **_block(rank),
+            RANK=rank, **rows_of(V), **entry_tile(rank),
         )  # fmt: skip
         loss, gap = sums.sum(0).tolist()
         return loss, gap
 
 
-class DeviceDualPass:
-    """One accelerated step on the dual: a pass by rows, and one by columns for the products."""
-
-    def __init__(self, operations: DeviceOperations, rank: int) -> None:
-        self._operations, self._rank = operations, rank
-        chunks = operations._chunks
-        self._parts = operations._empty(len(chunks), rank)
-        self._sums = operations._empty(len(chunks), 3, dtype=torch.float64)
-
-    def step(
-        self, e: Array, w: Array, curvatures: tuple[Array, Array], momentum: float, scale: float, factors: tuple[Array, Array],
-        increments: tuple[Array, Array], x: Array, x_before: Array, x_new: Array, products: tuple[Array, Array],
-    ) -> tuple[float, float, float]:  # fmt: skip
-        """Write x_new and its products; return Σ c(x_new − z)², ⟨x_new, e⟩, Σ c(z − x_new)(x_new − x)."""
-        of, rank = self._operations, self._rank
-        chunks, (U, V) = of._chunks, factors
-        padded, increments_padded = _padded(V.tensor), _padded(increments[1].tensor)
-        dual.step_parts[(len(chunks),)](
-            chunks.rows, chunks.starts, chunks.ends, of.indices, e.tensor, w.tensor, curvatures[0].tensor, curvatures[1].tensor,
-            of._numbers(momentum, scale), U.tensor, padded, increments[0].tensor, increments_padded,
-            x.tensor, x_before.tensor, x_new.tensor, self._parts, self._sums, RANK=rank, **_rows_of(padded), **_block(rank),
-        )  # fmt: skip
-        products[0].tensor.copy_(of._add_chunks(self._parts))
-        products[1].tensor.copy_(of.column_product(x_new.tensor, U.tensor))
-        moved, linear, turning = self._sums.sum(0).tolist()
-        return moved, linear, turning
-
-    def quadratics(self, side: int, inverse: Array, pull: Array, products: Array, products_at_z: Array) -> tuple[float, float]:
-        """½ Σ ‖products − pull‖²·inverse and Σ ‖products − products_at_z‖²·inverse over the rows or columns."""
-        p, weight = products.tensor, inverse.tensor.double()
-        norms = [(p - other.tensor).double().square_().sum(1) for other in (pull, products_at_z)]
-        value, moved = torch.stack([torch.dot(norm, weight) for norm in norms]).tolist()
-        return 0.5 * value, moved
-
-    def extrapolate(
-        self, side: int, inverse: Array, pull: Array, products: Array, products_before: Array, momentum: float, at_z: Array,
-        increments: Array,
-    ) -> None:  # fmt: skip
-        """Products and increments at z = x + momentum·(x − x_before), written to ``at_z`` and ``increments``."""
-        torch.sub(products.tensor, products_before.tensor, out=at_z.tensor).mul_(momentum).add_(products.tensor)
-        torch.sub(at_z.tensor, pull.tensor, out=increments.tensor).mul_(inverse.tensor[:, None])
-
-
 @cache
 def _square_places(rank: int, device: torch.device) -> Tensor:
     return torch.tensor(lane_kernels.square_places(rank, triton.next_power_of_2(rank)), device=device)
-
-
-def _padded(V: Tensor) -> Tensor:
-    """V with its rows padded to whole 16-byte words, so that a row is read in few wide loads."""
-    rank = V.shape[1]
-    stride = -(-rank // 4) * 4
-    return V.contiguous() if stride == rank else torch.nn.functional.pad(V, (0, stride - rank))
-
-
-def _rows_of(V: Tensor) -> dict[str, Any]:
-    """How a kernel finds the rows of padded factors: their length, and integers wide enough for the offset of the last."""
-    return {"STRIDE": V.shape[1], "WIDTH": tl.int32 if V.numel() < 2**31 else tl.int64}
-
-
-def _block(rank: int) -> dict[str, int]:
-    """Tile of a pass over entries: at least as wide as the rank."""
-    R = max(4, triton.next_power_of_2(rank))
-    return {"R": R, "BLOCK": max(16, 1024 // R), "num_warps": 1 if R <= 32 else 2}
-
-
-def _half_step_settings(rank: int, dtype: torch.dtype) -> dict[str, Any]:
-    """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
-    R = max(16, triton.next_power_of_2(rank))
-    if dtype == torch.float64:
-        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4, "num_stages": 1}
-    return {"R": R, "BLOCK": 32, "DOT": True, "PRECISION": "tf32x3", "num_warps": R // 16 if R > 32 else 1, "num_stages": 2 if R == 32 else 1}
 
 
 def _largest_eigenvalues(grams: Tensor) -> Tensor:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from robustmf.device.operations import DeviceOperations
-
-Tensor = torch.Tensor
 
 #: Predictions held at once.
 _TOGETHER = 1 << 28

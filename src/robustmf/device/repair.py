@@ -6,10 +6,12 @@ own, in which every entry has its own column (the other side's factors without t
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import triton
+from torch import Tensor
 
 from robustmf.device.array import DeviceArray
 from robustmf.device.observed import DeviceObserved
@@ -19,7 +21,6 @@ from robustmf.observed import Compressed
 if TYPE_CHECKING:
     from robustmf.device.operations import DeviceOperations
 
-Tensor = torch.Tensor
 
 #: Entries of the rows that are tried together, at most.
 _TOGETHER = 1 << 23
@@ -43,7 +44,7 @@ def repair_rows(
     batch = torch.div(counts[order].cumsum(0) - 1, _TOGETHER, rounding_mode="floor")
     bounds = [0, *(batch.diff().nonzero()[:, 0] + 1).tolist(), len(order)]
     generator = torch.Generator(rows.device).manual_seed(seed)
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in pairwise(bounds):
         chosen = order[low:high]
         changed[chosen] = _Trials(operations, U, V, inverses, ridge, theta, rows[chosen], generator).run(U, trials[chosen])
     return changed
@@ -107,15 +108,15 @@ class _Trials:
         return self._operations.row_losses(self._loss, u, self._design) + 0.5 * self._ridge * u.double().square().sum(1)
 
     def _subset_fit(self) -> Tensor:
-        """Ridge fit of as many random entries as there are factors: Floyd's draw of distinct ones, all rows at once."""
+        """Ridge fit of as many random entries as there are factors, all rows at once.
+
+        Distinct by construction: ordered draws from so many fewer places, each moved on by the number of those before it.
+        """
         n, rank = len(self._rows), self._design.shape[1]
-        chosen = self._counts.new_full((n, rank), -1)
-        for d in range(rank):
-            last = self._counts - rank + d
-            # float64: a float32 below 1 may round up to it
-            drawn = (torch.rand(n, generator=self._generator, device=last.device, dtype=torch.float64) * (last + 1)).long()
-            chosen[:, d] = torch.where((chosen == drawn[:, None]).any(1), last, drawn)
-        at = self._starts[:, None] + chosen
+        # float64: a float32 below 1 may round up to it
+        drawn = torch.rand(n, rank, generator=self._generator, device=self._rows.device, dtype=torch.float64)
+        chosen = (drawn * (self._counts - rank + 1)[:, None]).long().sort(1).values
+        at = self._starts[:, None] + chosen + torch.arange(rank, device=chosen.device)
         B, y = self._design[at], self._values[at]
         systems = B.new_zeros(n, rank + 1, triton.next_power_of_2(rank))
         systems[:, :rank, :rank] = B.mT @ B

@@ -126,9 +126,10 @@ def _fit_once(
     dtype = operations.observed.dtype
     if settings.auto_reg:
         settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
-    center, row_bias, column_bias = (
-        bias_start(operations, settings.reg) if settings.bias else (None, *(operations.array(np.zeros((k, 1), dtype)) for k in (m, n)))
-    )
+    if settings.bias:
+        center, row_bias, column_bias = bias_start(operations, settings.reg)
+    else:
+        center, row_bias, column_bias = None, *(operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
         seen = operations.on(operations.observed.select(sample_weights > 0))

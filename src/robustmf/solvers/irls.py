@@ -108,8 +108,7 @@ class IRLS:
             total = self._sides[0].observed.n_entries if self._sample[0] is None else float(self._sample[0].sum(dtype=np.float64))
             data += total * float(self._objective.loss.value(np.array([self._tip]))[0])
         penalty = sum(
-            0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum())
-            for reg, A in zip(self._reg, self._own, strict=True)
+            0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum()) for reg, A in zip(self._reg, self._own, strict=True)
         )
         return data + penalty
 

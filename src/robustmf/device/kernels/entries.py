@@ -34,7 +34,8 @@ def residuals(
 @triton.jit
 def value_parts(
     chunk_rows, chunk_starts, chunk_ends, indices, values, sample, U, V, numbers, parts,
-    value: tl.constexpr, SAMPLE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
+    value: tl.constexpr, SAMPLE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """parts_c = Σ s·value(√(e² + ε²)) over the chunk, value and sum in float64; ``numbers`` as for the half-step."""
     chunk = tl.program_id(0)

@@ -17,12 +17,13 @@ import triton.language as tl
 def accumulate(
     first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, parts,
     weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr,
-    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Write the part of one chunk.
 
-    V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its
-    bound; UNIT is least squares. Where the tile has a column to spare (RANK < R) the values ride in it, and the product gives both sums at once.
+    V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its bound;
+    UNIT is least squares. Where the tile has a column to spare (RANK < R) the values ride in it: the product gives both sums at once.
     """
     at = tl.program_id(0).to(tl.int64)
     chunk = at + first_chunk

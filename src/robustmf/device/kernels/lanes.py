@@ -158,7 +158,9 @@ def _wide_load(s: int, k: int) -> str:
 def _load(address: str, wide: bool) -> str:
     if not wide:
         return f"tl.load({address})"
-    return f"tl.inline_asm_elementwise('ld.global.f32 $0, [$1];', '=f,l', [({address}).to(tl.int64)], dtype=tl.float32, is_pure=True, pack=1)"
+    return (
+        f"tl.inline_asm_elementwise('ld.global.f32 $0, [$1];', '=f,l', [({address}).to(tl.int64)], dtype=tl.float32, is_pure=True, pack=1)"
+    )
 
 
 def _store(address: str, name: str, mask: str, wide: bool) -> str:
