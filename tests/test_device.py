@@ -93,7 +93,8 @@ def test_entries_are_compressed_on_the_card():
     i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
     shuffled = np.random.default_rng(0).permutation(len(v))
     coo = sp.coo_array((v[shuffled], (i[shuffled], j[shuffled])), shape=observed.shape)
-    sparse = torch.sparse_coo_tensor(np.stack([i, j])[:, shuffled], torch.from_numpy(v[shuffled]), observed.shape, check_invariants=False)
+    with torch.sparse.check_sparse_tensor_invariants(enable=True):
+        sparse = torch.sparse_coo_tensor(np.stack([i, j])[:, shuffled], torch.from_numpy(v[shuffled]), observed.shape)
     for X in (coo, coo.tocsr(), sparse, observed, torch.from_numpy(np.where(coo.toarray() == 0, np.nan, coo.toarray()))):
         made = device_observed(X, "cuda")
         for got, wanted in ((made.rows, observed.rows), (made.columns, observed.columns)):

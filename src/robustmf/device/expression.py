@@ -68,8 +68,9 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         return Symbol(self._lines, name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Symbol:
-        if ufunc is np.power and method == "__call__" and inputs[1] in (2, 3, 4):
-            return self._emit(" * ".join([_text(inputs[0])] * int(inputs[1])))
+        if ufunc is np.power and method == "__call__" and inputs[1] in (0, 1, 2, 3, 4):
+            factors = [_text(inputs[0])] * int(inputs[1])
+            return self._emit(" * ".join(factors) or f"{_text(inputs[0])} * 0.0 + 1.0")
         if method != "__call__" or options or ufunc not in _UFUNCS:
             raise UntraceableError(ufunc.__name__)
         return self._emit(_UFUNCS[ufunc].format(*map(_text, inputs)))

@@ -398,5 +398,5 @@ def _values_of(function: Callable[[Any], Any], array: DeviceArray) -> DeviceArra
     """A NumPy expression of an array on the card: there, or on the host if it asks for what torch does not have."""
     try:
         return cast("DeviceArray", function(array))
-    except TypeError:
+    except (TypeError, ValueError, AttributeError):
         return DeviceArray(tensor_like(function(np.asarray(array)), array.tensor))

@@ -31,5 +31,5 @@ def solve_tile(rows, slots, offset, systems, reg, U, tolerance, REGS: tl.constex
         b -= others * tl.sum(tl.where(i == k, b, 0.0))
         inverses = tl.where(i == k, inverse, inverses)
     b *= inverses
-    good = tl.sum(tl.where(tl.abs(b) <= 3e38, 0, 1)) == 0
-    tl.store(U + row * RANK + i, b, mask=(i < RANK) & good)
+    bad = tl.sum(tl.where(tl.abs(b) <= 3e38, 0, 1))
+    tl.store(U + row * RANK + i, b, mask=i < tl.where(bad == 0, RANK, 0))
