@@ -30,9 +30,9 @@ def test_without_card_or_extra_one_line_says_what_is_missing():
         assert line.startswith("RuntimeError: device='cuda' needs an NVIDIA GPU")
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda0", 0, None])
+@pytest.mark.parametrize("device", ["gpu", "cuda:7", 0, None])
 def test_unknown_devices_are_refused(device):
-    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' or 'cuda:N'"):
+    with pytest.raises(ValueError, match="device must be 'cpu' or 'cuda'"):
         RobustMF(2, device=device).fit(np.eye(3))
 
 
@@ -96,12 +96,31 @@ def test_entries_are_compressed_on_the_card():
     with torch.sparse.check_sparse_tensor_invariants(enable=True):
         sparse = torch.sparse_coo_tensor(np.stack([i, j])[:, shuffled], torch.from_numpy(v[shuffled]), observed.shape)
     for X in (coo, coo.tocsr(), sparse, observed, torch.from_numpy(np.where(coo.toarray() == 0, np.nan, coo.toarray()))):
-        made = device_observed(X, "cuda")
+        made = device_observed(X)
         for got, wanted in ((made.rows, observed.rows), (made.columns, observed.columns)):
             np.testing.assert_array_equal(np.asarray(got.pointers), wanted.pointers)
             np.testing.assert_array_equal(np.asarray(got.indices), wanted.indices)
             np.testing.assert_array_equal(np.asarray(got.values), wanted.values)
         np.testing.assert_array_equal(np.asarray(made.column_order), observed.column_order)
+
+
+@needs_card
+@pytest.mark.skipif(INTERPRETED or importlib.util.find_spec("cupy") is None, reason="needs a GPU and CuPy")
+def test_arrays_of_other_libraries_come_by_dlpack():
+    import cupy  # noqa: PLC0415
+    from cupyx.scipy import sparse  # noqa: PLC0415
+
+    from robustmf.device import device_observed  # noqa: PLC0415
+    from robustmf.device.observed import DeviceObserved  # noqa: PLC0415
+
+    observed, _, _ = random_problem(dtype=np.float32)
+    i, j, v = (cupy.asarray(a) for a in (observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values))
+    dense = cupy.full(observed.shape, cupy.nan, v.dtype)
+    dense[i, j] = v
+    csr = sparse.coo_matrix((v, (i, j)), shape=observed.shape).tocsr()
+    for made in (DeviceObserved.from_indices(i, j, v, observed.shape), device_observed(csr), device_observed(dense)):
+        np.testing.assert_array_equal(np.asarray(made.rows.indices), observed.rows.indices)
+        np.testing.assert_array_equal(np.asarray(made.rows.values), observed.rows.values)
 
 
 @needs_card
@@ -168,7 +187,7 @@ def test_top_columns_leave_out_what_was_seen():
     from robustmf.kernels.team import Team  # noqa: PLC0415
 
     observed, U, V = random_problem()
-    made = device_observed(observed, "cuda")
+    made = device_observed(observed)
     with Team(1) as team:
         columns, values = top_columns(
             torch.from_numpy(U).to(made.device), torch.from_numpy(V).to(made.device), 3, DeviceOperations(made, team)

@@ -71,8 +71,8 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, Generator or None
         For the start.
     device : {"cpu", "cuda"}
-        Where fits, fold-in and scores are computed: "cuda" (or "cuda:1", …) is one NVIDIA GPU, with the extra ``gpu``. It offers the
-        solvers "irls" and "mm" (with inner="apg"). Factors and scores come back as NumPy arrays.
+        Where fits, fold-in and scores are computed: "cuda" is one NVIDIA GPU (torch's current one), with the extra ``gpu``. It offers
+        the solvers "irls" and "mm" (with inner="apg"). Factors and scores come back as NumPy arrays.
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
     verbose : int
@@ -189,7 +189,7 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _observed(self, X: Any) -> Observed:
         """The entries of X, where this model computes."""
         require_device(self.device)
-        return as_observed(X) if self.device == "cpu" else device_observed(X, self.device)
+        return as_observed(X) if self.device == "cpu" else device_observed(X)
 
     def _operations(self, observed: Any, team: Team) -> Operations:
         return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team, int(self.rank), self.solver)

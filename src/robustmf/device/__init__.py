@@ -20,8 +20,8 @@ def require_device(device: Any) -> None:
     """Refuse, in one line, a device that is unknown or not there."""
     if device == "cpu":
         return
-    if not isinstance(device, str) or device.partition(":")[0] != "cuda":
-        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:N', got device={device!r}")
+    if device != "cuda":
+        raise ValueError(f"device must be 'cpu' or 'cuda', got device={device!r}")
     missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"device={device!r} needs {' and '.join(missing)}; install them with: pip install 'robustmf[gpu]'")
@@ -33,17 +33,15 @@ def require_device(device: Any) -> None:
         raise RuntimeError(
             f"device={device!r} needs an NVIDIA GPU and its driver; PyTorch {torch.__version__} sees none. Use device='cpu'."
         )
-    if torch.device(device).index is not None and torch.device(device).index >= torch.cuda.device_count():
-        raise RuntimeError(f"device={device!r} is not there; PyTorch sees {torch.cuda.device_count()} GPU(s)")
 
 
-def device_observed(X: Any, device: str) -> DeviceObserved:
-    """What ``fit`` takes, on the card."""
+def device_observed(X: Any) -> DeviceObserved:
+    """What ``fit`` takes, on torch's current card."""
     import torch  # noqa: PLC0415
 
     from robustmf.device.observed import as_device_observed  # noqa: PLC0415
 
-    return as_device_observed(X, torch.device("cpu" if _interpreted() else device))
+    return as_device_observed(X, torch.device("cpu" if _interpreted() else "cuda"))
 
 
 def device_operations(observed: DeviceObserved, team: Team, rank: int, solver: str) -> DeviceOperations:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from robustmf.device.chunks import LONGEST
+
 
 def entry_bytes(n_entries: int, itemsize: int) -> int:
     """Bytes on the card while the entries are sorted: what is given, the keys twice, their order, the sort's own room."""
@@ -18,9 +20,10 @@ def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, 
     m, n = shape
     entries = 4 * n_entries * (4 + itemsize) + 24 * (m + n)
     factors = 6 * (m + n) * rank * itemsize
-    sums = (rank + 4) ** 2 * itemsize * max(m, n)
+    # the sums of every chunk up to rank 16, beyond it of as many as fit a gigabyte
+    sums = rank * (rank + 3) // 2 * itemsize * (max(m, n) + n_entries // LONGEST) if rank <= 16 else 1 << 30
     working = n_entries * (8 * itemsize + 16 + 4 * 8) if solver == "mm" else n_entries * 24
-    return int(entries + factors + min(sums, 1 << 30) + working)
+    return int(entries + factors + sums + working)
 
 
 def require_room(needed: int, device: torch.device, what: str) -> None:

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -91,7 +90,7 @@ class DeviceObserved(Observed):
 
 
 def as_device_observed(X: Any, device: torch.device) -> DeviceObserved:
-    """What ``fit`` takes, on the card: what :func:`as_observed` takes, sparse torch tensors, and dense ones where NaN is missing."""
+    """What ``fit`` takes, on the card: what :func:`as_observed` takes, and arrays of torch, CuPy and others, sparse or dense with NaN."""
     if isinstance(X, DeviceObserved):
         return X
     if isinstance(X, torch.Tensor):
@@ -101,9 +100,12 @@ def as_device_observed(X: Any, device: torch.device) -> DeviceObserved:
         X = X.to_sparse_coo()
         i, j = X._indices()
         return DeviceObserved.from_indices(i, j, X._values(), cast("tuple[int, int]", tuple(X.shape)), device=device)
-    if sp.issparse(X) and X.format == "coo":
-        # sorted on the card, not here
+    if hasattr(X, "tocoo") and len(X.shape) == 2 and X.format not in ("bsr", "dia"):
+        # SciPy's or CuPy's; sorted on the card, not here
+        X = X.tocoo()
         return DeviceObserved.from_indices(X.row, X.col, X.data, X.shape, device=device)
+    if hasattr(X, "__dlpack__") and not isinstance(X, np.ndarray):
+        return as_device_observed(torch.from_dlpack(X), device)
     return DeviceObserved.from_host(as_observed(X), device)
 
 

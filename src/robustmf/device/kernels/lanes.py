@@ -74,7 +74,8 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
             body.append(f"a{rank}_{i} += wy * v{s}_{i}")
     lines += [f"    {line}" for line in body]
     lines += ["at = parts + p.to(tl.int64)", "shared = (single == 0) & (count > 0)"]
-    lines += [_store(f"at + {n} * n_lanes", name, "shared", wide) for n, name in enumerate(_triangle(rank))]
+    for name in _triangle(rank):
+        lines += [_store("at", name, "shared", wide), "at += n_lanes"]
     lines += ["ridge = tl.load(reg + row) if REGS else tl.load(reg)", "if tl.max(single.to(tl.int32), 0) > 0:"]
     lines += [f"    {line}" for line in _solution(rank, "single", wide)]
     return _made("half_step", lines)

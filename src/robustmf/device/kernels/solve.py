@@ -23,7 +23,8 @@ def solve_tile(rows, slots, offset, systems, reg, U, tolerance, REGS: tl.constex
     inverses = tl.zeros((R, 1), A.dtype)
     for k in range(RANK):
         column = tl.sum(tl.where(j == k, A, 0.0), 1)[:, None]
-        line = tl.sum(tl.where(i == k, A, 0.0), 0)[None, :]
+        # what is left of the matrix is symmetric; columns before k are done with
+        line = tl.where(j > k, tl.trans(column), 0.0)
         pivot, least = tl.sum(tl.where(i == k, column, 0.0)), tl.sum(tl.where(i == k, floor, 0.0))
         inverse = tl.where(pivot > least, 1.0 / tl.where(pivot > least, pivot, 1.0), 0.0)
         others = tl.where(i == k, 0.0, column) * inverse
