@@ -22,7 +22,7 @@ def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, 
     factors = 6 * (m + n) * rank * itemsize
     # the sums of every chunk up to rank 16, beyond it of as many as fit a gigabyte
     sums = rank * (rank + 3) // 2 * itemsize * (max(m, n) + n_entries // LONGEST) if rank <= 16 else 1 << 30
-    working = n_entries * (8 * itemsize + 16 + 4 * 8) if solver == "mm" else n_entries * 24
+    working = n_entries * (8 * itemsize + 16 + 4 * 8) if solver == "mm" else n_entries * 28
     return int(entries + factors + sums + working)
 
 
