@@ -160,6 +160,8 @@ def test_more_than_the_card_holds_is_refused_with_the_sizes():
 def test_solvers_that_need_the_host_are_refused():
     with pytest.raises(ValueError, match="solver='varpro' needs device='cpu'"):
         RobustMF(2, device="cuda", solver="varpro").fit(np.eye(3) + 1)
+    with pytest.raises(ValueError, match="fits ranks up to 128, a bias counted as one; got 129"):
+        RobustMF(128, device="cuda", bias=True).fit(np.ones((130, 130)))
     with pytest.raises(ValueError, match="inner='apg-dense' needs device='cpu'"):
         RobustMF(2, device="cuda", solver="mm", loss="lsp", inner="apg-dense").fit(np.eye(3) + 1)
 

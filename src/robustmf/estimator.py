@@ -192,7 +192,11 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return as_observed(X) if self.device == "cpu" else device_observed(X)
 
     def _operations(self, observed: Any, team: Team) -> Operations:
-        return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team, int(self.rank), self.solver)
+        return (
+            Operations(observed, team)
+            if self.device == "cpu"
+            else device_operations(observed, team, int(self.rank) + int(self.bias), self.solver)
+        )
 
     def _reg(self, observed: Observed) -> float:
         return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from robustmf.device.operations import DeviceOperations
     from robustmf.kernels.team import Team
 
+#: Largest rank whose normal matrix is one tile.
+_LARGEST_RANK = 128
+
 __all__ = ["device_observed", "device_operations", "require_device"]
 
 
@@ -45,10 +48,12 @@ def device_observed(X: Any) -> DeviceObserved:
 
 
 def device_operations(observed: DeviceObserved, team: Team, rank: int, solver: str) -> DeviceOperations:
-    """The operations on the card's entries, if the card has room for what a fit of this rank takes."""
+    """The operations on the card's entries, if the card has room for what a fit of this rank (a bias counted in) takes."""
     from robustmf.device.memory import fit_bytes, require_room  # noqa: PLC0415
     from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
 
+    if rank > _LARGEST_RANK:
+        raise ValueError(f"device='cuda' fits ranks up to {_LARGEST_RANK}, a bias counted as one; got {rank}. Use device='cpu'.")
     needed = fit_bytes(observed.shape, observed.n_entries, rank, observed.dtype.itemsize, solver)
     require_room(needed, observed.device, f"rank {rank} with {observed.n_entries} entries")
     return DeviceOperations(observed, team)
