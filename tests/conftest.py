@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import sklearn
 
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -24,6 +25,15 @@ if NO_CARD is None:
     if INTERPRETED:
         os.environ["TRITON_INTERPRET"] = "1"
 needs_card = pytest.mark.skipif(NO_CARD is not None, reason=str(NO_CARD))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many of scikit-learn's estimator checks ran, and how they ended."""
+    kinds = ("passed", "failed", "error", "skipped", "xfailed")
+    counts = {kind: sum("::test_estimator_check[" in report.nodeid for report in terminalreporter.getreports(kind)) for kind in kinds}
+    if any(counts.values()):
+        shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        terminalreporter.write_line(f"scikit-learn {sklearn.__version__} estimator checks: {shown}")
 
 
 @dataclass(frozen=True)
@@ -80,3 +90,18 @@ def problem(operations_on, dtype):
     observed, U, V = random_problem(dtype=dtype)
     operations = operations_on(observed)
     return operations, operations.array(U), operations.array(V)
+
+
+@pytest.fixture(scope="session")
+def ratings():
+    """Ratings of half stars by 400 users of 500 items, some far more popular than others, with tastes."""
+    rng = np.random.default_rng(0)
+    kinds, tastes = rng.integers(6, size=500), rng.dirichlet(np.full(6, 0.6), 400)
+    popular = rng.lognormal(sigma=1.2, size=500)
+    wanted = tastes[:, kinds] * popular
+    seen = rng.random(wanted.shape) < np.minimum(1, wanted * (30 * rng.lognormal(sigma=0.6, size=400) / wanted.sum(axis=1))[:, None])
+    mean = 3.4 + 0.4 * rng.standard_normal((400, 1)) + 0.5 * rng.standard_normal(500)
+    mean = mean + 0.5 * rng.standard_normal((400, 3)) @ rng.standard_normal((500, 3)).T
+    stars = np.clip(np.rint(2 * (mean + 0.7 * rng.standard_normal(mean.shape))) / 2, 0.5, 5)
+    i, j = np.nonzero(seen)
+    return Observed.from_triplets(row=[f"user {k}" for k in i], col=[f"item {k}" for k in j], value=stars[seen])

@@ -73,10 +73,30 @@ def test_transform_of_the_fitted_rows_gives_back_their_factors(model, data):
     assert np.median(error) < 1e-3
 
 
-def test_score_is_minus_the_mean_absolute_error(model, data):
-    rows = data.train.rows
+def test_score_of_the_fitted_rows_is_minus_the_mean_absolute_error(model, data):
+    rows = data.validation.rows
     error = np.abs(rows.values - model.predict(rows.group_of_entry(), rows.indices))
-    assert model.score(data.train) == pytest.approx(-error.mean())
+    assert model.score(data.validation, rows="fitted") == pytest.approx(-error.mean())
+
+
+def test_score_of_new_rows_predicts_each_entry_from_the_others_of_its_row(model, data):
+    """Against rows folded in by hand with the entry's fifth missing; and an entry's own value does not help to predict it."""
+    few = np.full((3, 120), np.nan)
+    for i in range(3):
+        part = slice(*data.train.rows.pointers[i : i + 2])
+        few[i, data.train.rows.indices[part]] = data.train.rows.values[part]
+    errors = []
+    for row in few:
+        places = np.flatnonzero(~np.isnan(row))
+        for k in range(5):
+            left = row.copy()
+            left[places[k::5]] = np.nan
+            errors.extend(np.abs(row - model.inverse_transform(model.transform(left[None]))[0])[places[k::5]])
+    assert model.score(few) == pytest.approx(-np.mean(errors), rel=1e-6)
+    assert model.score(few) == pytest.approx(np.mean([model.score(row[None]) for row in few]), rel=0.2)
+    lonely = np.full((1, 120), np.nan)
+    lonely[0, 7] = 4.0
+    assert model.score(lonely) == -4.0, "a row with one entry has nothing to go by"
 
 
 def test_history_has_what_it_promises(model):
@@ -205,7 +225,13 @@ def test_bad_use_is_refused_by_name(model, data):
     with pytest.raises(ValueError, match=r"T must have shape \(rows, 3\)"):
         model.inverse_transform(np.ones((2, 4)))
     with pytest.raises(ValueError, match="shape of the fitted matrix"):
-        model.score(np.ones((2, 120)))
+        model.score(np.ones((2, 120)), rows="fitted")
+    with pytest.raises(ValueError, match="rows must be 'new' or 'fitted', got rows='old'"):
+        model.score(np.ones((2, 120)), rows="old")
+    with pytest.raises(ValueError, match="at least one observed entry to be scored on"):
+        model.score(np.full((2, 120), np.nan))
+    with pytest.raises(TypeError, match="sparse matrix would be a dense one"):
+        model.predict(data.train)
 
 
 @pytest.mark.parametrize(

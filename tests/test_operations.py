@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
 import oracles
-from conftest import INTERPRETED, random_problem
+from conftest import INTERPRETED, Root, random_problem
 from robustmf.compiled_loss import weight_address
 from robustmf.kernels import team as team_module
 from robustmf.kernels.exponential import exp_neg32, exp_neg64
@@ -80,6 +83,18 @@ def test_loss_sum(name, operations_on):
     U, V = operations.array(U), operations.array(V)
     close(operations.loss_sum(loss, U, V), losses.sum(), np.float64)
     close(operations.loss_sum(loss, U, V, operations.array(weights)), (losses * weights).sum(), np.float64)
+
+
+@pytest.mark.parametrize("rank", [3, 20])
+def test_loss_sums_of_several_losses(rank, operations_on):
+    observed, U, V = random_problem(rank=rank)
+    operations, weights = operations_on(observed), 0.1 + np.sin(np.arange(observed.n_entries)) ** 2
+    tips = [Rounded(1.3, LSP(), 0.2), LSP(1.3), Rounded(1.3, LSP(), 0.1)]
+    on = operations.array
+    for losses in (tips[:2], tips, [*tips[1:], Welsch(2.0)], [Root(), Root()]):
+        values = [loss.value(oracles.residuals(observed, U, V)) for loss in losses]
+        close(operations.loss_sums(losses, on(U), on(V)), [value.sum() for value in values], np.float64)
+        close(operations.loss_sums(losses, on(U), on(V), on(weights)), [(value * weights).sum() for value in values], np.float64)
 
 
 def test_half_step_with_shifts_clip_and_a_ridge_a_row(operations_on, dtype):
@@ -172,14 +187,26 @@ def test_blocks_cover_all_rows_once_and_hold_about_the_same(blocks):
     assert shares.max() <= counts.sum() / blocks + 100
 
 
-def test_errors_in_threads_reach_the_caller(monkeypatch):
+@pytest.mark.parametrize("caller_fails", [True, False])
+def test_errors_in_threads_reach_the_caller_when_nobody_works_any_more(monkeypatch, caller_fails):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    caller, begun, ended = threading.get_ident(), [], []
 
     def failing(first, last):
-        raise RuntimeError("from a thread")
+        begun.append(first)
+        time.sleep(0.02)
+        if (threading.get_ident() == caller) == caller_fails:
+            ended.append(first)
+            raise RuntimeError("from a thread")
+        time.sleep(0.05)
+        ended.append(first)
 
-    with Team(2) as team, pytest.raises(RuntimeError, match="from a thread"):
-        team.run(failing, 8, 1)
+    with Team(2) as team:
+        with pytest.raises(RuntimeError, match="from a thread"):
+            team.run(failing, 16, 1)
+        assert sorted(begun) == sorted(ended)
+    if caller_fails:
+        assert len(begun) <= 2  # no further turn is begun
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True, "two"])

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from robustmf.estimator import RMFNL, RobustMF
     from robustmf.observed import Observed
+    from robustmf.persistence import load
 
-__all__ = ["RMFNL", "Observed", "RobustMF"]
+__all__ = ["RMFNL", "Observed", "RobustMF", "load"]
 __version__ = version("robustmf")
 
-_HOME = {"RobustMF": "robustmf.estimator", "RMFNL": "robustmf.estimator", "Observed": "robustmf.observed"}
+_HOME = {"RobustMF": "robustmf.estimator", "RMFNL": "robustmf.estimator", "Observed": "robustmf.observed", "load": "robustmf.persistence"}
 
 
 def __getattr__(name: str) -> Any:

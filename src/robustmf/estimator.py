@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from robustmf.device import device_observed, device_operations, require_device
+from robustmf.accumulate import accumulate
+from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
-from robustmf.memory import fit_bytes
+from robustmf.memory import entries_bytes, fit_bytes
+from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
-from robustmf.operations import Operations
-from robustmf.solvers.fitting import Settings, fit
-from robustmf.solvers.fold_in import fold_in
+from robustmf.outliers import Detection
+from robustmf.solvers.fitting import Fit, Settings, fit
+from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
-from robustmf.solvers.start import Init
-from robustmf.validation import entry_weights, generator, positions, require_integer, require_positive, warn_of_empty
+from robustmf.solvers.start import Init, Warm
+from robustmf.validation import (
+    entry_weights,
+    generator,
+    require_bounds,
+    require_callables,
+    require_flag,
+    require_integer,
+    require_positive,
+    require_share,
+    warn_of_empty,
+)
 
 Array = NDArray[np.floating[Any]]
 
+#: Statistics of the values are taken over at most about this many of them.
+_SAMPLE = 1_000_000
 
-class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+#: partial_fit starts anew when the entries have grown by this factor since the last start.
+_GROWTH = 2
+
+
+class RobustMF(Detection):
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries of X.
 
     Minimises Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
@@ -68,10 +87,17 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The same for each inner solve of "mm".
     inner_gap : float or None
         Stop inner solves by the duality gap instead: at this share of the decrease reached.
+    validation_fraction : float or None
+        Set this share of the entries aside, at random, and stop when the mean absolute error there has not fallen for ``patience``
+        iterations; the iterate where it was lowest is kept.
+    patience : int
+        See ``validation_fraction``.
+    bounds : (low, high) or None
+        Predictions are clipped to these, as for ratings from 1 to 5.
     random_state : int, Generator or None
-        For the start.
+        For the start, and for what is set aside.
     device : {"cpu", "cuda"}
-        Where fits, fold-in and scores are computed: "cuda" is one NVIDIA GPU (torch's current one), with the extra ``gpu``. It offers
+        Where fits, fold-in and residuals are computed: "cuda" is one NVIDIA GPU (torch's current one), with the extra ``gpu``. It offers
         the solvers "irls" and "mm" (with inner="apg"). Factors and scores come back as NumPy arrays.
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
@@ -79,6 +105,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         1 shows a progress bar, and which solver was chosen and why.
     callbacks : sequence of callables
         Called with a :class:`~robustmf.solvers.loop.Snapshot` after each iteration; returning True ends the fit.
+
+    Ctrl-C ends a fit with what it has, and a warning; while the start is being looked for there is nothing yet, and KeyboardInterrupt
+    goes through.
 
     Attributes
     ----------
@@ -91,14 +120,24 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
-        Per iteration (0 is the start): objective, seconds; for "mm" also gap, criticality (a bound), inner_iterations.
+        Per iteration (0 is the start): objective, seconds; with ``validation_fraction`` validation, the error on what was set aside; for
+        "mm" also gap, criticality (a bound), inner_iterations.
     n_iter_, converged_, stop_reason_
         How the fit ended.
+    best_iteration_ : int
+        The iteration that was kept: the last one, or with ``validation_fraction`` the best one.
     criticality_ : float
         Norm of the smallest element of the Clarke subdifferential at the result, 0 at a critical point: measured by "mm" and by
         ``certify``, else NaN.
-    n_features_in_ : int
-        Number of columns.
+    row_ids_, column_ids_ : list or None
+        The ids of rows and columns, where X had them (:meth:`Observed.from_triplets`).
+    median_, scale_ : float
+        Median of the values, and of their absolute values.
+    entries_ : mapping of ndarray
+        The entries that the fit has seen, by rows (pointers, indices, values, weights), for :meth:`recommend` and :meth:`partial_fit`.
+        Those that a GPU has put in order stay there until first asked for.
+    n_features_in_, feature_names_in_
+        Number of columns, and their names where X was a table with names.
 
     Examples
     --------
@@ -129,6 +168,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         inner_max_iter: int = 300,
         inner_tol: float = 1e-6,
         inner_gap: float | None = None,
+        validation_fraction: float | None = None,
+        patience: int = 5,
+        bounds: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = None,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -151,27 +193,66 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.inner_max_iter = inner_max_iter
         self.inner_tol = inner_tol
         self.inner_gap = inner_gap
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.bounds = bounds
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
         """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
 
-        ``sample_weight`` multiplies each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array.
+        ``weights`` multiply each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array. (They weigh entries; what
+        scikit-learn calls sample_weight weighs rows.)
         """
-        observed = self._observed(X)
+        observed = self._entries_of(X, reset=True)
+        return self._fit(observed, None if weights is None else entry_weights(weights, observed))
+
+    def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
+        """Go on with more entries: rows that arrive over time, and with ids also columns, and more entries of rows that are known.
+
+        Without ids all rows of X are new ones. With ids (:meth:`Observed.from_triplets`, as in the first call) rows and columns are
+        found by their ids, new ones are appended, and a new value replaces an old one.
+
+        New rows and columns are folded in, and all entries so far are iterated on from there, which takes a few sweeps; a whole fit from a
+        new start is made whenever the entries have doubled since the last one, so all the starts together cost at most twice
+        the last. The entries are kept in the model, 8 (float32) or 12 bytes each. ``validation_fraction`` is for whole fits only.
+        """
+        if not hasattr(self, "row_factors_"):
+            return self.fit(X, weights=weights)
+        new = self._entries_of(X, reset=False).to_host()
+        new_weights = None if weights is None else entry_weights(weights, new)
+        observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
+        grown = observed.n_entries >= _GROWTH * self._started_with
+        same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
+        return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
+
+    def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
-        weights = None if sample_weight is None else entry_weights(sample_weight, observed)
         warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            operations = self._operations(observed, team)
-            weights = None if weights is None else operations.array(weights)
-            found = fit(self._settings(observed, shown), operations, weights, rng)
+            operations = self._operations(observed, team, int(self.rank) + int(self.bias))
+            settings, on_entries = self._settings(observed, shown), None if weights is None else operations.array(weights)
+            if warm is not None:
+                known = extend(operations, on_entries, self._columns(), warm)
+                settings = replace(settings, init=known, n_init=1, validation_fraction=None)
+            elif more and not isinstance(self.init, str):
+                settings = replace(settings, init="auto")  # what was given is for the first entries
+            found = fit(settings, operations, on_entries, rng)
+        if warm is None:
+            self._started_with = observed.n_entries
+        self._take(found, observed, weights)
+        if self.verbose:
+            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
+        return self
+
+    def _take(self, found: Fit, observed: Observed, weights: Array | None) -> None:
+        """Set the attributes of a fit."""
         self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
         self.components_ = self.column_factors_.T
         self._has_bias = bool(self.bias)
@@ -180,23 +261,22 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
         self.converged_, self.stop_reason_ = found.outcome.converged, found.outcome.reason
+        self.best_iteration_ = self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
         self.criticality_ = found.criticality
+        self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
         self.n_features_in_ = observed.shape[1]
-        if self.verbose:
-            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
-        return self
+        self.entries_ = observed.to_keep(weights)
+        some = observed.rows.values[:: max(1, observed.n_entries // _SAMPLE)]
+        self.median_, self.scale_ = float(np.median(some)), float(np.median(np.abs(some)))
 
-    def _observed(self, X: Any) -> Observed:
-        """The entries of X, where this model computes."""
-        require_device(self.device)
-        return as_observed(X) if self.device == "cpu" else device_observed(X)
+    def _entries_of(self, X: Any, *, reset: bool) -> Observed:
+        """X as entries to fit, its columns checked against those known (``reset``: remembered as those to know)."""
+        observed = self._placed(X)
+        self._check_columns(X, observed, reset=reset)
+        return observed
 
-    def _operations(self, observed: Any, team: Team) -> Operations:
-        return (
-            Operations(observed, team)
-            if self.device == "cpu"
-            else device_operations(observed, team, int(self.rank) + int(self.bias), self.solver)
-        )
+    def _warm(self) -> Warm:
+        return Warm(self.row_factors_, self.column_factors_, (self.center_, self.row_bias_[:, None], self.column_bias_[:, None]))
 
     def _reg(self, observed: Observed) -> float:
         return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)
@@ -220,6 +300,9 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             callbacks=[*(self.callbacks or ()), *shown],
+            validation_fraction=self.validation_fraction,
+            patience=int(self.patience),
+            bounds=require_bounds(self.bounds),
         )
 
     @contextmanager
@@ -233,12 +316,24 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             yield (bar,)
 
     def memory_estimate(
-        self, X: Any = None, *, shape: tuple[int, int] | None = None, n_entries: int | None = None, dtype: Any = "float64"
+        self,
+        X: Any = None,
+        *,
+        shape: tuple[int, int] | None = None,
+        n_entries: int | None = None,
+        dtype: Any = "float64",
+        source_bytes: int = 0,
     ) -> int:
         """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
 
-        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB), nor
-        what the entries are made from.
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB).
+
+        Parameters
+        ----------
+        source_bytes : int
+            Bytes an entry of what the entries are made from and that is let go before the fit: 12 for int32 numbers and float32
+            values given to ``Observed.from_indices``; ``from_triplets`` takes 8 more than its columns. The estimate is then the
+            larger of two peaks, that of the conversion, its source included, and that of the fit.
         """
         if X is not None:
             observed = as_observed(X)
@@ -246,39 +341,13 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
         graduated = isinstance(self.init, str) and self.init == "auto"
-        return fit_bytes(shape, int(n_entries), int(self.rank), np.dtype(dtype).itemsize, self.solver, graduated)
+        itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
+        conversion = int(source_bytes) * int(n_entries) + entries_bytes(shape, int(n_entries), itemsize)
+        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out))
 
-    def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Predicted values at the given row and column numbers, pair by pair."""
-        check_is_fitted(self)
-        i = positions(rows, "rows", len(self.row_factors_))
-        j = positions(cols, "cols", len(self.column_factors_))
-        product = np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j])
-        return np.asarray(product + self.row_bias_[i] + self.column_bias_[j] + self.column_bias_.dtype.type(self.center_))
-
-    def transform(self, X: Any) -> Array:
-        """Robust fold-in: factors for the rows of X, the columns' factors held. A row without entries gets zeros.
-
-        With ``bias`` there is one more column, the bias of the row.
-        """
-        check_is_fitted(self)
-        observed = self._observed(X)
-        if observed.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {observed.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
-            )
-        V, shifts = self.column_factors_.astype(observed.dtype, copy=False), None
-        if self._has_bias:
-            V, shifts = np.hstack([V, np.ones((len(V), 1), V.dtype)]), self._shifts().astype(V.dtype)
-        reg = self.reg_ * observed.rows.counts if self.reg_by_count else self.reg_
-        with Team(self.n_jobs) as team:
-            operations = self._operations(observed, team)
-            shifts = None if shifts is None else operations.array(shifts)
-            return np.asarray(fold_in(operations, self.loss_, reg, operations.array(V), shifts))
-
-    def fit_transform(self, X: Any, y: None = None, sample_weight: ArrayLike | None = None) -> Array:
+    def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
-        self.fit(X, sample_weight=sample_weight)
+        self.fit(X, weights=weights)
         return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
 
     def entry_weights(self, X: Any) -> Array:
@@ -291,51 +360,43 @@ class RobustMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(of(residual) / of(np.zeros(1, residual.dtype)))
 
     def _residuals(self, X: Any) -> Array:
-        """Values minus predictions at the observed entries, in row order."""
+        """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
         check_is_fitted(self)
-        observed = self._observed(X)
-        wanted = (len(self.row_factors_), len(self.column_factors_))
-        if observed.shape != wanted:
-            raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
-        rows = observed.rows
-        if self.device == "cpu":
-            return np.asarray(rows.values - self.predict(rows.group_of_entry(), rows.indices))
-        U, V = (A.astype(observed.dtype, copy=False) for A in self._predictors())
+        observed, predictor = self._placed(X), self._predictor()
+        if self.device == "cpu" or observed.row_ids is not None:
+            observed, i, j = self._located(observed)
+            return np.asarray(observed.rows.values - predictor.pairs(i, j))
+        self._require_fitted_shape(observed)
         with Team(self.n_jobs) as team:
-            operations = self._operations(observed, team)
-            return np.asarray(operations.residuals(operations.array(U), operations.array(V)))
+            operations = self._operations(observed, team, self._n_features_out)
+            residual = operations.residuals(*map(operations.array, predictor.factors(observed.dtype)))
+        values = observed.rows.values
+        return np.asarray(values - np.clip(values - residual, *predictor.bounds) if predictor.bounded else residual)
 
-    def _predictors(self) -> tuple[Array, Array]:
-        """Factors whose product is the prediction, biases included."""
-        if not self._has_bias:
-            return self.row_factors_, self.column_factors_
-        ones = [np.ones_like(A[:, :1]) for A in (self.row_factors_, self.column_factors_)]
-        left = np.hstack([self.row_factors_, self.row_bias_[:, None], ones[0]])
-        return left, np.hstack([self.column_factors_, ones[1], self._shifts()[:, None]])
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file of plain data, for :func:`robustmf.load`; an older file is replaced all at once or not at all.
 
-    def _shifts(self) -> Array:
-        """What a column's prediction has before any row is known."""
-        return self.column_bias_ + self.column_bias_.dtype.type(self.center_)
-
-    def inverse_transform(self, T: ArrayLike) -> Array:
-        """The rows that the factors T (as :meth:`transform` gives them) predict, dense."""
+        Ids may be int, float, str, bool, bytes, tuple, date, datetime, timedelta, UUID, Decimal or NumPy numbers and dates. Code cannot
+        be saved: for a loss of your own or callbacks this raises :class:`~robustmf.exceptions.NotSavableError`.
+        """
         check_is_fitted(self)
-        factors, wanted = np.asarray(T), len(self.components_) + int(self._has_bias)
-        if factors.ndim != 2 or factors.shape[1] != wanted:
-            raise ValueError(f"T must have shape (rows, {wanted}), got shape {factors.shape}")
-        if not self._has_bias:
-            return np.asarray(factors @ self.components_)
-        return np.asarray(factors[:, :-1] @ self.components_ + factors[:, -1:] + self._shifts())
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Minus the mean absolute error over the observed entries of X (same rows as in ``fit``): larger is better."""
-        return -float(np.abs(self._residuals(X)).mean(dtype=np.float64))
+        if type(self).__module__ != __name__:
+            raise NotSavableError(f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it")
+        parameters = self.get_params(deep=False)
+        kept = {name: value for name, value in vars(self).items() if name not in parameters and name != "components_"}
+        write(path, Saved(type(self).__name__, parameters, kept | {"entries_": dict(self.entries_)}))
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
         require_integer("max_iter", self.max_iter, 0)
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
+        require_integer("patience", self.patience, 1)
+        for name in ("bias", "reg_by_count", "certify"):
+            require_flag(name, getattr(self, name))
+        require_callables("callbacks", self.callbacks)
+        require_share("validation_fraction", self.validation_fraction)
+        require_bounds(self.bounds)
         if self.theta is not None and self.theta != "auto":
             require_positive("theta", self.theta, also="'auto' or None")
         if self.reg not in ("auto", "paper"):
@@ -362,6 +423,9 @@ class RMFNL(RobustMF):
         init: Init = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
+        validation_fraction: float | None = None,
+        patience: int = 5,
+        bounds: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = None,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -370,5 +434,6 @@ class RMFNL(RobustMF):
     ) -> None:
         super().__init__(
             rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
+            validation_fraction=validation_fraction, patience=patience, bounds=bounds,
             random_state=random_state, device=device, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip

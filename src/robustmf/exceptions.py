@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from typing import Any
+
 
 class RobustMFWarning(UserWarning):
     """Anything the package warns about."""
@@ -19,5 +23,51 @@ class InterruptedFitWarning(RobustMFWarning):
     """A fit was interrupted and returned what it had."""
 
 
+class UnknownIdsWarning(RobustMFWarning):
+    """New rows have entries in columns that the fit did not know: these say nothing, and are left out."""
+
+
 class NumericalError(ArithmeticError):
     """A promise of the mathematics did not hold in the arithmetic: a defect to report."""
+
+
+class MalformedFileError(ValueError):
+    """A file that does not hold what it should: which file, which line, what is wrong, what to do."""
+
+
+class DuplicateEntryError(ValueError):
+    """Several values for one place, where nobody said which counts."""
+
+    def __init__(self, row: Any, column: Any, values: tuple[float, float]) -> None:
+        self.row, self.column, self.values = row, column, values
+        super().__init__(
+            f"duplicate entry at row {row!r}, column {column!r} (values {values[0]!r} and {values[1]!r}); "
+            "make the entries with Observed.from_indices or Observed.from_triplets and duplicates='last' or 'mean' to say what it means"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.row, self.column, self.values)
+
+    def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
+        """The same with ids in place of numbers."""
+        return DuplicateEntryError(row_id, column_id, self.values)
+
+
+class ModelFileError(ValueError):
+    """A model file that is damaged, truncated, of another version, or no model file at all."""
+
+
+class NotSavableError(TypeError):
+    """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
+
+
+#: Frames of these packages stand between a user's line and what we have to say about it.
+_OURS = ("robustmf", "sklearn", "joblib")
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called the package, however deep inside it the reason was found."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

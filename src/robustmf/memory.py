@@ -6,15 +6,24 @@ from robustmf.kernels.half_step import padded_width
 from robustmf.operations import SLICE, column_parts
 from robustmf.solvers.problem import SAMPLE
 
+#: Bytes an entry while some are set aside, beside the entries and their copy.
+_SETTING_ASIDE = 18
 
-def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, solver: str, graduated: bool) -> int:
+
+def entries_bytes(shape: tuple[int, int], n_entries: int, itemsize: int) -> int:
+    """Bytes of the entries by rows and by columns, which is also what making them by rows takes."""
+    return 2 * n_entries * (4 + itemsize) + 8 * (sum(shape) + 2)
+
+
+def fit_bytes(
+    shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, solver: str, graduated: bool, held_out: bool = False
+) -> int:
     """Bytes of the entries (by rows and by columns), the factors and the working arrays of one fit.
 
     Not counted: the interpreter with its libraries (about 0.2 GB), and what the entries were made from.
     """
     m, n = shape
-    entries = 2 * n_entries * (4 + itemsize) + 8 * (m + n + 2)
-    factors = (m + n) * itemsize * (2 * rank + padded_width(rank))
+    factors = (m + n) * itemsize * (4 * rank + padded_width(rank, itemsize))
     sample = min(n_entries, SAMPLE)
     scale = sample * (8 + itemsize + 2 * rank * itemsize + 3 * itemsize)
     slices = (itemsize + 4 * 8) * min(n_entries, SLICE)
@@ -24,4 +33,9 @@ def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, 
         parts = column_parts(n_entries, n, rank)
         # residual, weights, four dual arrays, two more for the criticality; and the loss is evaluated in float64
         working = max(working, n_entries * (8 * itemsize + 3 * 8) + itemsize * (12 * (m + n) + parts * n) * rank)
+    entries = entries_bytes(shape, n_entries, itemsize)
+    if held_out:
+        # those that stay are a copy, whose columns are made after that
+        entries += n_entries * (4 + itemsize)
+        working = max(working, n_entries * (_SETTING_ASIDE - 4 - itemsize))
     return int(entries + factors + working)

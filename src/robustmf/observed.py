@@ -7,39 +7,20 @@ made from them once, when first asked for, so that a kernel can serve rows and c
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.kernels.compress import count, first_repeat, group_order, merge_repeats, scatter, transpose
+from robustmf.compressed import Compressed, Duplicates, Values, compress, merged, turned
+from robustmf.exceptions import DuplicateEntryError
+from robustmf.ids import number_ids
+from robustmf.kernels.compress import group_order
+from robustmf.tables import triplet_columns
 
-Values = NDArray[np.float32] | NDArray[np.float64]
-Duplicates = Literal["error", "last", "mean"]
-
-
-@dataclass(frozen=True)
-class Compressed:
-    """Entries group by group: group k holds ``indices`` and ``values`` from ``pointers[k]`` to ``pointers[k+1]``."""
-
-    pointers: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    values: Values
-
-    def __len__(self) -> int:
-        return len(self.pointers) - 1
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Number of entries in each group."""
-        return np.diff(self.pointers)
-
-    def group_of_entry(self) -> NDArray[np.int32]:
-        """The group of every entry: with ``indices``, the coordinate form."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
+__all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
 
 
 class Observed:
@@ -90,9 +71,7 @@ class Observed:
     @cached_property
     def columns(self) -> Compressed:
         """The entries by columns."""
-        columns = _counted(self.rows.indices, self.shape[1], self.dtype)
-        _transpose_into(self.rows, columns)
-        return columns
+        return turned(self.rows, self.shape[1], self.dtype)
 
     @cached_property
     def column_order(self) -> NDArray[np.int64]:
@@ -122,6 +101,27 @@ class Observed:
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
         _require_shape(self.shape, int(pointers[-1]))
         return type(self)(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
+
+    def later_rows(self, first: int) -> Observed:
+        """The rows from number ``first`` on, without ids."""
+        rows, start = self.rows, int(self.rows.pointers[first])
+        part = Compressed(rows.pointers[first:] - start, rows.indices[start:], rows.values[start:])
+        return type(self)(part, (self.shape[0] - first, self.shape[1]))
+
+    def n_empty_columns(self) -> int:
+        """Number of columns without an entry; the columns are not made for that."""
+        empty = np.ones(self.shape[1], bool)
+        empty[self.rows.indices] = False
+        return int(empty.sum())
+
+    def to_host(self) -> Observed:
+        """The same entries in the memory of the host: these."""
+        return self
+
+    def to_keep(self, weights: NDArray[Any] | None) -> Mapping[str, Any]:
+        """The entries by rows and their weights, as a fitted model keeps them."""
+        rows = self.rows
+        return {"pointers": rows.pointers, "indices": rows.indices, "values": rows.values, "weights": weights}
 
     def to_sparse(self) -> sp.csr_array:
         """The entries as a SciPy CSR array (a copy)."""
@@ -163,13 +163,35 @@ class Observed:
                 wrong = index[(index < 0) | (index >= bound)][0]
                 raise ValueError(f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}")
         _require_finite(v)
-        return cls(_compress(i.astype(np.int32, copy=False), j.astype(np.int32, copy=False), v, shape, duplicates), shape)
+        made = compress(_signed(i), _signed(j), v, shape)
+        return cls(merged(made, duplicates), shape)
+
+    @classmethod
+    def from_columns(
+        cls,
+        pointers: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        values: NDArray[Any],
+        ids: tuple[Sequence[Hashable], Sequence[Hashable]],
+        dtype: str = "float64",
+    ) -> Observed:
+        """Entries column by column: column j holds ``rows`` and ``values`` from ``pointers[j]`` to ``pointers[j+1]``, in any order.
+
+        For readers of large files: nothing is copied but into the result. ``ids`` are those of all rows and columns.
+        """
+        shape = (len(ids[0]), len(ids[1]))
+        _require_shape(shape, len(values))
+        made = turned(Compressed(pointers, rows, values), shape[0], np.dtype(dtype))
+        try:
+            return cls(merged(made, "error"), shape, *ids)
+        except DuplicateEntryError as error:
+            raise error.named(ids[0][error.row], ids[1][error.column]) from None
 
     @classmethod
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
         """Entries of a SciPy sparse array or matrix: every *stored* entry is observed, stored zeros too."""
         if X.format in ("bsr", "dia"):
-            raise ValueError(f"X is in {X.format} format, which stores zeros that nobody observed; convert it first, e.g. with X.tocsr()")
+            raise ValueError(f"X is sparse, in {X.format} format, which stores zeros that nobody observed; convert it, e.g. with X.tocsr()")
         X = sp.coo_array(X)
         if X.ndim != 2:
             raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")
@@ -204,17 +226,23 @@ class Observed:
 
         Parameters
         ----------
-        data : mapping or table, optional
-            Something whose ``data[name]`` is a column (a dict, a pandas, polars or Arrow table); ``row``, ``col`` and ``value`` are
-            then names of columns. Without it they are the columns themselves.
+        data : table or mapping, optional
+            A pandas, polars or Arrow table (any that narwhals knows, lazy ones too), or a mapping of columns; ``row``, ``col`` and
+            ``value`` are then names of columns. Without it they are the columns themselves.
         duplicates : {"error", "last", "mean"}
             As in :meth:`from_indices`.
+
+        Notes
+        -----
+        Rows and columns are numbered in the order of their ids where these can be compared, else in order of appearance.
         """
-        if data is not None:
-            row, col, value = (_column(data, name, role) for name, role in ((row, "row"), (col, "col"), (value, "value")))
-        i, row_ids = _number_ids(row, "row")
-        j, column_ids = _number_ids(col, "col")
-        made = cls.from_indices(i, j, value, (len(row_ids), len(column_ids)), duplicates)
+        rows, cols, values = triplet_columns(data, row, col, value)
+        i, row_ids = number_ids(rows, "row")
+        j, column_ids = number_ids(cols, "col")
+        try:
+            made = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
+        except DuplicateEntryError as error:
+            raise error.named(row_ids[error.row], column_ids[error.column]) from None
         return cls(made.rows, made.shape, row_ids, column_ids)
 
 
@@ -227,37 +255,9 @@ def as_observed(X: Any) -> Observed:
     return Observed.from_dense(X)
 
 
-def _compress(i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tuple[int, int], duplicates: Duplicates) -> Compressed:
-    """Scattered by column and then transposed, both stable: rows with ascending columns, duplicates in the order given."""
-    by_column = _counted(j, shape[1], v.dtype)
-    scatter(j, i, v, by_column.pointers, by_column.indices, by_column.values)
-    rows = _counted(i, shape[0], v.dtype)
-    _transpose_into(by_column, rows)
-    repeat = first_repeat(rows.pointers, rows.indices)
-    return rows if repeat < 0 else _merge_duplicates(rows, int(repeat), duplicates)
-
-
-def _counted(groups: NDArray[np.int32], n_groups: int, dtype: np.dtype[Any]) -> Compressed:
-    """Room for entries that belong to ``groups``, with the pointers counted."""
-    pointers = np.zeros(n_groups + 1, np.int64)
-    count(groups, pointers)
-    return Compressed(pointers, np.empty(len(groups), np.int32), np.empty(len(groups), dtype))
-
-
-def _transpose_into(source: Compressed, target: Compressed) -> None:
-    transpose(source.pointers, source.indices, source.values, target.pointers, target.indices, target.values)
-
-
-def _merge_duplicates(rows: Compressed, repeat: int, duplicates: Duplicates) -> Compressed:
-    j, v = rows.indices, rows.values
-    if duplicates == "error":
-        i = int(np.searchsorted(rows.pointers, repeat, side="right")) - 1
-        raise ValueError(
-            f"duplicate entry at row {i}, column {j[repeat]} (values {v[repeat - 1]!r} and {v[repeat]!r}); "
-            "make the entries with Observed.from_indices(…, duplicates='last' or 'mean') to say what it means"
-        )
-    kept = merge_repeats(rows.pointers, j, v, duplicates == "mean")
-    return Compressed(rows.pointers, j[:kept], v[:kept])
+def _signed(index: NDArray[Any]) -> NDArray[Any]:
+    """What kernels read in place, int32 and int64; other integers become int32."""
+    return index if index.dtype in (np.int32, np.int64) else index.astype(np.int32)
 
 
 def _real(values: ArrayLike, name: str) -> Values:
@@ -307,38 +307,3 @@ def _indices(values: ArrayLike, name: str) -> NDArray[np.integer[Any]]:
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be an array of integers, got dtype {array.dtype}")
     return array
-
-
-def _column(data: Any, name: Any, role: str) -> Any:
-    try:
-        return data[name]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        have = list(data) if isinstance(data, Mapping) else list(getattr(data, "columns", []))
-        raise ValueError(f"{role}={name!r} is not a column of the data; it has {have}") from error
-
-
-def _number_ids(ids: Any, name: str) -> tuple[NDArray[np.int64], list[Hashable]]:
-    """Numbers 0, 1, … for ids: sorted where they can be compared, else in order of appearance."""
-    # a list of several types stays one: NumPy would turn 7 into "7" beside a string
-    mixed = isinstance(ids, (list, tuple)) and {type(key) for key in ids} not in ({int}, {float}, {str})
-    array = ids if mixed else np.asarray(ids)
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iufUSMmb":
-        if array.dtype.kind in "fMm" and np.any(np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)):
-            raise ValueError(f"{name} ids must not be missing, got NaN")
-        unique, numbers = np.unique(array, return_inverse=True)
-        return numbers.astype(np.int64), unique.tolist()
-    seen: dict[Hashable, int] = {}
-    try:
-        numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in array), np.int64, count=len(array))
-    except TypeError as error:
-        raise TypeError(f"{name} ids must be hashable: {error}") from None
-    missing = [key for key in seen if key is None or key != key]
-    if missing:
-        raise ValueError(f"{name} ids must not be missing, got {missing[0]!r}")
-    try:
-        ordered = sorted(seen)  # type: ignore[type-var]
-    except TypeError:
-        return numbers, list(seen)
-    place = np.empty(len(seen), np.int64)
-    place[[seen[key] for key in ordered]] = np.arange(len(seen))
-    return place[numbers], ordered

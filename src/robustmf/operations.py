@@ -5,6 +5,7 @@ Solvers see arrays and these methods only; another device offers the same method
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,8 +23,11 @@ Array = NDArray[np.floating[Any]]
 #: Blocks of rows a pass is cut into; more than any machine of this class has threads.
 _BLOCKS = 64
 
-#: Entries looked at in one go where an array over all of them is not needed.
-SLICE = 1_000_000
+#: Entries looked at in one go where an array over all of them is not needed: about as many as stay in a core's cache.
+SLICE = 16_384
+
+#: What a loss takes to evaluate by NumPy, in multiply–adds an entry.
+_LOSS_WORK = 20
 
 #: At least this many row blocks for passes that sum over columns, whatever that costs in memory.
 _LEAST_PARTS = 4
@@ -45,6 +49,7 @@ class Operations:
         self.observed = observed
         self.team = team
         self._row_bounds = block_bounds(observed.rows.pointers, _BLOCKS)
+        self._slice_bounds = block_bounds(observed.rows.pointers, -(-observed.n_entries // SLICE))
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
 
     #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
@@ -71,32 +76,57 @@ class Operations:
         """E = M − UVᵀ (less a shift for each column, where given) at the entries."""
         rows = self.observed.rows
         out = np.empty_like(rows.values)
-        self._residuals(0, len(self._row_bounds) - 1, U, V, shifts, out)
+        self._differences(rows.values, U, V, shifts, out)
         return out
 
-    def _residuals(self, first: int, last: int, U: Array, V: Array, shifts: Array | None, out: Array) -> None:
-        rows = self.observed.rows
-        none = np.empty(0, out.dtype)
+    def _differences(self, values: Array, U: Array, V: Array, shifts: Array | None, out: Array) -> None:
+        rows, none = self.observed.rows, np.empty(0, out.dtype)
         self.team.run(
-            entries.residuals, last - first, U.shape[1] * len(out), self._row_bounds[first : last + 1],
-            rows.pointers, rows.indices, rows.values, U, V, none if shifts is None else shifts, out,
+            entries.residuals, len(self._row_bounds) - 1, U.shape[1] * len(out),
+            self._row_bounds, rows.pointers, rows.indices, values, U, V, none if shifts is None else shifts, out,
         )  # fmt: skip
 
+    def sampled_product(self, U: Array, V: Array) -> Array:
+        """UVᵀ at the entries."""
+        out = np.empty_like(self.observed.rows.values)
+        self._differences(np.empty(0, out.dtype), -U, V, None, out)
+        return out
+
+    def row_products(self, x: Array, V: Array) -> Array:
+        """XV for the sparse matrix X with entries x."""
+        rows = self.observed.rows
+        out = np.empty((len(rows), V.shape[1]), V.dtype)
+        self.team.run(
+            entries.row_products, len(self._row_bounds) - 1, V.shape[1] * len(x),
+            self._row_bounds, rows.pointers, rows.indices, x, V, out,
+        )  # fmt: skip
+        return out
+
+    def column_products(self, x: Array, U: Array) -> Array:
+        """XᵀU for the sparse matrix X with entries x (in row order, as everywhere)."""
+        return self.transposed.row_products(x[self.observed.column_order], U)
+
     def loss_sum(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None = None) -> float:
-        """Σ s·φ(|e|) over the entries, a slice at a time: no array over all entries is made."""
-        pointers, bounds = self.observed.rows.pointers, self._row_bounds
-        total, low = 0.0, 0
-        while low < len(bounds) - 1:
-            high = low + 1
-            while high < len(bounds) - 1 and pointers[bounds[high + 1]] - pointers[bounds[low]] <= SLICE:
-                high += 1
-            part = slice(int(pointers[bounds[low]]), int(pointers[bounds[high]]))
-            residual = np.empty(part.stop - part.start, self.observed.dtype)
-            self._residuals(low, high, U, V, None, residual)
-            losses = loss.value(residual.astype(np.float64, copy=False))
-            total += float((losses if sample_weights is None else losses * sample_weights[part]).sum(dtype=np.float64))
-            low = high
-        return total
+        """Σ s·φ(|e|) over the entries."""
+        return self.loss_sums((loss,), U, V, sample_weights)[0]
+
+    def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
+        """Σ s·φ(|e|) for each of the losses, a slice of entries at a time: no array over all of them is made."""
+        rows, bounds = self.observed.rows, self._slice_bounds
+        none, sums = np.empty(0, rows.values.dtype), np.zeros((len(bounds) - 1, len(losses)))
+
+        def add(first: int, last: int) -> None:
+            for k in range(first, last):
+                part = slice(int(rows.pointers[bounds[k]]), int(rows.pointers[bounds[k + 1]]))
+                residual = np.empty(part.stop - part.start, rows.values.dtype)
+                entries.residuals(0, 1, bounds[k : k + 2], rows.pointers, rows.indices, rows.values, U, V, none, residual)
+                wide = residual.astype(np.float64, copy=False)
+                for q, loss in enumerate(losses):
+                    values = loss.value(wide)
+                    sums[k, q] = (values if sample_weights is None else values * sample_weights[part]).sum(dtype=np.float64)
+
+        self.team.run(add, len(sums), (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values))
+        return [float(total) for total in sums.sum(axis=0)]
 
     def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
         """XV and XᵀU for the sparse matrix X with entries x."""
@@ -184,7 +214,7 @@ class Operations:
             weights = loss.weight(residual).astype(dtype, copy=False)
             self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip)
             return
-        width = half_step.padded_width(rank)
+        width = half_step.padded_width(rank, dtype.itemsize)
         reg_by_row = np.ascontiguousarray(np.broadcast_to(np.asarray(reg, dtype), len(U)))
         self.team.run(
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),

@@ -73,9 +73,12 @@ class BoxDual:
 
 
 class Surrogate:
-    """F at one point, with the weights and sums that define it."""
+    """F at one point, with the weights and sums that define it.
 
-    def __init__(self, operations: Operations, objective: Objective, U: Array, V: Array, residual: Array) -> None:
+    ``curvature`` multiplies R and C. Below 1 F need not lie above H any more: steps are larger, and the caller must check them.
+    """
+
+    def __init__(self, operations: Operations, objective: Objective, U: Array, V: Array, residual: Array, curvature: float = 1.0) -> None:
         self.operations = operations
         self.factors = (U, V)
         self.residual = residual
@@ -87,7 +90,8 @@ class Surrogate:
         self._offset = objective.data_term(residual) - weighted
         #: what min F exceeds −min D by
         self.dual_offset = self._offset + objective.penalty(U, V)
-        self.row_sums, self.column_sums = operations.sums(self.weights)
+        row_sums, column_sums = operations.sums(self.weights)
+        self.row_sums, self.column_sums = curvature * row_sums, curvature * column_sums
 
     def dual(self) -> BoxDual:
         """The dual problem."""

@@ -16,8 +16,12 @@ from rich.table import Table
 
 from robustmf.device import require_device
 from robustmf.experiments import accuracy as accuracy_experiment
-from robustmf.experiments import dinosaur_tracks, irls_speed, mm_speed
+from robustmf.experiments import baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
+from robustmf.experiments import calibration as calibration_experiment
+from robustmf.experiments import detection as detection_experiment
 from robustmf.experiments import growth as growth_experiment
+from robustmf.experiments import loading as loading_experiment
+from robustmf.experiments import peers as peers_experiment
 from robustmf.report import growth_page
 
 app = typer.Typer(no_args_is_help=True, help="Measure accuracy, speed and memory; compare ratios inside one run.")
@@ -50,11 +54,38 @@ def mm(size: Annotated[int, typer.Option(help="Rows and columns of the problem."
 
 
 @app.command()
+def baselines(record: Record = None) -> None:
+    """Seconds of every comparison system on a million entries of MovieLens-1M's shape, with its defaults."""
+    console = Console()
+    found = baselines_speed.run(announce=lambda text: console.print(text, style="dim"))
+    _show(console, baselines_speed.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
 def irls(record: Record = None) -> None:
     """The half-step at several ranks beside a plain kernel, threads, fold-in, start-up, irls against mm, cmfrec where installed."""
     console = Console()
     found = irls_speed.run(announce=lambda text: console.print(text, style="dim"))
     _show(console, irls_speed.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def estimator(seeds: Annotated[int, typer.Option(help="Data sets for each problem.")] = 8, record: Record = None) -> None:
+    """Rows that arrive in batches against one fit; recommendations, predictions by id and fold-ins a second."""
+    console = Console()
+    found = estimator_use.run(seeds, announce=lambda text: console.print(text, style="dim"))
+    _show(console, estimator_use.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def peers(record: Record = None) -> None:
+    """Seconds and RMSE beside LIBMF's l1 and cmfrec's exact ALS (extra 'bench'), at m = 1000 and at MovieLens-1M's size."""
+    console = Console()
+    found = peers_experiment.run(announce=lambda text: console.print(text, style="dim"))
+    _show(console, [("noise 0.1, 5 % outliers of ±5; CPU seconds of whole fits, one thread", peers_experiment.table(found))])
     _keep(console, record, found)
 
 
@@ -99,6 +130,19 @@ def growth(page: Annotated[Path | None, typer.Option(help="Also draw it (needs t
     if page is not None:
         growth_page.write(found, page)
         console.print(f"Page to open: {page.resolve()}", soft_wrap=True)
+
+
+@app.command()
+def loading(
+    entries: Annotated[float, typer.Option(help="Ratings in the CSV and the Parquet file.")] = 1e7,
+    netflix_entries: Annotated[float, typer.Option(help="Ratings in files of Netflix's form.")] = 2e7,
+    record: Record = None,
+) -> None:
+    """Ratings from CSV, Parquet and Netflix's files to the structure that fits are made on: seconds and peak memory."""
+    console = Console()
+    found = loading_experiment.run(int(entries), int(netflix_entries), announce=lambda text: console.print(text, style="dim"))
+    _show(console, loading_experiment.tables(found))
+    _keep(console, record, found)
 
 
 @app.command()
@@ -147,3 +191,30 @@ def breakdown(
     """How many outliers it takes: 5 to 35 % of the entries off by ±5 and ±50, at m = 500."""
     peers = ["RMFNL l1", "RMFNL lsp"] + (["LIBMF l1"] if importlib.util.find_spec("libmf") else [])
     _runs(accuracy_experiment.breakdown_plan(runs, peer_runs, peers, first_seed), 1.1, jobs, record)
+
+
+@app.command()
+def detection(
+    seeds: Annotated[int, typer.Option(help="Attacks of each kind.")] = 3,
+    first_seed: Annotated[int, typer.Option(help="First seed; the evidence was designed on seed 0.")] = 100,
+    data: Annotated[Path | None, typer.Option(help="Folder with ml-latest-small; else the one ROBUSTMF_DATA names.")] = None,
+    record: Record = None,
+) -> None:
+    """Planted love/hate and shilling attacks on MovieLens latest-small: entries, users and items found, beside least squares and PCA."""
+    console = Console()
+    found = detection_experiment.run(seeds, first_seed, data, announce=lambda text: console.print(text, style="dim"))
+    _show(console, [("Attacks found, means over the seeds", detection_experiment.summary(found))])
+    _keep(console, record, found)
+
+
+@app.command()
+def calibration(
+    seeds: Annotated[int, typer.Option(help="Data sets of each kind.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="First data seed.")] = 40_000,
+    record: Record = None,
+) -> None:
+    """Whether entry scores raise as many false alarms, and intervals cover as many good values, as they say; on synthetic truth."""
+    console = Console()
+    found = calibration_experiment.run(seeds, first_seed, announce=lambda text: console.print(text, style="dim"))
+    _show(console, calibration_experiment.tables(found))
+    _keep(console, record, found)

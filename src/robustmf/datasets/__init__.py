@@ -1,6 +1,27 @@
-"""Data to try things on."""
+"""Data to try things on, and attacks on them."""
 
+from robustmf.datasets.attacks import Attacked, average_attack, bandwagon_attack, love_hate, random_attack, segment_attack
 from robustmf.datasets.dinosaur import load_dinosaur
+from robustmf.datasets.jester import load_jester
+from robustmf.datasets.movielens import load_movielens
+from robustmf.datasets.netflix import load_netflix
+from robustmf.datasets.rating_set import RatingSet
 from robustmf.datasets.synthetic import Synthetic, make_synthetic
+from robustmf.datasets.yahoo import load_yahoo
 
-__all__ = ["Synthetic", "load_dinosaur", "make_synthetic"]
+__all__ = [
+    "Attacked",
+    "RatingSet",
+    "Synthetic",
+    "average_attack",
+    "bandwagon_attack",
+    "load_dinosaur",
+    "load_jester",
+    "load_movielens",
+    "load_netflix",
+    "load_yahoo",
+    "love_hate",
+    "make_synthetic",
+    "random_attack",
+    "segment_attack",
+]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
+from robustmf.datasets.catalog import DINOSAUR
+from robustmf.datasets.finding import require_file
 from robustmf.observed import Observed
 
 _FRAMES = 36
@@ -20,20 +21,19 @@ def load_dinosaur(min_views: int = 5, folder: str | Path | None = None) -> Obser
     min_views : int
         5, 6 and 7 give the paper's D1 (72 × 932), D2 (72 × 557) and D3 (72 × 336).
     folder : path, optional
-        Where ``dinosaur/viff.xy`` lies; by default the folder that the environment variable ``ROBUSTMF_DATA`` names.
+        Where ``dinosaur/viff.xy`` lies; by default the folder that the environment variable ``ROBUSTMF_DATA`` names, then the cache.
     """
-    base = folder or os.environ.get("ROBUSTMF_DATA")
-    if base is None:
-        raise FileNotFoundError(
-            "no folder for the Dinosaur tracks: pass folder= or set ROBUSTMF_DATA to a folder that holds dinosaur/viff.xy, "
-            "from the Visual Geometry Group's multi-view data (Oxford)"
-        )
-    path = Path(base) / "dinosaur" / "viff.xy"
-    if not path.exists():
-        raise FileNotFoundError(f"{path} not found; it is the file viff.xy of the Visual Geometry Group's multi-view data (Oxford)")
-    tracks = np.loadtxt(path, ndmin=2)
-    if tracks.shape[1] != 2 * _FRAMES:
-        raise ValueError(f"{path}: expected {2 * _FRAMES} numbers a line, got {tracks.shape[1]}")
+    source = require_file(DINOSAUR, DINOSAUR.files[0], folder)
+    lines = []
+    for number, line in enumerate(source.text(), 1):
+        fields = line.split()
+        if len(fields) != 2 * _FRAMES:
+            raise source.fault(f"expected {2 * _FRAMES} numbers a line, got {len(fields)}; correct or remove the line", number)
+        try:
+            lines.append([float(field) for field in fields])
+        except ValueError as error:
+            raise source.fault(f"{error}; correct or remove the line", number) from None
+    tracks = np.array(lines, ndmin=2)
     tracks[tracks == -1] = np.nan
     views = (~np.isnan(tracks[:, ::2])).sum(axis=1)
     kept = tracks[views >= min_views]

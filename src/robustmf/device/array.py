@@ -184,6 +184,7 @@ _UFUNCS: dict[Any, Callable[..., Tensor]] = {
     np.multiply: torch.mul,
     np.divide: _both(torch.divide),
     np.power: torch.pow,
+    np.remainder: _both(torch.remainder),
     np.maximum: _both(torch.maximum),
     np.minimum: _both(torch.minimum),
     np.hypot: _both(torch.hypot),
@@ -313,4 +314,5 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.searchsorted: _searchsorted,
     np.linalg.norm: lambda like, a: torch.linalg.vector_norm(a.tensor),
     np.shape: lambda like, a: a.shape,
+    np.bincount: lambda like, a, minlength=0: torch.bincount(a.tensor, minlength=minlength),
 }

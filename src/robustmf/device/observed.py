@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -10,12 +11,17 @@ import torch
 from torch import Tensor
 
 from robustmf.device.array import DeviceArray
+from robustmf.device.kept import KeptOnCard
 from robustmf.device.memory import entry_bytes, require_room
+from robustmf.exceptions import DuplicateEntryError
 from robustmf.observed import Compressed, Duplicates, Observed, as_observed
 
 
 class DeviceObserved(Observed):
     """Observed entries whose arrays lie on the card; see :class:`robustmf.Observed`."""
+
+    #: The same entries in the memory of the host, where they came from there in this order.
+    _host: Observed | None = None
 
     @property
     def device(self) -> torch.device:
@@ -45,9 +51,22 @@ class DeviceObserved(Observed):
 
     def to_host(self) -> Observed:
         """The same entries in the memory of the host."""
+        if self._host is not None:
+            return self._host
         rows = self.rows
         host = Compressed(np.asarray(rows.pointers), np.asarray(rows.indices), cast("Any", np.asarray(rows.values)))
         return Observed(host, self.shape, self.row_ids, self.column_ids)
+
+    def n_empty_columns(self) -> int:
+        """Number of columns without an entry."""
+        return int((self.columns.counts == 0).sum())
+
+    def to_keep(self, weights: Any) -> Mapping[str, Any]:
+        """The entries by rows and their weights: on the host where they are there already, else on the card until asked for."""
+        if self._host is not None:
+            return self._host.to_keep(weights)
+        # a new object: this one may hold the columns too
+        return KeptOnCard(DeviceObserved(self.rows, self.shape), weights)
 
     @classmethod
     def from_host(cls, observed: Observed, device: torch.device) -> DeviceObserved:
@@ -55,7 +74,9 @@ class DeviceObserved(Observed):
         rows = observed.rows
         require_room(entry_bytes(observed.n_entries, observed.dtype.itemsize), device, f"X with {observed.n_entries} entries")
         moved = (_to_card(array, device) for array in (rows.pointers, rows.indices, rows.values))
-        return cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
+        made = cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
+        made._host = observed
+        return made
 
     @classmethod
     def from_indices(
@@ -147,8 +168,8 @@ def _by_rows(i: Tensor, j: Tensor, v: Tensor, shape: tuple[int, int], duplicates
 
 def _merged(keys: Tensor, v: Tensor, repeated: Tensor, shape: tuple[int, int], duplicates: Duplicates) -> tuple[Tensor, Tensor]:
     if duplicates == "error":
-        row, column = divmod(int(keys[1:][repeated][0]), shape[1])
-        raise ValueError(f"duplicate entry at row {row}, column {column}; say what it means with duplicates='last' or 'mean'")
+        at = int(repeated.nonzero()[0, 0])
+        raise DuplicateEntryError(*divmod(int(keys[at]), shape[1]), (float(v[at]), float(v[at + 1])))
     ones = repeated.new_ones(1)
     if duplicates == "last":
         kept = torch.cat([~repeated, ones])

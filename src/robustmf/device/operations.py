@@ -6,7 +6,7 @@ The contract is that of :class:`robustmf.operations.Operations`; one suite of te
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any, cast
 
@@ -111,42 +111,47 @@ class DeviceOperations(Operations):
         )  # fmt: skip
         return DeviceArray(out)
 
-    def loss_sum(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None = None) -> float:
-        """Σ s·φ(|e|) over the entries, without an array over all of them (for a loss whose formula can be traced)."""
-        found = self._values_by_chunk(loss, U, V, sample_weights)
-        if found is None:
-            losses = _values_of(loss.value, self.residuals(U, V).astype(np.float64))
-            return float((losses if sample_weights is None else losses * sample_weights).sum())
-        return float(found.sum())
+    def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
+        """Σ s·φ(|e|) for each of the losses, without an array over all entries (for formulas that can be traced).
 
-    def _values_by_chunk(self, loss: Loss, U: Array, V: Array, sample_weights: Array | None) -> Tensor | None:
-        """Σ s·φ(|e|) chunk by chunk; None for a loss that cannot be traced."""
-        rank, chunks, V = U.shape[1], self.chunks, padded(V.tensor)
-        # a rounded loss is its base at √(a² + ε²), less what that is at 0
-        base, tip = (loss.base, loss.epsilon) if isinstance(loss, Rounded) else (loss, 0.0)
-        code = value_code(base)
+        Losses that differ in how far their tip is rounded take one pass together.
+        """
+        bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
+        if any(base != bases[0] for base in bases):
+            return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
+        tips = [loss.epsilon if isinstance(loss, Rounded) else 0.0 for loss in losses]
+        found = self._values_by_chunk(bases[0], tips, U, V, sample_weights)
+        if found is not None:
+            return cast("list[float]", found.sum(1).tolist())
+        residual = self.residuals(U, V).astype(np.float64)
+        values = (_values_of(loss.value, residual) for loss in losses)
+        return [float((of if sample_weights is None else of * sample_weights).sum()) for of in values]
+
+    def _values_by_chunk(self, loss: Loss, tips: Sequence[float], U: Array, V: Array, sample_weights: Array | None) -> Tensor | None:
+        """Σ s·(φ(√(e² + ε²)) − φ(ε)) for each ε in ``tips``, chunk by chunk; None for a loss that cannot be traced."""
+        rank, chunks, V, code = U.shape[1], self.chunks, padded(V.tensor), value_code(loss)
         if code is None:
             return None
-        numbers = self.numbers(0.0, 0.0, tip**2, *code[1], dtype=torch.float64)
+        numbers = self.numbers(*code[1], *(tip**2 for tip in tips), dtype=torch.float64)
         weighted, weights = sample_weights is not None, self.values if sample_weights is None else sample_weights.tensor
         if self._by_lanes(rank):
-            found = self.empty(len(self._lanes.counts), dtype=torch.float64)
-            lane_kernels.value(rank, self._wide)[(len(self._lanes.starts),)](
-                *self._lane_entries(sample_weights, None, U.tensor, V), numbers, found, of=code[0], SAMPLE=weighted, SHIFTS=False,
-                CLIP=False, UNIT=False, **rows_of(V), num_warps=1, num_stages=1,
+            found = self.empty(len(tips), len(self._lanes.counts), dtype=torch.float64)
+            lane_kernels.value(rank, len(tips), self._wide)[(len(self._lanes.starts),)](
+                *self._lane_entries(sample_weights, None, U.tensor, V), numbers, found, found.shape[1], of=code[0], SAMPLE=weighted,
+                SHIFTS=False, CLIP=False, UNIT=False, **rows_of(V), num_warps=1, num_stages=1,
             )  # fmt: skip
-            found = found[self._lanes.places]
+            found = found[:, self._lanes.places]
         else:
-            found = self.empty(len(chunks), dtype=torch.float64)
+            found = self.empty(len(tips), len(chunks), dtype=torch.float64)
             entries.value_parts[(len(chunks),)](
-                chunks.rows, chunks.starts, chunks.ends, self.indices, self.values,
-                weights, U.tensor, V, numbers, found,
-                value=code[0], SAMPLE=weighted, RANK=rank, **rows_of(V), **entry_tile(rank),
+                chunks.rows, chunks.starts, chunks.ends, self.indices, self.values, weights, U.tensor, V, numbers, found,
+                value=code[0], TIPS=len(tips), T=triton.next_power_of_2(len(tips)), SAMPLE=weighted, RANK=rank,
+                **rows_of(V), **entry_tile(rank),
             )  # fmt: skip
-        if tip:
-            least = float(base.value(np.array([tip]))[0])
+        if any(tips):
             weight = self._sums_by_chunk(weights, None) if weighted else (chunks.ends - chunks.starts).double()
-            found -= least * weight
+            for sums, tip in zip(found, tips, strict=True):
+                sums -= float(loss.value(np.array([tip]))[0]) * weight
         return found
 
     def products(self, x: Array, U: Array, V: Array) -> tuple[Array, Array]:
@@ -328,9 +333,9 @@ class DeviceOperations(Operations):
 
     def row_losses(self, loss: Loss, U: Tensor, V: Tensor) -> Tensor:
         """Σ φ(|e|) row by row."""
-        found = self._values_by_chunk(loss, DeviceArray(U), DeviceArray(V), None)
+        found = self._values_by_chunk(loss, (0.0,), DeviceArray(U), DeviceArray(V), None)
         assert found is not None, f"{loss.name} has a formula that can be traced"
-        return self.add_chunks(found[:, None])[:, 0]
+        return self.add_chunks(found[0, :, None].contiguous())[:, 0]
 
     def normal_inverses(self, loss: Loss, ridge: float, U: Tensor, V: Tensor) -> Tensor:
         """(Σ w v vᵀ + ridge·I)⁻¹ row by row, with the loss's weights at (U, V)."""

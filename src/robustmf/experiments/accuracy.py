@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import time
 import warnings
 from collections.abc import Callable
@@ -16,6 +14,7 @@ import numpy as np
 from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.experiments.oracle import oracle_factors
+from robustmf.experiments.peer_models import LIBMF
 
 RANK = 5
 
@@ -48,18 +47,8 @@ def _rmfnl(loss: str) -> Callable[[Synthetic, int], tuple[Any, Any]]:
 
 def _libmf(data: Synthetic, seed: int) -> tuple[Any, Any]:
     """LIBMF's stochastic gradient with the l1 loss; its settings were chosen on the 5 % problem. It has no seed."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        from libmf import mf  # noqa: PLC0415 - an optional competitor, which prints when imported
-
-    rows = data.train.rows
-    triplets = np.column_stack([rows.group_of_entry(), rows.indices, rows.values])
-    # lambda_.1 are l1 penalties, lambda_.2 ridges
-    engine = mf.MF(
-        fun=mf.P_L1_MFR, k=RANK, nr_iters=500, eta=0.1, nr_threads=1, nr_bins=20, quiet=True,
-        lambda_p1=0.0, lambda_q1=0.0, lambda_p2=0.03, lambda_q2=0.03,
-    )  # fmt: skip
-    engine.fit(triplets)
-    return np.asarray(engine.p_factors()), np.asarray(engine.q_factors())
+    model = LIBMF(RANK, reg=0.03, random_state=seed, n_jobs=1, max_iter=500).fit(data.train)
+    return model.row_factors_, model.column_factors_
 
 
 METHODS: dict[str, Callable[[Synthetic, int], tuple[Any, Any]]] = {

@@ -180,7 +180,9 @@ def sweeps(made: Made, announce: Callable[[str], None]) -> list[dict[str, Any]]:
 
 def _sweep(operations: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, measured: dict[str, float]) -> dict[str, Any]:
     """The half-steps, the objective, and passes that only gather and add the other side's factors: what a half-step cannot do without."""
-    other, u, v = operations.transposed, DeviceArray(U), DeviceArray(V)
+    other = operations.transposed
+    u: Any = DeviceArray(U)
+    v: Any = DeviceArray(V)
     rows = milliseconds(lambda: operations.half_step(loss, 1.0, u.copy(), v), 5, 5)
     columns = milliseconds(lambda: other.half_step(loss, 1.0, v.copy(), u), 5, 5)
     objective = milliseconds(lambda: operations.loss_sum(loss, u, v))

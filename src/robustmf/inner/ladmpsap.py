@@ -23,7 +23,7 @@ _LARGEST_PENALTY = 1e5
 
 
 @dataclass
-class _State:
+class Splitting:
     """Kept from one surrogate to the next."""
 
     E: Array
@@ -52,7 +52,7 @@ class LADMPSAP:
     penalty: float | None = None
 
     def __post_init__(self) -> None:
-        self._state: _State | None = None
+        self._state: Splitting | None = None
 
     def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
         """Iterate until variables and constraint have settled (or the rule's limit), then until the surrogate has decreased.
@@ -80,7 +80,7 @@ class LADMPSAP:
 class LADMPSAPRun:
     """The iteration on one surrogate."""
 
-    def __init__(self, settings: LADMPSAP, surrogate: Surrogate, state: _State | None = None) -> None:
+    def __init__(self, settings: LADMPSAP, surrogate: Surrogate, state: Splitting | None = None) -> None:
         self._settings, self._surrogate = settings, surrogate
         U, V = surrogate.factors
         observed = surrogate.operations.observed
@@ -89,7 +89,7 @@ class LADMPSAPRun:
         m, n = observed.shape
         self._beta = 0.1 * (m + n) * settings.settled if settings.penalty is None else settings.penalty
         self._norm_U, self._norm_V = float(np.linalg.norm(U, 2)), float(np.linalg.norm(V, 2))
-        self.state = state or _State(self._R.copy(), np.zeros_like(U), np.zeros_like(V), np.zeros_like(self._R))
+        self.state = state or Splitting(self._R.copy(), np.zeros_like(U), np.zeros_like(V), np.zeros_like(self._R))
         self._Y = self.state.Y + self._beta * self._constraint()
 
     def _constraint(self) -> Array:

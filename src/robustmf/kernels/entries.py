@@ -11,13 +11,13 @@ from robustmf.kernels.jit import kernel
 
 @kernel
 def residuals(first, last, bounds, pointers, indices, values, U, V, shifts, out):
-    """Out = values_t − u_i·v_j − shifts_j, entry by entry from the first one of ``bounds``; ``shifts`` is empty when unused."""
+    """Out = values_t − u_i·v_j − shifts_j, entry by entry from the first one of ``bounds``; empty ``values``, ``shifts`` are zeros."""
     rank = U.shape[1]
     begin = pointers[bounds[0]]
     for i in range(bounds[first], bounds[last]):
         for t in range(pointers[i], pointers[i + 1]):
             j = indices[t]
-            e = values[t]
+            e = values[t] if len(values) > 0 else U[i, 0] * 0
             if len(shifts) > 0:
                 e -= shifts[j]
             for q in range(rank):
@@ -40,6 +40,19 @@ def entry_products(first, last, bounds, pointers, indices, x, U, V, row_products
                 for q in range(rank):
                     row_products[i, q] += x[t] * V[j, q]
                     part[j, q] += x[t] * U[i, q]
+
+
+@kernel
+def row_products(first, last, bounds, pointers, indices, x, V, out):
+    """out_i = Σ_j x_ij v_j: the rows of XV."""
+    rank = V.shape[1]
+    for i in range(bounds[first], bounds[last]):
+        for q in range(rank):
+            out[i, q] = 0
+        for t in range(pointers[i], pointers[i + 1]):
+            j = indices[t]
+            for q in range(rank):
+                out[i, q] += x[t] * V[j, q]
 
 
 @kernel

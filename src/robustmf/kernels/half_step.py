@@ -21,6 +21,7 @@ import numpy as np
 
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.vector import (
+    BYTES,
     add,
     add_outer,
     add_products,
@@ -43,7 +44,7 @@ from robustmf.kernels.vector import (
     zeros,
 )
 
-BAND = 8  # the normal matrix is summed in bands of 8 rows; V is padded to a multiple of it
+BAND = 8  # the normal matrix is summed in bands of 8 rows, and of 4 where a last half band is left
 PANEL = 4  # pivots eliminated at once in the solve
 BLOCK_BYTES = 24576  # rows of V read again and again while one block is added: they should stay in the L1 cache
 BLOCK_LIMITS = (32, 512)
@@ -52,14 +53,15 @@ BLOCK_LIMITS = (32, 512)
 # ---------------------------------------------------------------------------------------------- one row's normal matrix
 
 
-def padded_width(rank):
-    """Columns of V in the kernel: the rank rounded up to whole bands."""
-    return -(-rank // BAND) * BAND
+def padded_width(rank, itemsize):
+    """Columns of V in the kernel: the rank rounded up to whole vectors."""
+    step = BYTES // itemsize
+    return -(-rank // step) * step
 
 
 def pad(V):
-    """V flat and aligned to cache lines, its rows padded with zeros to whole bands."""
-    width = padded_width(V.shape[1])
+    """V flat and aligned to cache lines, its rows padded with zeros to whole vectors."""
+    width = padded_width(V.shape[1], V.dtype.itemsize)
     size, spare = V.shape[0] * width, 64 // V.dtype.itemsize
     room = np.zeros(size + spare, V.dtype)
     shift = -room.ctypes.data % 64 // V.dtype.itemsize
@@ -94,9 +96,10 @@ def _tile(rows, groups, with_rhs):
 
 
 # Shapes with 8 sums (10 with the right-hand side): fewer would wait on one another, more would not fit in the 16
-# registers of a machine with AVX2.
+# registers of a machine with AVX2. The corner has what is left of float64, whose vectors are half a band.
 _pair, _top_pair = _tile(4, 2, False), _tile(4, 2, True)
 _single, _top_single = _tile(8, 1, False), _tile(8, 1, True)
+_corner, _top_corner = _tile(4, 1, False), _tile(4, 1, True)
 
 
 @inlined
@@ -108,14 +111,18 @@ def add_block(V, block, normal, rhs, rank, width):
         _top_pair(V, block, 0, c, normal, rhs, width)
         if rank > 4:
             _pair(V, block, 4, c, normal, rhs, width)
-    if width // step % 2:
+    if width < BAND:
+        _top_corner(V, block, 0, last, normal, rhs, width)
+    elif width // step % 2:
         _top_single(V, block, 0, last, normal, rhs, width)
     for q in range(BAND, rank, BAND):
         for c in range(q, last, 2 * step):
             _pair(V, block, q, c, normal, rhs, width)
             if rank > q + 4:
                 _pair(V, block, q + 4, c, normal, rhs, width)
-        if (width - q) // step % 2:
+        if width - q < BAND:
+            _corner(V, block, q, last, normal, rhs, width)
+        elif (width - q) // step % 2:
             _single(V, block, q, last, normal, rhs, width)
 
 

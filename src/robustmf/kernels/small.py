@@ -25,16 +25,22 @@ def cholesky(A):
 @inlined
 def solve(A, b):
     """B ← A⁻¹b for a positive definite A, whose lower triangle is overwritten by its factor."""
-    r = b.size
     cholesky(A)
+    substitute(A, b)
+
+
+@inlined
+def substitute(L, b):
+    """B ← (LLᵀ)⁻¹b."""
+    r = b.size
     for q in range(r):
         for k in range(q):
-            b[q] -= A[q, k] * b[k]
-        b[q] /= A[q, q]
+            b[q] -= L[q, k] * b[k]
+        b[q] /= L[q, q]
     for q in range(r - 1, -1, -1):
         for k in range(q + 1, r):
-            b[q] -= A[k, q] * b[k]
-        b[q] /= A[q, q]
+            b[q] -= L[k, q] * b[k]
+        b[q] /= L[q, q]
 
 
 @inlined

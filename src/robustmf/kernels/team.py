@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,8 +19,8 @@ from numpy.typing import NDArray
 #: Below this many units of work (entries × rank) handing blocks to threads costs more than it saves.
 _SMALL_WORK = 200_000
 
-#: A thread asks for the next blocks this many times a pass, so that a slow one does not hold the others up.
-_TURNS = 4
+#: A turn is this share of the blocks that are left for each thread: large at first, for few calls; small at last, so that all end together.
+_SHARE = 0.5
 
 
 def block_bounds(pointers: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
@@ -66,16 +65,31 @@ class Team:
             kernel(0, blocks, *arguments)
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.n_jobs, thread_name_prefix="robustmf")
-        turns = min(blocks, self.n_jobs * _TURNS)
-        edges = [blocks * k // turns for k in range(turns + 1)]
-        waiting = [self._pool.submit(kernel, a, b, *arguments) for a, b in pairwise(edges)]
+            self._pool = ThreadPoolExecutor(self.n_jobs - 1, thread_name_prefix="robustmf")
+        turns = iter(_turns(blocks, self.n_jobs))
+
+        def take_turns() -> None:
+            while (turn := next(turns, None)) is not None:
+                kernel(*turn, *arguments)
+
+        others = [self._pool.submit(take_turns) for _ in range(self.n_jobs - 1)]
         try:
-            for future in waiting:
+            take_turns()
+            for future in others:
                 future.result()
         except BaseException:
             # nobody may go on writing to arrays that the caller takes back
-            for future in waiting:
-                future.cancel()
-            wait(waiting)
+            for _ in turns:
+                pass
+            wait(others)
             raise
+
+
+def _turns(blocks: int, n_jobs: int) -> list[tuple[int, int]]:
+    """The blocks in ranges, each ``_SHARE`` of what a thread has left to do."""
+    turns, first = [], 0
+    while first < blocks:
+        last = first + max(1, int(_SHARE * (blocks - first) / n_jobs))
+        turns.append((first, last))
+        first = last
+    return turns

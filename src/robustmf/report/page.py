@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,18 @@ dark.addEventListener('change', restyle); restyle();
 """
 
 
-def table(header: list[str], rows: list[list[str]], best: int | None = None) -> str:
-    """An HTML table; everything in it is escaped."""
+def table(header: list[str], rows: list[list[str]], best: int | None = None, bold: Collection[tuple[int, int]] = ()) -> str:
+    """An HTML table; everything in it is escaped. ``best`` marks a row, ``bold`` single cells (row, column)."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join(
-        ('<tr class="best">' if k == best else "<tr>") + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        ('<tr class="best">' if k == best else "<tr>") + "".join(_cell(cell, (k, j) in bold) for j, cell in enumerate(row)) + "</tr>"
         for k, row in enumerate(rows)
     )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(text: str, bold: bool) -> str:
+    return f"<td><strong>{escape(text)}</strong></td>" if bold else f"<td>{escape(text)}</td>"
 
 
 def figure(plot: Any, caption: str) -> str:

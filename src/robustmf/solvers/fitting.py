@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.exceptions import InterruptedFitWarning, warn_user
 from robustmf.inner import InnerRule, make_inner
 from robustmf.losses import L1, Loss, rounded
 from robustmf.objective import Objective
@@ -18,11 +19,12 @@ from robustmf.operations import Operations
 from robustmf.solvers.blas import one_blas_thread
 from robustmf.solvers.choose import choose_solver, require_concave
 from robustmf.solvers.graduate import Found, better_of, graduated_start
+from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.loop import Callback, Outcome, run
 from robustmf.solvers.mm import MM
 from robustmf.solvers.problem import Problem
-from robustmf.solvers.start import Init, Start, bias_start, check_init, make_start
+from robustmf.solvers.start import Init, Start, Warm, bias_start, check_init, make_start
 from robustmf.solvers.varpro import VarPro, oriented, varpro_start
 
 Array = NDArray[np.floating[Any]]
@@ -54,12 +56,15 @@ class Settings:
     solver: str
     inner: str
     rule: InnerRule
-    init: Init
+    init: Init | Warm
     n_init: int
     certify: bool
     max_iter: int
     tol: float
     callbacks: Sequence[Callback]
+    validation_fraction: float | None
+    patience: int
+    bounds: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Fit:
 
 
 def fit(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Fit:
-    """The best of ``n_init`` fits, by the objective each ends with."""
+    """The best of ``n_init`` fits: by the validation error each ends with, or else by the objective."""
     check_init(settings.init)
     plain = not settings.bias and sample_weights is None and not settings.reg_by_count
     solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain, operations.projects)
@@ -96,20 +101,35 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
         if settings.inner != "apg" and not operations.projects:
             raise ValueError(f"inner={settings.inner!r} needs device='cpu'; on a GPU use inner='apg'")
     if settings.certify and not plain:
-        raise ValueError("certify=True goes with the plain model: no bias, sample_weight or reg_by_count")
-    fits = []
-    with one_blas_thread() if solver == "varpro" else nullcontext():
-        for stream in rng.spawn(settings.n_init):
-            fits.append(_fit_once(settings, operations, sample_weights, stream, solver, reason))
+        raise ValueError("certify=True goes with the plain model: no bias, weights or reg_by_count")
+    streams, holdout = rng.spawn(settings.n_init), None
+    if settings.validation_fraction is not None:
+        if settings.certify:
+            raise ValueError("certify=True goes on to a critical point, validation_fraction stops before one; choose one of them")
+        operations, sample_weights, holdout = hold_out(
+            operations, sample_weights, settings.validation_fraction, settings.bounds, rng.spawn(1)[0]
+        )
+    fits: list[Fit] = []
+    with nullcontext() if solver == "irls" else one_blas_thread():
+        for stream in streams:
+            try:
+                fits.append(_fit_once(settings, operations, sample_weights, holdout, stream, solver, reason))
+            except KeyboardInterrupt:
+                if not fits:
+                    raise KeyboardInterrupt("fit interrupted while it looked for a start: there is no result to keep yet") from None
+                warn_user(f"fit interrupted in start {len(fits) + 1} of {settings.n_init}; the best so far is kept", InterruptedFitWarning)
+                break
             if fits[-1].outcome.stopped:
                 break
     return _best(fits, settings, operations, sample_weights)
 
 
 def _best(fits: list[Fit], settings: Settings, operations: Operations, sample_weights: Array | None) -> Fit:
-    """The fit with the lowest objective; with several θ, all are measured at the smallest of them."""
+    """The fit with the lowest validation error or objective; with several θ, all are measured at the smallest of them."""
     if len(fits) == 1:
         return fits[0]
+    if settings.validation_fraction is not None:
+        return min(fits, key=lambda found: found.outcome.best_error)
     loss = min((found.loss for found in fits), key=lambda loss: loss.theta)
     objective = Objective(loss, min(found.reg for found in fits))
 
@@ -120,16 +140,22 @@ def _best(fits: list[Fit], settings: Settings, operations: Operations, sample_we
 
 
 def _fit_once(
-    settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str, reason: str
+    settings: Settings,
+    operations: Operations,
+    sample_weights: Array | None,
+    holdout: Holdout | None,
+    rng: np.random.Generator,
+    solver: str,
+    reason: str,
 ) -> Fit:
     m, n = operations.observed.shape
     dtype = operations.observed.dtype
     if settings.auto_reg:
         settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
+    center: float | None = None
+    row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
     if settings.bias:
-        center, row_bias, column_bias = bias_start(operations, settings.reg)
-    else:
-        center, row_bias, column_bias = None, *(operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
+        center, row_bias, column_bias = settings.init.biases if isinstance(settings.init, Warm) else bias_start(operations, settings.reg)
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
         seen = operations.on(operations.observed.select(sample_weights > 0))
@@ -142,20 +168,24 @@ def _fit_once(
         settings = replace(settings, reg=max(settings.reg, start.ridge))
     objective = Objective(loss, settings.reg)
     U, V = start.U, start.V
+    watch: dict[str, Any] = {"validation": None if holdout is None else holdout.error, "patience": settings.patience}
     if solver == "mm":
         mm = MM(operations, objective, make_inner(settings.inner), settings.rule)
-        outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks)
-        return Fit(*mm.factors, 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, mm.criticality(), solver, reason)
+        outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
+        U, V = outcome.best or mm.factors
+        # the certificate is of the last iterate, which validation may not have kept
+        measured = mm.criticality() if outcome.best is None or outcome.best_iteration == outcome.iterations else float("nan")
+        return Fit(U, V, 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, measured, solver, reason)
     if solver == "varpro":
         varpro = VarPro(operations, Objective(rounded(loss, _TIP * sigma), settings.reg))
-        outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks)
-        U, V = varpro.factors
+        outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
+        U, V = outcome.best or varpro.factors
     else:
         irls = IRLS(operations, objective, sigma, center, sample_weights, settings.reg_by_count)
         if settings.bias:
             U, V = np.hstack([U, row_bias]), np.hstack([V, column_bias])
-        outcome = run(irls, U, V, settings.max_iter, settings.tol, settings.callbacks)
-        U, V = irls.own_factors
+        outcome = run(irls, U, V, settings.max_iter, settings.tol, settings.callbacks, keep=lambda: irls.own_factors, **watch)
+        U, V = outcome.best or irls.own_factors
         if settings.bias:
             U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:], V[:, :-1].copy(), V[:, -1:]
     measured = float("nan")

@@ -69,6 +69,12 @@ def graduated_start(problem: Problem, rng: np.random.Generator) -> Found:
     return best
 
 
+def continued(problem: Problem, U: Array, V: Array, rng: np.random.Generator) -> Found:
+    """From factors of an earlier fit, in place: what has come since may stand in a bad valley, so rows and columns are repaired."""
+    sigma, settled = repair(problem, U, V, problem.sigma(problem.residuals(U, V)), _seed(rng), z=1.0, budget=_CHEAP_REPAIR)
+    return Found(U, V, sigma, settled)
+
+
 def _annealed(problem: Problem, rng: np.random.Generator) -> Found:
     """The cheap attempt."""
     U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)

@@ -1,11 +1,13 @@
 """``irls``: reweighted least squares, the workhorse for large sparse data.
 
 At the present residuals each loss lies below a parabola of weight φ'(a)/a. Minimising these parabolas over the rows, then over the
-columns, are small independent ridge regressions; the objective never rises.
+columns, are small independent ridge regressions; the objective never rises. Each sweep starts from a point a little ahead, in the
+direction of the last one (Nesterov 1983); where that would raise the objective, the sweep is done again without (O'Donoghue & Candès 2015).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,17 @@ from numpy.typing import NDArray
 from robustmf.losses import rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.solvers.loop import small_change
 
 Array = NDArray[np.floating[Any]]
 
 
-#: The tip of a kinked loss is rounded to this half-width at first, in units of σ̂; each sweep narrows it by the factor, down to the
-#: last. Alternation at once with a narrow tip would stall: weights at the kink lock rows and columns to each other.
-_FIRST_TIP, _NARROWING, _LAST_TIP = 0.3, 0.85, 1e-3
+#: The tip of a kinked loss is rounded to this half-width at first and to no less than the last, in units of σ̂. Alternation at once
+#: with a narrow tip would stall: weights at the kink lock rows and columns to each other.
+_FIRST_TIP, _LAST_TIP = 0.3, 1e-4
+
+#: The tip is halved after a sweep that gained less than this share of what halving it will gain.
+_PATIENCE = 0.05
 
 
 class IRLS:
@@ -51,7 +57,6 @@ class IRLS:
     ) -> None:
         self._objective, self._center = objective, center
         self._tip, self._last_tip = _FIRST_TIP * sigma, _LAST_TIP * sigma
-        self._loss = rounded(objective.loss, self._tip)
         self._sides = (operations, operations.transposed)
         order = None if sample_weights is None else operations.observed.column_order
         self._sample = (sample_weights, None if sample_weights is None else sample_weights[order])
@@ -61,23 +66,47 @@ class IRLS:
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column."""
-        self._own = (self._sides[0].array(U), self._sides[0].array(V))
-        return self._value()
+        self._own = self._before = (self._sides[0].array(U), self._sides[0].array(V))
+        self._pace = 1.0
+        self._settling = False
+        self._value = self._values(self._own)[0]
+        return self._value
 
-    @property
-    def settling(self) -> bool:
-        """The tip of a kinked loss is as narrow as it gets."""
-        return not self._objective.loss.concave or self._tip <= self._last_tip
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow."""
+        return small_change(before, objective, tol) if self._settling else None
 
     def step(self) -> float:
-        """One sweep, with the tip a little narrower than in the last."""
-        self._tip = max(_NARROWING * self._tip, self._last_tip)
-        self._loss = rounded(self._objective.loss, self._tip)
+        """One sweep; then the tip is halved, if that is now the better way to go on."""
+        pace = (1 + math.sqrt(1 + 4 * self._pace**2)) / 2
+        ahead = (self._pace - 1) / pace
+        U, V = self._point(ahead)
+        value, narrower = self._sweep(U, V)
+        if ahead > 0 and not value <= self._value:
+            pace = 1.0
+            U, V = self._point(0.0)
+            value, narrower = self._sweep(U, V)
+        gained, offered = self._value - value, value - narrower
+        narrowest = not self._objective.loss.concave or self._tip <= self._last_tip
+        halved = not narrowest and gained < _PATIENCE * offered
+        if halved:
+            self._tip, value = self._tip / 2, narrower
+        self._settling = narrowest or halved
+        self._before, self._own, self._pace, self._value = self._own, (U, V), pace, value
+        return value
+
+    def _point(self, ahead: float) -> tuple[Array, Array]:
+        """A new point, this share of the last step ahead of the present one."""
+        (U, V), (U_before, V_before) = self._own, self._before
+        return U + ahead * (U - U_before), V + ahead * (V - V_before)
+
+    def _sweep(self, U: Array, V: Array) -> tuple[float, float]:
+        """Rows, then columns, in place; the objective after it, with this tip and with half of it."""
+        factors, loss = (U, V), rounded(self._objective.loss, self._tip)
         for side, operations in enumerate(self._sides):
-            own, other = self._own[side], self._own[1 - side]
-            design, shifts = self._design(other)
-            operations.half_step(self._loss, self._reg[side], own, design, self._sample[side], shifts)
-        return self._value()
+            design, shifts = self._design(factors[1 - side])
+            operations.half_step(loss, self._reg[side], factors[side], design, self._sample[side], shifts)
+        return self._values(factors)
 
     def _design(self, other: Array) -> tuple[Array, Array | None]:
         """What the other side offers to regress on, and what it already explains by itself."""
@@ -90,7 +119,10 @@ class IRLS:
     @property
     def factors(self) -> tuple[Array, Array]:
         """Factors whose product is the prediction, biases included."""
-        U, V = self._own
+        return self._predictors(self._own)
+
+    def _predictors(self, own: tuple[Array, Array]) -> tuple[Array, Array]:
+        U, V = own
         if self._center is None:
             return U, V
         ones = [np.ones_like(A[:, :1]) for A in (U, V)]
@@ -101,16 +133,21 @@ class IRLS:
         """(U, V) as solved for; with biases, each with its own bias as the last column."""
         return self._own
 
-    def _value(self) -> float:
-        data = self._sides[0].loss_sum(self._loss, *self.factors, self._sample[0])
-        if self._objective.loss.concave:
-            # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
-            total = self._sides[0].observed.n_entries if self._sample[0] is None else float(self._sample[0].sum(dtype=np.float64))
-            data += total * float(self._objective.loss.value(np.array([self._tip]))[0])
+    def _values(self, own: tuple[Array, Array]) -> tuple[float, float]:
+        """The objective with the tip, and with half of it (the same where there is none)."""
+        sample, base = self._sample[0], self._objective.loss
         penalty = sum(
-            0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum()) for reg, A in zip(self._reg, self._own, strict=True)
+            0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum()) for reg, A in zip(self._reg, own, strict=True)
         )
-        return data + penalty
+        if not base.concave:
+            value = self._sides[0].loss_sum(base, *self._predictors(own), sample) + penalty
+            return value, value
+        tips = (self._tip, self._tip / 2)
+        sums = self._sides[0].loss_sums([rounded(base, tip) for tip in tips], *self._predictors(own), sample)
+        # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
+        total = self._sides[0].observed.n_entries if sample is None else float(sample.sum(dtype=np.float64))
+        wide, narrow = (data + total * float(base.value(np.array([tip]))[0]) + penalty for data, tip in zip(sums, tips, strict=True))
+        return wide, narrow
 
     def report(self) -> dict[str, float]:
         """Nothing beside the objective."""

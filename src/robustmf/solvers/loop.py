@@ -1,9 +1,8 @@
-"""The one loop around every solver: stopping, clock, history, callbacks, interruption."""
+"""The one loop around every solver: stopping, clock, history, validation, callbacks, interruption."""
 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.exceptions import InterruptedFitWarning, NotConvergedWarning, NumericalError
+from robustmf.exceptions import InterruptedFitWarning, NotConvergedWarning, NumericalError, warn_user
 
 Array = NDArray[np.floating[Any]]
 
@@ -32,9 +31,8 @@ class Solver(Protocol):
         """One outer iteration; return the objective after it."""
         ...
 
-    @property
-    def settling(self) -> bool:
-        """A small change of the objective means convergence (and not that a schedule of the solver's own is still under way)."""
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """Why the iteration has converged, given the last two objectives; None while it has not. See :func:`small_change`."""
         ...
 
     def report(self) -> dict[str, float]:
@@ -42,9 +40,14 @@ class Solver(Protocol):
         ...
 
 
+def small_change(before: float, objective: float, tol: float) -> str | None:
+    """The usual rule: the objective has fallen by no more than ``tol`` of its value."""
+    return f"the objective changed by less than tol={tol:g}" if before - objective <= tol * abs(before) else None
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees after each iteration."""
+    """What a callback sees after each iteration. The factors are copies: they may be kept, and changing them changes nothing."""
 
     iteration: int
     objective: float
@@ -56,10 +59,17 @@ class Snapshot:
 #: Called after each iteration with a snapshot; returning True ends the fit.
 Callback = Callable[[Snapshot], bool | None]
 
+#: The error of factors on entries that were held out; lower is better.
+Validation = Callable[[Array, Array], float]
+
 
 @dataclass
 class Outcome:
-    """How the loop ended."""
+    """How the loop ended.
+
+    ``stopped``: by a callback or by Ctrl-C, so that nothing shall follow. ``best``: the iterate with the lowest validation error,
+    where there was validation.
+    """
 
     history: dict[str, list[float]] = field(default_factory=dict)
     iterations: int = 0
@@ -67,59 +77,106 @@ class Outcome:
     stopped: bool = False
     reason: str = ""
     objective: float = float("inf")
+    best: tuple[Array, Array] | None = None
+    best_iteration: int = 0
+    best_error: float = float("inf")
 
-    def record(self, snapshot: Snapshot) -> None:
+    def record(self, **line: float) -> None:
         """Append one line to the history."""
-        self.objective = snapshot.objective
-        line = {"iteration": snapshot.iteration, "objective": snapshot.objective, "seconds": snapshot.seconds, **snapshot.details}
+        self.objective = line["objective"]
         for name, value in line.items():
             self.history.setdefault(name, []).append(value)
 
+    def drop_half_line(self) -> None:
+        """Where an interruption fell into a line of the history: without that line."""
+        whole = min(map(len, self.history.values()), default=0)
+        self.history = {name: values[:whole] for name, values in self.history.items()}
 
-def run(solver: Solver, U: Array, V: Array, max_iter: int, tol: float, callbacks: Sequence[Callback] = ()) -> Outcome:
-    """Step until the objective changes by less than ``tol`` relative to its value, ``max_iter`` is reached, or a callback stops it.
 
-    The clock runs during steps only, not while a line of history is computed or a callback works.
+def run(
+    solver: Solver,
+    U: Array,
+    V: Array,
+    max_iter: int,
+    tol: float,
+    callbacks: Sequence[Callback] = (),
+    *,
+    validation: Validation | None = None,
+    patience: int = 5,
+    keep: Callable[[], tuple[Array, Array]] | None = None,
+) -> Outcome:
+    """Step until the solver has settled, ``max_iter`` is reached, or something else ends it.
+
+    That is a callback, Ctrl-C, or ``patience`` iterations in a row without a lower validation error. The clock runs during steps only,
+    not while a line of history is computed, the validation error measured or a callback works.
+
+    Parameters
+    ----------
+    validation : callable, optional
+        The error of the solver's ``factors`` on entries held out; the iterate where it is lowest ends up in ``Outcome.best``.
+    keep : callable, optional
+        What to copy of such an iterate; by default the solver's ``factors``.
     """
     outcome = Outcome()
+    tell = _Teller(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
     started = time.perf_counter()
     objective = solver.begin(U, V)
     seconds = time.perf_counter() - started
     try:
-        stopped = _tell(solver, outcome, callbacks, 0, objective, seconds)
+        stopped = tell(objective, seconds)
         while not stopped and outcome.iterations < max_iter:
             started = time.perf_counter()
             before, objective = objective, solver.step()
             seconds += time.perf_counter() - started
             outcome.iterations += 1
-            stopped = _tell(solver, outcome, callbacks, outcome.iterations, objective, seconds)
             if not np.isfinite(objective):
                 raise NumericalError(f"the objective became {objective}; the values may be too large for their precision ({U.dtype})")
-            if solver.settling and before - objective <= tol * abs(before):
-                outcome.converged = True
-                outcome.reason = f"the objective changed by less than tol={tol:g}"
+            stopped = tell(objective, seconds)
+            reason = solver.settled(before, objective, tol)
+            if reason is not None:
+                outcome.converged, outcome.reason = True, reason
+                return outcome
+            if validation is not None and not stopped and outcome.iterations - outcome.best_iteration >= patience:
+                outcome.reason = f"no lower validation error in patience={patience} iterations"
                 return outcome
     except KeyboardInterrupt:
+        outcome.drop_half_line()
         outcome.stopped, outcome.reason = True, "interrupted"
-        warnings.warn(
-            f"fit interrupted after {outcome.iterations} iterations; the result so far is kept", InterruptedFitWarning, stacklevel=4
-        )
+        kept = "the result so far" if outcome.best is None else f"iteration {outcome.best_iteration}, the best so far,"
+        warn_user(f"fit interrupted after {outcome.iterations} iterations; {kept} is kept", InterruptedFitWarning)
         return outcome
     if stopped:
         outcome.stopped, outcome.reason = True, "stopped by a callback"
         return outcome
     outcome.reason = f"max_iter={max_iter} reached"
-    warnings.warn(
-        f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; raise max_iter or tol",
-        NotConvergedWarning,
-        stacklevel=4,
-    )
+    warn_user(f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; raise max_iter or tol", NotConvergedWarning)
     return outcome
 
 
-def _tell(solver: Solver, outcome: Outcome, callbacks: Sequence[Callback], iteration: int, objective: float, seconds: float) -> bool:
-    snapshot = Snapshot(iteration, objective, seconds, solver.factors, solver.report())
-    outcome.record(snapshot)
-    # a list: every callback is told, also after one of them asked to stop
-    answers = [callback(snapshot) for callback in callbacks]
-    return any(answers)
+@dataclass
+class _Teller:
+    """After an iteration: measures it, writes it down, keeps it if it is the best, and asks the callbacks whether to stop."""
+
+    solver: Solver
+    outcome: Outcome
+    callbacks: Sequence[Callback]
+    validation: Validation | None
+    keep: Callable[[], tuple[Array, Array]]
+
+    def __call__(self, objective: float, seconds: float) -> bool:
+        outcome, details = self.outcome, self.solver.report()
+        if self.validation is not None:
+            error = details["validation"] = self.validation(*self.solver.factors)
+            if error < outcome.best_error or outcome.best is None:
+                outcome.best, outcome.best_error, outcome.best_iteration = _copies(self.keep()), error, outcome.iterations
+        outcome.record(iteration=outcome.iterations, objective=objective, seconds=seconds, **details)
+        if not self.callbacks:
+            return False
+        snapshot = Snapshot(outcome.iterations, objective, seconds, _copies(self.solver.factors), details)
+        # a list: every callback is told, also after one of them asked to stop
+        answers = [callback(snapshot) for callback in self.callbacks]
+        return any(answers)
+
+
+def _copies(factors: tuple[Array, Array]) -> tuple[Array, Array]:
+    return factors[0].copy(), factors[1].copy()

@@ -13,6 +13,7 @@ from robustmf.inner import Increment, InnerRule, InnerSolver
 from robustmf.objective import Objective
 from robustmf.operations import Operations
 from robustmf.solvers.choose import require_concave
+from robustmf.solvers.loop import small_change
 from robustmf.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
@@ -26,7 +27,9 @@ class MM:
         self._operations, self._objective, self._inner, self._rule = operations, objective, inner, rule
         self._last: Increment | None = None
 
-    settling = True
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """The objective hardly changes."""
+        return small_change(before, objective, tol)
 
     @property
     def factors(self) -> tuple[Array, Array]:

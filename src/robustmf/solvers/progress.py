@@ -6,20 +6,25 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from robustmf.solvers.loop import Snapshot
 
 
 class ProgressBar:
-    """Shows iteration, objective and time on standard error; a context and a callback."""
+    """Shows what is going on, on standard error; a context and a callback.
+
+    Until the first iteration is told, the start is being looked for, and the bar swings. Then iteration, objective, validation
+    error, time gone and time left if all ``max_iter`` iterations are needed.
+    """
 
     def __init__(self, title: str, max_iter: int) -> None:
+        self._title, self._max_iter = title, max_iter
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}  objective {task.fields[objective]}"),
-            TimeElapsedColumn(), console=Console(stderr=True),
+            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), TimeElapsedColumn(),
+            TextColumn("left, at most"), TimeRemainingColumn(), console=Console(stderr=True),
         )  # fmt: skip
-        self._task = self._bar.add_task(title, total=max_iter, objective="…")
+        self._task = self._bar.add_task(f"{title}: looking for a start", total=None, state="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -31,5 +36,10 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """One more iteration is done."""
-        self._bar.update(self._task, completed=snapshot.iteration, objective=f"{snapshot.objective:.6g}")
+        """One more iteration is done; number 0 begins a fit (there are ``n_init`` of them)."""
+        if snapshot.iteration == 0:
+            self._bar.reset(self._task, total=max(self._max_iter, 1), description=self._title)
+        state = f"{snapshot.iteration}/{self._max_iter}  objective {snapshot.objective:.6g}"
+        if "validation" in snapshot.details:
+            state += f"  validation error {snapshot.details['validation']:.4g}"
+        self._bar.update(self._task, completed=snapshot.iteration, state=state)

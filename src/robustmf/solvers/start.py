@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.losses import L2, Huber, Loss
 from robustmf.operations import Operations
-from robustmf.solvers.graduate import graduated_start
+from robustmf.solvers.graduate import continued, graduated_start
 from robustmf.solvers.problem import Problem
 
 Array = NDArray[np.floating[Any]]
@@ -34,15 +34,29 @@ class Start:
     ridge: float | None = None
 
 
+@dataclass(frozen=True)
+class Warm:
+    """Where an earlier fit ended, to go on from: factors, and (center, row biases, column biases) as columns, zeros without them."""
+
+    U: Array
+    V: Array
+    biases: tuple[float, Array, Array]
+
+
 def gaussian_start(shape: tuple[int, int], rank: int, rng: np.random.Generator, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     """Independent N(0, 1) factors, as the paper states."""
     m, n = shape
     return rng.standard_normal((m, rank)).astype(dtype), rng.standard_normal((n, rank)).astype(dtype)
 
 
-def make_start(init: Init, problem: Problem, loss: Loss, rng: np.random.Generator) -> Start:
+def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.Generator) -> Start:
     """The start that ``init`` asks for."""
     observed = problem.operations.observed
+    if isinstance(init, Warm) and loss.robust:
+        found = continued(problem, init.U.copy(), init.V.copy(), rng)
+        return Start(found.U, found.V, found.sigma, problem.ridge(found.sigma))
+    if isinstance(init, Warm):
+        init = (init.U, init.V)
     if not isinstance(init, str):
         U, V = map(problem.operations.array, _given(init, observed.shape, problem.rank, observed.dtype))
     elif init == "random":
@@ -69,14 +83,23 @@ def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]
     return center, b, c
 
 
-def check_init(init: Init) -> None:
+def check_init(init: Init | Warm) -> None:
     """Refuse what :func:`make_start` does not know."""
-    if isinstance(init, str) and init not in ("auto", "ridge", "random"):
-        raise ValueError(f"init must be 'auto', 'ridge', 'random' or a pair (U, V), got init={init!r}")
+    if isinstance(init, Warm):
+        return
+    if isinstance(init, str):
+        if init not in ("auto", "ridge", "random"):
+            raise ValueError(f"init must be 'auto', 'ridge', 'random' or a pair (U, V), got init={init!r}")
+    elif not (isinstance(init, (tuple, list)) and len(init) == 2):
+        what = f"{len(init)} of them" if isinstance(init, (tuple, list)) else f"init={init!r}"
+        raise TypeError(f"init must be 'auto', 'ridge', 'random' or a pair (U, V) of arrays, got {what}")
 
 
 def _given(init: tuple[ArrayLike, ArrayLike], shape: tuple[int, int], rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    U, V = (np.array(A, dtype=dtype, order="C") for A in init)
+    try:
+        U, V = (np.array(A, dtype=dtype, order="C") for A in init)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"init=(U, V) must be two arrays of real numbers: {error}") from None
     if U.shape != (shape[0], rank) or V.shape != (shape[1], rank):
         raise ValueError(f"init=(U, V) must have shapes {(shape[0], rank)}, {(shape[1], rank)}, got {U.shape}, {V.shape}")
     if not (np.isfinite(U).all() and np.isfinite(V).all()):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robustmf.losses import L1, Loss, rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.solvers.loop import small_change
 from robustmf.solvers.projection import Entries, LevenbergMarquardt, Point, Projected, balanced, orthonormal
 
 Array = NDArray[np.floating[Any]]
@@ -68,7 +69,9 @@ class VarPro:
         self._problem = Projected(Entries(self._operations.observed, operations.team), objective.loss, objective.reg, objective.reg)
         self._dtype = operations.observed.dtype
 
-    settling = True
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """The objective hardly changes."""
+        return small_change(before, objective, tol)
 
     @property
     def factors(self) -> tuple[Array, Array]:

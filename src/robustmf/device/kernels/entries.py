@@ -34,10 +34,13 @@ def residuals(
 @triton.jit
 def value_parts(
     chunk_rows, chunk_starts, chunk_ends, indices, values, sample, U, V, numbers, parts,
-    value: tl.constexpr, SAMPLE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr,
-    BLOCK: tl.constexpr,
+    value: tl.constexpr, TIPS: tl.constexpr, T: tl.constexpr, SAMPLE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr,
+    WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """parts_c = Σ s·value(√(e² + ε²)) over the chunk, value and sum in float64; ``numbers`` as for the half-step."""
+    """parts_k,c = Σ s·value(√(e² + ε_k²)) over the chunk for each of the TIPS ε, value and sum in float64.
+
+    ``numbers`` are the loss's four, then the squares of ε.
+    """
     chunk = tl.program_id(0)
     row = tl.load(chunk_rows + chunk).to(tl.int64)
     start = tl.load(chunk_starts + chunk)
@@ -45,22 +48,22 @@ def value_parts(
     indices += start
     values += start
     sample += start
-    q, t = tl.arange(0, R), tl.arange(0, BLOCK)
+    q, t, k = tl.arange(0, R), tl.arange(0, BLOCK), tl.arange(0, T)
     u = tl.load(U + row * RANK + q, mask=q < RANK, other=0.0)
-    eps2 = tl.load(numbers + 2)
-    p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)
-    total = tl.zeros((BLOCK,), tl.float64)
+    p0, p1, p2, p3 = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 3)
+    tips = tl.load(numbers + 4 + k, mask=k < TIPS, other=1.0)
+    total = tl.zeros((BLOCK, T), tl.float64)
     for o in range(0, count, BLOCK):
         inside = o + t < count
         j = tl.load(indices + o + t, mask=inside, other=0)
         e = tl.load(values + o + t, mask=inside, other=0.0)
         v = tl.load(V + (j.to(WIDTH) * STRIDE)[:, None] + q[None, :], mask=(q < STRIDE)[None, :], other=0.0)
         e = (e - tl.sum(v * u[None, :], 1)).to(tl.float64)
-        found = value(tl.sqrt(e * e + eps2), p0, p1, p2, p3)
+        found = value(tl.sqrt((e * e)[:, None] + tips[None, :]), p0, p1, p2, p3)
         if SAMPLE:
-            found *= tl.load(sample + o + t, mask=inside, other=0.0)
-        total += tl.where(inside, found, 0.0)
-    tl.store(parts + chunk, tl.sum(total, 0))
+            found *= tl.load(sample + o + t, mask=inside, other=0.0)[:, None]
+        total += tl.where(inside[:, None], found, 0.0)
+    tl.store(parts + k * tl.num_programs(0) + chunk, tl.sum(total, 0), mask=k < TIPS)
 
 
 @triton.jit

@@ -82,14 +82,17 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
 
 
 @cache
-def value(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
-    """parts_lane = Σ s·value(√(e² + ε²)) over the lane's chunk, value and sum in float64; ``numbers`` as for the half-step."""
+def value(rank: int, tips: int, wide: bool, ahead: int = _AHEAD) -> Any:
+    """parts_k,lane = Σ s·value(√(e² + ε_k²)) over the lane's chunk for each of the ``tips`` ε, value and sum in float64.
+
+    ``numbers`` are the loss's four, then the squares of ε.
+    """
     lines = [
-        f"def value({_ENTRY_ARGUMENTS}, parts, of: tl.constexpr, {_FLAGS}):",
+        f"def value({_ENTRY_ARGUMENTS}, parts, n_lanes, of: tl.constexpr, {_FLAGS}):",
         *_lane_head(rank, wide),
-        "eps2 = tl.load(numbers + 2)",
-        "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
-        f"total = tl.zeros(({_LANES},), tl.float64)",
+        "p0, p1, p2, p3 = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 3)",
+        *(f"tip{k} = tl.load(numbers + {4 + k})" for k in range(tips)),
+        *(f"total{k} = tl.zeros(({_LANES},), tl.float64)" for k in range(tips)),
         f"for o in range(0, width, {ahead}):",
     ]
     body = _entries(rank, wide, ahead)
@@ -97,13 +100,18 @@ def value(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
         body += [
             f"inside = o + {s} < count",
             f"e = ({_residual(rank, s)}).to(tl.float64)",
-            "found = of(tl.sqrt(e * e + eps2), p0, p1, p2, p3)",
             "if SAMPLE:",
-            f"    found *= tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
-            "total += tl.where(inside, found, 0.0)",
+            f"    share = tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
         ]
+        for k in range(tips):
+            body += [
+                f"found = of(tl.sqrt(e * e + tip{k}), p0, p1, p2, p3)",
+                "if SAMPLE:",
+                "    found *= share",
+                f"total{k} += tl.where(inside, found, 0.0)",
+            ]
     lines += [f"    {line}" for line in body]
-    lines.append("tl.store(parts + p, total)")
+    lines += [f"tl.store(parts + {k} * n_lanes + p, total{k})" for k in range(tips)]
     return _made("value", lines)
 
 

@@ -1,0 +1,53 @@
+"""The truncated SVD of the zero-filled matrix: where several methods start, and the unit of their λ."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+
+from robustmf.observed import Observed
+from robustmf.validation import require_positive
+
+Array = NDArray[np.floating[Any]]
+Reg = float | Literal["auto", "paper"]
+
+#: "auto": λ as a share of σ_{r+1}, chosen on the validation half of the synthetic problem (docs/design/baselines.md).
+_SHARE = 0.1
+
+
+def truncated_svd(observed: Observed, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Leading singular vectors and values (U, s, V), values descending; missing entries count as 0."""
+    short = min(observed.shape)
+    if not observed.rows.values.any():
+        U, s, Vt = np.eye(observed.shape[0], rank), np.zeros(rank), np.eye(rank, observed.shape[1])
+    elif 3 * rank >= short:
+        # Lanczos wants many more dimensions than vectors
+        U, s, Vt = np.linalg.svd(observed.to_sparse().toarray(), full_matrices=False)
+    else:
+        start = rng.standard_normal(short).astype(observed.dtype)
+        U, s, Vt = svds(observed.to_sparse(), k=rank, v0=start)
+        order = np.argsort(-s)
+        U, s, Vt = U[:, order], s[order], Vt[order]
+    return tuple(np.ascontiguousarray(A[..., :rank], observed.dtype) for A in (U, s, Vt.T))  # type: ignore[return-value]
+
+
+def noise_scale(observed: Observed, rank: int, rng: np.random.Generator) -> float:
+    """σ_{r+1} of the zero-filled matrix: the size of what a matrix of rank r leaves over (of σ_r, where there is no more)."""
+    s = truncated_svd(observed, min(rank + 1, *observed.shape), rng)[1]
+    return float(s[-1])
+
+
+def chosen_reg(reg: Reg, observed: Observed, rank: int, rng: np.random.Generator) -> float:
+    """λ: "auto" is a share of the noise scale, "paper" 20/(m+n)."""
+    if reg == "auto":
+        return _SHARE * noise_scale(observed, rank, rng)
+    return 20 / sum(observed.shape) if isinstance(reg, str) else float(reg)
+
+
+def require_reg(reg: Any) -> None:
+    """λ ≥ 0, "auto" or "paper"."""
+    if reg not in ("auto", "paper", 0):
+        require_positive("reg", reg, also="0, 'auto' or 'paper'")

@@ -1,0 +1,5 @@
+"""``python -m robustmf.cli``."""
+
+from robustmf.cli import app
+
+app()

@@ -1,0 +1,53 @@
+"""The love/hate attack of the paper."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_share
+from robustmf.observed import Observed
+
+
+def love_hate(
+    ratings: Observed,
+    bounds: Bounds | None = None,
+    *,
+    share: float = 0.03,
+    per: Literal["item", "rating"] = "item",
+    random_state: int | np.random.Generator | None = None,
+) -> Attacked:
+    """All ratings of a few items set to the lowest or the highest, with equal odds.
+
+    As in section 4.2 of "Scalable Robust Matrix Factorization with Nonconvex Loss" (NeurIPS 2018): 3 % of the items; "for each
+    selected item, all its observed ratings are set to either the minimum or maximum with equal possibilities".
+
+    Parameters
+    ----------
+    ratings : Observed
+        Users by items.
+    bounds : (float, float), optional
+        Lowest and highest rating; by default those in the data.
+    share : float
+        Share of the rated items that are attacked, at least one.
+    per : {"item", "rating"}
+        Whether the coin is thrown once an item (it is loved, or hated) or, the other reading of the sentence, for each rating.
+    random_state : int or Generator
+        The only source of randomness.
+    """
+    low, high = rating_bounds(ratings, bounds)
+    require_share("share", share)
+    if per not in ("item", "rating"):
+        raise ValueError(f"per must be 'item' or 'rating', got per={per!r}")
+    rng = np.random.default_rng(random_state)
+    m, n = ratings.shape
+    rated = np.flatnonzero(np.bincount(ratings.rows.indices, minlength=n))
+    columns = np.zeros(n, bool)
+    columns[rng.choice(rated, max(1, round(share * len(rated))), replace=False)] = True
+    entries = columns[ratings.rows.indices]
+    loved = rng.random(n) < 0.5
+    love = loved[ratings.rows.indices[entries]] if per == "item" else rng.random(int(entries.sum())) < 0.5
+    values = ratings.rows.values.copy()
+    values[entries] = np.where(love, high, low)
+    return Attacked(ratings.with_values(values), entries, np.zeros(m, bool), columns)

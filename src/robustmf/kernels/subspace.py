@@ -1,0 +1,144 @@
+"""Tracking a subspace column by column under the l1 loss (GRASTA).
+
+The compressed groups are columns; a column's weights minimise ‖U_Ω w − v‖₁, found by ADMM with a growing penalty.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robustmf.kernels.jit import inlined, kernel
+from robustmf.kernels.small import cholesky, dot, substitute
+
+#: Bounds of the step controller and its highest level.
+_LEAST, _MOST, _TOP = 1.0, 15.0, 20
+_LARGEST_ANGLE = np.pi / 3
+
+
+@inlined
+def l1_weights(indices, values, U, growth, tol, max_iter, gram, w, s, y):
+    """Minimise ‖U_Ω w − v‖₁: w with its dual y (|y| ≤ 1) and the misfit s; all zero for a column of zeros."""
+    r = U.shape[1]
+    gram[:] = 0
+    w[:] = 0
+    s[:] = 0
+    y[:] = 0
+    size = 0.0
+    for t in range(len(values)):
+        u = U[indices[t]]
+        size += values[t] * values[t]
+        for q in range(r):
+            for p in range(q + 1):
+                gram[q, p] += u[q] * u[p]
+    if size == 0:
+        return
+    ridge = 0.0
+    for q in range(r):
+        ridge += 1e-16 * gram[q, q]
+    for q in range(r):
+        gram[q, q] += ridge
+    cholesky(gram)
+    mu = 1.25 / np.sqrt(size)
+    for _ in range(max_iter):
+        w[:] = 0
+        for t in range(len(values)):
+            rest = values[t] - s[t] - y[t] / mu
+            u = U[indices[t]]
+            for q in range(r):
+                w[q] += u[q] * rest
+        substitute(gram, w)
+        infeasible = 0.0
+        for t in range(len(values)):
+            fitted = dot(U[indices[t]], w)
+            z = values[t] - fitted - y[t] / mu
+            s[t] = np.sign(z) * max(abs(z) - 1 / mu, 0.0)
+            h = fitted + s[t] - values[t]
+            y[t] += mu * h
+            infeasible += h * h
+        mu *= growth
+        if np.sqrt(infeasible) < tol:
+            break
+
+
+@kernel
+def fold_columns(first, last, bounds, pointers, indices, values, U, growth, tol, max_iter, out):
+    """The weights of every column of the blocks, U held; zeros for columns with fewer than r entries."""
+    r = U.shape[1]
+    gram = np.empty((r, r))
+    for j in range(bounds[first], bounds[last]):
+        a, b = pointers[j], pointers[j + 1]
+        out[j] = 0
+        if b - a >= r:
+            l1_weights(indices[a:b], values[a:b], U, growth, tol, max_iter, gram, out[j], np.empty(b - a), np.empty(b - a))
+
+
+@kernel
+def track(order, pointers, indices, values, U, growth, tol, max_iter, state, gamma_before, w_before, weights, levels):
+    """Visit the columns in ``order``: weights, then a step of U along the geodesic, its length from the multi-level controller.
+
+    ``state`` holds (mu, level, scale of the step); scale 0 means that no step was made yet. ``levels`` gets the level after each.
+    """
+    m, r = U.shape
+    gram = np.empty((r, r))
+    gamma = np.empty(m)
+    inside = np.empty(r)
+    towards = np.empty(m)
+    for k in range(len(order)):
+        j = order[k]
+        a, b = pointers[j], pointers[j + 1]
+        levels[k] = state[1]
+        if b - a < r:
+            continue
+        w, y = weights[j], np.empty(b - a)
+        l1_weights(indices[a:b], values[a:b], U, growth, tol, max_iter, gram, w, np.empty(b - a), y)
+        inside[:] = 0
+        for t in range(b - a):
+            for q in range(r):
+                inside[q] += U[indices[a + t], q] * y[t]
+        for i in range(m):
+            gamma[i] = -dot(U[i], inside)
+        for t in range(b - a):
+            gamma[indices[a + t]] += y[t]
+        norm_w, norm_gamma = np.sqrt(dot(w, w)), np.sqrt(dot(gamma, gamma))
+        size = norm_w * norm_gamma
+        if size == 0:
+            continue
+        _turn(U, gamma, norm_gamma, w, norm_w, _angle(state, size, gamma, w, gamma_before, w_before), towards)
+        levels[k] = state[1]
+        gamma_before[:] = gamma
+        w_before[:] = w
+
+
+@inlined
+def _angle(state, size, gamma, w, gamma_before, w_before):
+    """The length of this step; then the controller is moved: up a level (shorter steps) where gradients alternate."""
+    if state[2] == 0:
+        state[2] = 0.5 * np.pi * (1 + _LEAST) / size
+    before = np.sqrt(dot(gamma_before, gamma_before) * dot(w_before, w_before))
+    turning = dot(gamma_before, gamma) * dot(w_before, w) / (before * size) if before > 0 else 0.0
+    mu = max(state[0] - 1 + 2 / (1 + np.exp(turning / 0.1)), _LEAST)
+    angle = min(state[2] * 2.0 ** (-state[1]) * size / (1 + mu), _LARGEST_ANGLE)
+    if mu <= _LEAST:
+        if state[1] > 1:
+            state[1] -= 1
+        mu = _LEAST + 2
+    elif mu > _MOST:
+        if state[1] < _TOP:
+            state[1] += 1
+            mu = (_MOST - 1) / 2
+        else:
+            mu = _MOST
+    state[0] = mu
+    return angle
+
+
+@inlined
+def _turn(U, gamma, norm_gamma, w, norm_w, angle, towards):
+    """U ← U + ((cos t − 1) U α − sin t γ/‖γ‖) αᵀ, α = w/‖w‖."""
+    m, r = U.shape
+    c, s = np.cos(angle) - 1, np.sin(angle) / norm_gamma
+    for i in range(m):
+        towards[i] = (c * dot(U[i], w) / norm_w - s * gamma[i]) / norm_w
+    for i in range(m):
+        for q in range(r):
+            U[i, q] += towards[i] * w[q]

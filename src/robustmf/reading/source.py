@@ -1,0 +1,50 @@
+"""A file to read from, on disk or inside an archive, with the name it has in messages."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from robustmf.exceptions import MalformedFileError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, or a member of a zip archive, which is read where it lies and never extracted.
+
+    Attributes
+    ----------
+    path : Path
+        The file or the archive. Text may be compressed (.gz, .bz2, .zst, .lz4).
+    member : str
+        Name within the archive; empty for a plain file.
+    """
+
+    path: Path
+    member: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}/{self.member}" if self.member else str(self.path)
+
+    def open(self) -> BinaryIO:
+        """The bytes, decompressed, from the beginning."""
+        if self.member:
+            return cast("BinaryIO", zipfile.ZipFile(self.path).open(self.member))
+        import pyarrow as pa  # noqa: PLC0415 - only those who read files pay for it
+
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path} not found, or not a file")
+        return cast("BinaryIO", pa.input_stream(str(self.path)))
+
+    def text(self, encoding: str = "utf-8-sig") -> Iterator[str]:
+        """The lines; bytes that are not text come as lone surrogates."""
+        with self.open() as stream, io.TextIOWrapper(cast("Any", stream), encoding, errors="surrogateescape", newline="") as lines:
+            yield from lines
+
+    def fault(self, what: str, line: int | None = None) -> MalformedFileError:
+        """An error that says where: file, line (counted from 1), what is wrong and what to do."""
+        return MalformedFileError(f"{self}, line {line}: {what}" if line is not None else f"{self}: {what}")

@@ -1,0 +1,38 @@
+"""The comparison with other packages: what is measured, and what is said of a package that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from robustmf.datasets import make_synthetic
+from robustmf.experiments import peers
+
+
+def test_settings_are_chosen_and_missing_packages_named(monkeypatch):
+    data = make_synthetic(120, rank=2, observed=0.4, random_state=0)
+    plain = replace(peers.METHODS["RobustMF, l1"], iterations=(1, 30))
+
+    def with_noise(given, rank, iterations, settings):
+        U, V = plain.fit(given, rank, iterations, settings)
+        return (1 + settings["error"]) * U, V
+
+    methods = {
+        "plain": plain,
+        "chosen": replace(plain, fit=with_noise, grid={"error": (0.5, 0.1, 2.0)}),
+        "absent": replace(plain, package="no_such_package"),
+    }
+    monkeypatch.setattr(peers, "problems", lambda: {"small": (data, 2)})
+    monkeypatch.setattr(peers, "METHODS", methods)
+    said = []
+    found = {record["method"]: record for record in peers.run(said.append)}
+    assert found["chosen"]["settings"] == {"error": 0.1}
+    assert found["absent"]["not_installed"] == "no_such_package"
+    assert any("no_such_package is not installed" in text for text in said)
+    end = found["plain"]["runs"][-1]
+    assert end["iterations"] == 30
+    assert end["rmse"] < 1.5 * found["plain"]["oracle"] < found["chosen"]["runs"][-1]["rmse"]
+    header, *lines = peers.table(list(found.values()))
+    shown = {line[1]: dict(zip(header, line, strict=True)) for line in lines}
+    assert shown["plain"]["to 1.5 × the oracle"].endswith(" s")
+    assert shown["chosen"]["to 1.5 × the oracle"] == "not reached"
+    assert shown["absent"]["settings"] == "no_such_package is not installed"

@@ -1,0 +1,132 @@
+"""RobustMF among scikit-learn's own: its estimator checks, pipelines, searches, tables."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from robustmf import RMFNL, RobustMF
+from robustmf.datasets import make_synthetic
+
+
+@parametrize_with_checks(
+    [
+        RobustMF(1),
+        RobustMF(1, bias=True),
+        RobustMF(1, solver="irls", loss="lsp", reg_by_count=True),
+        RobustMF(1, loss="cauchy", n_init=2, bounds=(-1e3, 1e3)),
+        RMFNL(1),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.RobustMFWarning")  # tiny problems, some with rows of zeros only
+def test_estimator_check(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """120 rows of a rank-2 table with outliers, a fifth of it missing."""
+    data = make_synthetic(120, 30, rank=2, observed=1.0, random_state=0)
+    X = np.full((120, 30), np.nan)
+    for part in (data.train, data.validation):
+        X[part.rows.group_of_entry(), part.rows.indices] = part.rows.values
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    return X, data.clean
+
+
+def test_tags():
+    tags = get_tags(RobustMF())
+    assert tags.input_tags.allow_nan
+    assert tags.input_tags.sparse
+    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
+
+
+def test_cross_validation_over_rows_finds_the_rank(table):
+    """Held-out rows are scored on entries that their fold-in did not see: too many factors score worse, not better."""
+    search = GridSearchCV(RobustMF(random_state=0, solver="irls"), {"rank": [1, 2, 6]}, cv=4).fit(table[0])
+    assert search.best_params_ == {"rank": 2}
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[2] < scores[1] < 0, "six factors fit every row they see, and predict the left-out entries worse"
+    # also where train and test have the same number of rows, and so the same shape
+    halves = cross_val_score(RobustMF(2, random_state=0), table[0], cv=2)
+    assert halves == pytest.approx(scores[1], rel=0.1)
+    sparse = sp.csr_array(np.nan_to_num(table[0]))
+    assert cross_val_score(RobustMF(2, random_state=0), sparse, cv=2).shape == (2,)
+
+
+def test_pipeline_regresses_on_factors_of_a_table_with_holes_and_outliers(table):
+    X, clean = table
+    y = clean @ np.linspace(-1, 1, 30)
+    pipeline = make_pipeline(RobustMF(2, random_state=0), Ridge(1e-6)).fit(X[:80], y[:80])
+    assert pipeline.score(X[80:], y[80:]) > 0.99
+    assert list(pipeline[:-1].get_feature_names_out()) == ["robustmf0", "robustmf1"]
+
+
+def test_tables_in_and_out(table):
+    frame = pd.DataFrame(table[0], columns=[f"item{j}" for j in range(30)], index=[f"user{i}" for i in range(120)])
+    model = RobustMF(2, bias=True, random_state=0).set_output(transform="pandas").fit(frame)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    out = model.transform(frame.iloc[:5])
+    assert list(out.index) == list(frame.index[:5])
+    assert list(out.columns) == ["robustmf0", "robustmf1", "robustmf2"]
+    assert list(out.columns) == list(model.get_feature_names_out()), "the last is the bias"
+    np.testing.assert_array_equal(model.inverse_transform(out), model.inverse_transform(out.to_numpy()))
+    assert list(model.fit_transform(frame).index) == list(frame.index)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.transform(frame.iloc[:5, ::-1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.iloc[:5, 1:])
+
+
+def test_clone_and_pickle(table):
+    model = RobustMF(2, loss="cauchy", bounds=(0.0, 5.0), validation_fraction=0.1, random_state=0)
+    assert clone(model).get_params() == model.get_params()
+    model.fit(table[0])
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(table[0]), model.predict(table[0]))
+    np.testing.assert_array_equal(again.recommend([0, 7]).items, model.recommend([0, 7]).items)
+
+
+def test_predict_of_a_matrix_cleans_and_completes_it(table):
+    X, clean = table
+    model = RobustMF(2, random_state=0, bounds=(-2.0, 2.0)).fit(X[:80])
+    completed = model.predict(X[80:])
+    assert completed.shape == (40, 30)
+    assert completed.min() == -2
+    assert completed.max() == 2
+    inside = np.abs(clean[80:]) < 1.8
+    assert np.sqrt(np.mean((completed - clean[80:])[inside] ** 2)) < 0.1
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("reg_by_count", [False, True])
+def test_rows_without_entries_are_the_biases_of_the_columns(table, bias, reg_by_count):
+    model = RobustMF(2, bias=bias, reg_by_count=reg_by_count, solver="irls", random_state=0).fit(table[0])
+    nothing = np.full((3, 30), np.nan, np.float32)
+    expected = model.column_bias_ + model.center_ if bias else np.zeros(30)
+    for X in (nothing, sp.csr_array((3, 30), dtype=np.float32), np.ma.masked_all((3, 30), np.float32)):
+        T = model.transform(X)
+        assert T.dtype == np.float32
+        assert np.all(T == 0)
+        np.testing.assert_allclose(model.inverse_transform(T), np.tile(expected, (3, 1)), rtol=1e-6)
+    mixed = np.vstack([table[0][:2], nothing[:1]])
+    np.testing.assert_allclose(model.transform(mixed)[:2], model.transform(table[0][:2]), rtol=1e-6)
+    assert np.all(model.transform(mixed)[2] == 0)
+
+
+def test_a_row_is_folded_in_the_same_whatever_it_comes_with(table):
+    """The rounded tip of a kinked loss is in the unit of the fitted values, not of the batch."""
+    model = RobustMF(2, loss="l1", random_state=0).fit(table[0])
+    X = table[0][:4].copy()
+    X[1:] *= 1e6
+    np.testing.assert_allclose(model.transform(X)[:1], model.transform(X[:1]), rtol=1e-9)
