@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs package clean
+.PHONY: demo test lint bench docs package gpu-test clean
 
 demo: $(VENV)/.demo
 	$(BIN)/robustmf demo --page demo.html
@@ -16,6 +16,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests benchmarks docs/making
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the card's operations on a GPU; without one, in Triton's interpreter (minutes)
+gpu-test: $(VENV)/.gpu
+	$(BIN)/pytest -n 4 tests/test_operations.py tests/test_device.py
 
 bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm
@@ -41,6 +45,10 @@ $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 $(VENV)/.docs: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.gpu: pyproject.toml $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,gpu]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) demo.html build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,17 @@ from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.observed import Observed
 from robustmf.operations import Operations
+
+#: Why there is nothing to run the card's operations with; else None. Without a GPU they run in Triton's interpreter.
+NO_CARD = None if importlib.util.find_spec("torch") and importlib.util.find_spec("triton") else "needs the extra 'gpu' (torch, triton)"
+INTERPRETED = False
+if NO_CARD is None:
+    import torch
+
+    INTERPRETED = not torch.cuda.is_available()
+    if INTERPRETED:
+        os.environ["TRITON_INTERPRET"] = "1"
+needs_card = pytest.mark.skipif(NO_CARD is not None, reason=str(NO_CARD))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -58,10 +71,25 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
     return Observed.from_dense(X.astype(dtype)), U.astype(dtype), V.astype(dtype)
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_card)])
+def operations_on(request, team, monkeypatch):
+    """Makes the operations on given entries, of either device; on the card with short chunks, so that rows are split."""
+    if request.param == "cpu":
+        return lambda observed: Operations(observed, team)
+    from robustmf.device import chunks  # noqa: PLC0415 - needs torch
+    from robustmf.device.observed import DeviceObserved  # noqa: PLC0415
+    from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
+
+    monkeypatch.setattr(chunks, "LONGEST", 8)
+    device = torch.device("cpu" if INTERPRETED else "cuda")
+    return lambda observed: DeviceOperations(DeviceObserved.from_host(observed, device), team)
+
+
 @pytest.fixture
-def problem(team, dtype):
+def problem(operations_on, dtype):
     observed, U, V = random_problem(dtype=dtype)
-    return Operations(observed, team), U, V
+    operations = operations_on(observed)
+    return operations, operations.array(U), operations.array(V)
 
 
 @pytest.fixture(scope="session")

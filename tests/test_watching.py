@@ -18,6 +18,7 @@ from robustmf import RMFNL, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import EmptyRowsWarning, InterruptedFitWarning, NotConvergedWarning, RobustMFWarning
 from robustmf.observed import Observed
+from robustmf.operations import Operations
 from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.loop import run, small_change
 
@@ -84,22 +85,23 @@ def test_several_starts_with_validation_keep_the_lowest_error(data):
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
 
 
-def test_what_is_set_aside_leaves_every_row_and_column_an_entry():
+def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((40, 30)) < 0.08, 1.0, np.nan)
     dense[np.arange(40), rng.integers(30, size=40)] = 1.0
     dense[rng.integers(40, size=30), np.arange(30)] = 1.0
-    observed = Observed.from_dense(dense)
+    operations = Operations(Observed.from_dense(dense), team)
+    observed = operations.observed
     weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
     for seed in range(5):
-        kept, _, aside = hold_out(observed, None, 0.5, (-np.inf, np.inf), np.random.default_rng(seed))
-        assert kept.rows.counts.min() >= 1
-        assert kept.columns.counts.min() >= 1
-        assert 0 < len(aside.values) == observed.n_entries - kept.n_entries <= round(observed.n_entries / 2)
-        kept, kept_weights, aside = hold_out(observed, weights, 0.5, (-np.inf, np.inf), np.random.default_rng(seed))
+        kept, _, aside = hold_out(operations, None, 0.5, (-np.inf, np.inf), np.random.default_rng(seed))
+        assert kept.observed.rows.counts.min() >= 1
+        assert kept.observed.columns.counts.min() >= 1
+        assert 0 < len(aside.values) == observed.n_entries - kept.observed.n_entries <= round(observed.n_entries / 2)
+        kept, kept_weights, aside = hold_out(operations, weights, 0.5, (-np.inf, np.inf), np.random.default_rng(seed))
         assert np.all(aside.weights == 2)
-        assert len(kept_weights) == kept.n_entries
-    few = hold_out(observed, None, 0.1, (-np.inf, np.inf), np.random.default_rng(0))[2]
+        assert len(kept_weights) == kept.observed.n_entries
+    few = hold_out(operations, None, 0.1, (-np.inf, np.inf), np.random.default_rng(0))[2]
     assert len(few.values) == round(0.1 * observed.n_entries)
     with pytest.raises(ValueError, match=r"validation_fraction=0\.5 finds no entry to set aside"):
         RobustMF(1, validation_fraction=0.5).fit(np.ones((1, 1)))

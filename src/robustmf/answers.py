@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from robustmf.device import device_observed, device_operations, require_device
 from robustmf.kernels.team import Team
 from robustmf.lookup import UNKNOWN, Lookup
 from robustmf.losses import Loss
-from robustmf.observed import Compressed, Observed
+from robustmf.observed import Compressed, Observed, as_observed
 from robustmf.operations import Operations
 from robustmf.prediction import Predictor
 from robustmf.ranking import Ranked, seen_pairs, similar, top_n
@@ -32,6 +33,8 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods that need nothing but the attributes of a fit; see :class:`robustmf.RobustMF`."""
 
     n_jobs: int | None
+    device: str
+    solver: str
     bounds: tuple[float, float] | None
     reg_by_count: bool
     row_factors_: Array
@@ -46,7 +49,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     reg_: float
     row_ids_: Sequence[Hashable] | None
     column_ids_: Sequence[Hashable] | None
-    entries_: dict[str, Any]
+    entries_: Mapping[str, Any]
     _has_bias: bool
 
     def predict(self, rows: Any, cols: Any = None) -> Array:
@@ -174,13 +177,24 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _fold_in(self, X: Any) -> Array:
         observed = self._new_rows(X)
         with Team(self.n_jobs) as team:
-            return self._columns().fold_in(Operations(observed, team))
+            return np.asarray(self._columns().fold_in(self._operations(observed, team, self._n_features_out)))
 
     def _new_rows(self, X: Any) -> Observed:
-        observed = new_rows(X)
+        observed = new_rows(X, self._placed)
         self._check_columns(X, observed, reset=False)
         lookup = self._lookup("column")
-        return observed if observed.column_ids is None or lookup is None else columns_by_id(observed, lookup)
+        if observed.column_ids is not None and lookup is not None:
+            observed = columns_by_id(observed.to_host(), lookup)
+        return self._placed(observed)
+
+    def _placed(self, X: Any) -> Observed:
+        """X as entries, where this model computes."""
+        require_device(self.device)
+        return as_observed(X) if self.device == "cpu" else device_observed(X)
+
+    def _operations(self, observed: Any, team: Team, rank: int) -> Operations:
+        """The operations on placed entries; ``rank`` counts a bias as one."""
+        return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team, rank, self.solver)
 
     def _columns(self) -> Columns:
         shifts = self._shifts() if self._has_bias else None
@@ -220,8 +234,8 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not observed.n_entries:
             raise ValueError("X must have at least one observed entry to be scored on, got none")
         with Team(self.n_jobs) as team:
-            predicted = self._columns().left_out(Operations(observed, team))
-        return -float(np.abs(observed.rows.values - self._predictor().clip(predicted)).mean(dtype=np.float64))
+            predicted = np.asarray(self._columns().left_out(self._operations(observed, team, self._n_features_out)))
+        return -float(np.abs(observed.to_host().rows.values - self._predictor().clip(predicted)).mean(dtype=np.float64))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

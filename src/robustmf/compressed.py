@@ -33,7 +33,9 @@ class Compressed:
 
     def group_of_entry(self) -> NDArray[np.int32]:
         """The group of every entry: with ``indices``, the coordinate form."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
+        # not arange, which is on the host wherever the entries lie
+        numbers = np.cumsum(np.ones_like(self.counts)) - 1
+        return np.repeat(numbers.astype(np.int32), self.counts)
 
 
 def compress(i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tuple[int, int]) -> Compressed:

@@ -68,12 +68,12 @@ def _smallest(operations: Operations, objective: Objective, U: Array, V: Array, 
     XV, XtU = operations.products(held, U, V)
     reg = x.dtype.type(objective.reg)
     problem = BoxDual(
-        operations=Operations(operations.observed.select(free), operations.team),
+        operations=operations.on(operations.observed.select(free)),
         factors=(U, V),
-        residual=np.zeros(int(free.sum()), x.dtype),
+        residual=np.zeros_like(x[free]),
         weights=slopes[free],
         pulls=(reg * U - XV, reg * V - XtU),
-        inverses=(np.ones(len(U), x.dtype), np.ones(len(V), x.dtype)),
+        inverses=(np.ones_like(U[:, 0]), np.ones_like(V[:, 0])),
     )
     steps = SparseSteps(problem, x[free])
     start = before = problem.value(steps.x, steps.products)

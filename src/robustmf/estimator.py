@@ -22,7 +22,6 @@ from robustmf.losses import Loss, make_loss
 from robustmf.memory import entries_bytes, fit_bytes
 from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
-from robustmf.operations import Operations
 from robustmf.outliers import Detection
 from robustmf.solvers.fitting import Fit, Settings, fit
 from robustmf.solvers.fold_in import extend
@@ -99,6 +98,9 @@ class RobustMF(Detection):
         Predictions are clipped to these, as for ratings from 1 to 5.
     random_state : int, Generator or None
         For the start, and for what is set aside.
+    device : {"cpu", "cuda"}
+        Where fits, fold-in and residuals are computed: "cuda" is one NVIDIA GPU (torch's current one), with the extra ``gpu``. It offers
+        the solvers "irls" and "mm" (with inner="apg"). Factors and scores come back as NumPy arrays.
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
     verbose : int
@@ -132,8 +134,9 @@ class RobustMF(Detection):
         The ids of rows and columns, where X had them (:meth:`Observed.from_triplets`).
     median_, scale_ : float
         Median of the values, and of their absolute values.
-    entries_ : dict of ndarray
+    entries_ : mapping of ndarray
         The entries that the fit has seen, by rows (pointers, indices, values, weights), for :meth:`recommend` and :meth:`partial_fit`.
+        Those that a GPU has put in order stay there until first asked for.
     n_features_in_, feature_names_in_
         Number of columns, and their names where X was a table with names.
 
@@ -175,6 +178,7 @@ class RobustMF(Detection):
         patience: int = 5,
         bounds: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
         verbose: int = 0,
         callbacks: Sequence[Callback] = (),
@@ -199,6 +203,7 @@ class RobustMF(Detection):
         self.patience = patience
         self.bounds = bounds
         self.random_state = random_state
+        self.device = device
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
@@ -224,12 +229,12 @@ class RobustMF(Detection):
         """
         if not hasattr(self, "row_factors_"):
             return self.fit(X, weights=weights)
-        new = self._entries_of(X, reset=False)
+        new = self._entries_of(X, reset=False).to_host()
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
         grown = observed.n_entries >= _GROWTH * self._started_with
         same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
-        return self._fit(observed, all_weights, self._warm() if same_model and not grown else None, more=True)
+        return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
@@ -237,13 +242,14 @@ class RobustMF(Detection):
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            operations, settings = Operations(observed, team), self._settings(observed, shown)
+            operations = self._operations(observed, team, int(self.rank) + int(self.bias))
+            settings, on_entries = self._settings(observed, shown), None if weights is None else operations.array(weights)
             if warm is not None:
-                known = extend(operations, weights, self._columns(), warm)
+                known = extend(operations, on_entries, self._columns(), warm)
                 settings = replace(settings, init=known, n_init=1, validation_fraction=None)
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
-            found = fit(settings, operations, weights, rng)
+            found = fit(settings, operations, on_entries, rng)
         if warm is None:
             self._started_with = observed.n_entries
         self._take(found, observed, weights)
@@ -253,10 +259,10 @@ class RobustMF(Detection):
 
     def _take(self, found: Fit, observed: Observed, weights: Array | None) -> None:
         """Set the attributes of a fit."""
-        self.row_factors_, self.column_factors_ = found.U, found.V
+        self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
         self.components_ = self.column_factors_.T
         self._has_bias = bool(self.bias)
-        self.center_, self.row_bias_, self.column_bias_ = found.center, found.row_bias, found.column_bias
+        self.center_, self.row_bias_, self.column_bias_ = found.center, np.asarray(found.row_bias), np.asarray(found.column_bias)
         self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
@@ -265,14 +271,13 @@ class RobustMF(Detection):
         self.criticality_ = found.criticality
         self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
         self.n_features_in_ = observed.shape[1]
-        rows = observed.rows
-        self.entries_ = {"pointers": rows.pointers, "indices": rows.indices, "values": rows.values, "weights": weights}
-        some = rows.values[:: max(1, observed.n_entries // _SAMPLE)]
+        self.entries_ = observed.to_keep(weights)
+        some = observed.rows.values[:: max(1, observed.n_entries // _SAMPLE)]
         self.median_, self.scale_ = float(np.median(some)), float(np.median(np.abs(some)))
 
     def _entries_of(self, X: Any, *, reset: bool) -> Observed:
         """X as entries to fit, its columns checked against those known (``reset``: remembered as those to know)."""
-        observed = as_observed(X)
+        observed = self._placed(X)
         self._check_columns(X, observed, reset=reset)
         return observed
 
@@ -362,8 +367,17 @@ class RobustMF(Detection):
 
     def _residuals(self, X: Any) -> Array:
         """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
-        observed, i, j = self._located(X)
-        return np.asarray(observed.rows.values - self._predictor().pairs(i, j))
+        check_is_fitted(self)
+        observed, predictor = self._placed(X), self._predictor()
+        if self.device == "cpu" or observed.row_ids is not None:
+            observed, i, j = self._located(observed)
+            return np.asarray(observed.rows.values - predictor.pairs(i, j))
+        self._require_fitted_shape(observed)
+        with Team(self.n_jobs) as team:
+            operations = self._operations(observed, team, self._n_features_out)
+            residual = operations.residuals(*map(operations.array, predictor.factors(observed.dtype)))
+        values = observed.rows.values
+        return np.asarray(values - np.clip(values - residual, *predictor.bounds) if predictor.bounded else residual)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file of plain data, for :func:`robustmf.load`; an older file is replaced all at once or not at all.
@@ -376,7 +390,7 @@ class RobustMF(Detection):
             raise NotSavableError(f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it")
         parameters = self.get_params(deep=False)
         kept = {name: value for name, value in vars(self).items() if name not in parameters and name != "components_"}
-        write(path, Saved(type(self).__name__, parameters, kept))
+        write(path, Saved(type(self).__name__, parameters, kept | {"entries_": dict(self.entries_)}))
 
     def report(
         self, path: str | os.PathLike[str], *, title: str = "Robust matrix factorization", tracks: bool = False, at_most: float = 0.01
@@ -444,6 +458,7 @@ class RMFNL(RobustMF):
         patience: int = 5,
         bounds: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = None,
+        device: str = "cpu",
         n_jobs: int | None = None,
         verbose: int = 0,
         callbacks: Sequence[Callback] = (),
@@ -451,5 +466,5 @@ class RMFNL(RobustMF):
         super().__init__(
             rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
             validation_fraction=validation_fraction, patience=patience, bounds=bounds,
-            random_state=random_state, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
+            random_state=random_state, device=device, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip

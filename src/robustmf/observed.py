@@ -6,7 +6,7 @@ made from them once, when first asked for, so that a kernel can serve rows and c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -90,7 +90,7 @@ class Observed:
     @property
     def transposed(self) -> Observed:
         """The entries of the transposed matrix; nothing is copied."""
-        other = Observed(self.columns, (self.shape[1], self.shape[0]), self.column_ids, self.row_ids)
+        other = type(self)(self.columns, (self.shape[1], self.shape[0]), self.column_ids, self.row_ids)
         other.__dict__["columns"] = self.rows
         return other
 
@@ -107,7 +107,28 @@ class Observed:
         rows = self.rows
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
         _require_shape(self.shape, int(pointers[-1]))
-        return Observed(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
+        return type(self)(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
+
+    def later_rows(self, first: int) -> Observed:
+        """The rows from number ``first`` on, without ids."""
+        rows, start = self.rows, int(self.rows.pointers[first])
+        part = Compressed(rows.pointers[first:] - start, rows.indices[start:], rows.values[start:])
+        return type(self)(part, (self.shape[0] - first, self.shape[1]))
+
+    def n_empty_columns(self) -> int:
+        """Number of columns without an entry; the columns are not made for that."""
+        empty = np.ones(self.shape[1], bool)
+        empty[self.rows.indices] = False
+        return int(empty.sum())
+
+    def to_host(self) -> Observed:
+        """The same entries in the memory of the host: these."""
+        return self
+
+    def to_keep(self, weights: NDArray[Any] | None) -> Mapping[str, Any]:
+        """The entries by rows and their weights, as a fitted model keeps them."""
+        rows = self.rows
+        return {"pointers": rows.pointers, "indices": rows.indices, "values": rows.values, "weights": weights}
 
     def to_sparse(self) -> sp.csr_array:
         """The entries as a SciPy CSR array (a copy)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,21 @@ class Operations:
         self._row_bounds = block_bounds(observed.rows.pointers, _BLOCKS)
         self._slice_bounds = block_bounds(observed.rows.pointers, -(-observed.n_entries // SLICE))
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
+
+    #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
+    projects: ClassVar[bool] = True
+
+    def on(self, observed: Observed) -> Operations:
+        """The same operations on other entries."""
+        return Operations(observed, self.team)
+
+    def host(self) -> Operations:
+        """Operations on the same entries in the memory of the host: these."""
+        return self
+
+    def array(self, values: Any) -> Array:
+        """``values`` where the entries are, in C order."""
+        return np.ascontiguousarray(values)
 
     def _part_bounds(self, rank: int) -> NDArray[np.int64]:
         """Row blocks of a pass that sums over columns."""

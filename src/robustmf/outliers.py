@@ -15,7 +15,7 @@ from robustmf.audit import Audit, suspect_entries, suspect_lines
 from robustmf.calibration import SAMPLE, Noise
 from robustmf.evidence import Lines, both_sides, combined
 from robustmf.lookup import UNKNOWN
-from robustmf.observed import Observed, as_observed
+from robustmf.observed import Observed
 from robustmf.validation import new_rows, require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -157,7 +157,7 @@ class Detection(Answers):
     def _located(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
         """X as entries of the fitted matrix: with the numbers of their rows and columns, found by id where X and the fit have ids."""
         check_is_fitted(self)
-        observed = as_observed(X)
+        observed = self._placed(X).to_host()
         i: NDArray[Any] = observed.rows.group_of_entry()
         j: NDArray[Any] = observed.rows.indices
         rows, columns = self._lookup("row"), self._lookup("column")
@@ -165,10 +165,13 @@ class Detection(Answers):
             if rows is None or columns is None:
                 raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
             return observed, rows(observed.row_ids)[i], columns(observed.column_ids)[j]
+        self._require_fitted_shape(observed)
+        return observed, i, j
+
+    def _require_fitted_shape(self, observed: Observed) -> None:
         wanted = (len(self.row_factors_), len(self.column_factors_))
         if observed.shape != wanted:
             raise ValueError(f"X must have the shape of the fitted matrix, {wanted}, got {observed.shape}")
-        return observed, i, j
 
     def _judged(self, X: Any, rows: Rows, noise: Noise) -> _Judged:
         if rows not in ("fitted", "new"):
@@ -176,7 +179,7 @@ class Detection(Answers):
         if rows == "new":
             if X is None:
                 raise ValueError("rows='new' needs X, the new rows")
-            T, observed, V = self._fold_in(X), new_rows(X), self.column_factors_
+            T, observed, V = self._fold_in(X), new_rows(X, self._placed).to_host(), self.column_factors_
             places: NDArray[Any] = observed.rows.indices
             lookup = self._lookup("column")
             if observed.column_ids is not None and lookup is not None:

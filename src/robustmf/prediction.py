@@ -56,6 +56,19 @@ class Predictor:
             values[no_row | no_column] = number(self.fallback)
         return self.clip(values)
 
+    def factors(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """Factors whose product is the prediction before clipping, biases included."""
+        shifts = self.column_bias[:, None] + self.V.dtype.type(self.center)
+        left, right = [self.U, self.row_bias[:, None], np.ones_like(self.U[:, :1])], [self.V, np.ones_like(self.V[:, :1]), shifts]
+        if self.fallback is not None:  # no biases
+            left, right = left[:1], right[:1]
+        return np.hstack(left).astype(dtype, copy=False), np.hstack(right).astype(dtype, copy=False)
+
     def clip(self, values: Array) -> Array:
         """Within the bounds."""
-        return np.clip(values, *self.bounds, out=values) if self.bounds != (-np.inf, np.inf) else values
+        return np.clip(values, *self.bounds, out=values) if self.bounded else values
+
+    @property
+    def bounded(self) -> bool:
+        """There are bounds."""
+        return self.bounds != (-np.inf, np.inf)

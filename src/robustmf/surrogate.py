@@ -111,7 +111,7 @@ class Surrogate:
 
 
 def _row_norms(A: Array) -> NDArray[np.float64]:
-    return np.asarray(np.einsum("ij,ij->i", A, A, dtype=np.float64))
+    return np.einsum("ij,ij->i", A, A, dtype=np.float64)
 
 
 def _inverse(a: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,7 @@ def generator(random_state: Any) -> np.random.Generator:
 def warn_of_empty(observed: Observed, bias: bool) -> None:
     """Warn, once a fit, of rows and columns without an entry."""
     rows = int((observed.rows.counts == 0).sum())
-    empty = np.ones(observed.shape[1], bool)
-    empty[observed.rows.indices] = False
-    columns = int(empty.sum())
+    columns = observed.n_empty_columns()
     if rows or columns:
         warn_user(
             f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns have no observed entry; "
@@ -46,7 +45,7 @@ def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
     if given.dtype.kind not in "iuf":
         raise TypeError(f"weights must hold numbers, got dtype {given.dtype}")
     if given.shape == observed.shape:
-        given = given[observed.rows.group_of_entry(), observed.rows.indices]
+        given = given[np.asarray(observed.rows.group_of_entry()), np.asarray(observed.rows.indices)]
     if given.shape != (observed.n_entries,):
         raise ValueError(
             f"weights must have one number an observed entry, ({observed.n_entries},), or the shape of X, {observed.shape}; "
@@ -57,16 +56,18 @@ def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
     return given.astype(observed.dtype)
 
 
-def new_rows(X: Any) -> Observed:
-    """Rows to be folded in: as for ``fit``, but it is no error that nothing is observed."""
-    if not isinstance(X, Observed):
+def new_rows(X: Any, convert: Callable[[Any], Observed] = as_observed) -> Observed:
+    """Rows to be folded in: as for ``fit``, where ``convert`` makes the entries, but it is no error that nothing is observed."""
+    # what NumPy and SciPy do not know is for ``convert`` alone
+    foreign = convert is not as_observed and (hasattr(X, "tocoo") or hasattr(X, "__dlpack__")) and not isinstance(X, np.ndarray)
+    if not isinstance(X, Observed) and (sp.issparse(X) or not foreign):
         if sp.issparse(X) and X.ndim == 2 and X.nnz == 0:
             return _nothing_observed(X.shape, X.dtype)
         if not sp.issparse(X):
             X = np.ma.asarray(X).filled(np.nan) if isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "f" else np.asarray(X)
             if X.dtype.kind == "f" and X.ndim == 2 and X.size and np.isnan(X).all():
                 return _nothing_observed(X.shape, X.dtype)
-    return as_observed(X)
+    return convert(X)
 
 
 def columns_by_id(rows: Observed, known: Lookup) -> Observed:

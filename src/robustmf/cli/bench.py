@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from robustmf.device import require_device
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import audit_speed, baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
 from robustmf.experiments import calibration as calibration_experiment
@@ -101,6 +102,22 @@ def netflix(
     console = Console()
     shown = [["what", "figure"], *([name.replace("_", " "), f"{value:.4g}"] for name, value in found.items())]
     _show(console, [("Netflix's shape", shown)])
+    _keep(console, record, found)
+
+
+@app.command()
+def gpu(
+    entries: Annotated[float, typer.Option(help="Entries of the problem of Netflix's shape.")] = 1e8,
+    movielens: Annotated[float, typer.Option(help="Entries of the problem of MovieLens-10M's shape, for mm.")] = 1e7,
+    record: Record = None,
+) -> None:
+    """One GPU (extra 'gpu'): half-steps beside their bounds, whole fits, mm, fold-in, recommendation, and the CPU's results."""
+    require_device("cuda")
+    from robustmf.experiments import gpu_speed  # noqa: PLC0415 - imports torch
+
+    console = Console()
+    found = gpu_speed.run(lambda text: console.print(text, style="dim"), int(entries), int(movielens))
+    _show(console, gpu_speed.tables(found))
     _keep(console, record, found)
 
 

@@ -11,17 +11,22 @@ SOLVERS = ("irls", "varpro", "mm")
 _SMALL_SIDE, _ELONGATED = 600, 2.0
 
 
-def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool) -> tuple[str, str]:
-    """The solver to use, and the reason. ``plain_model``: no biases, no weights, λ not by count."""
+def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool, projects: bool = True) -> tuple[str, str]:
+    """The solver to use, and the reason.
+
+    ``plain_model``: no biases, no weights, λ not by count. ``projects``: ``varpro`` can work where the entries lie.
+    """
     if solver != "auto":
         if solver not in SOLVERS:
             raise ValueError(f"solver must be 'auto', {', '.join(map(repr, SOLVERS))}, got solver={solver!r}")
         if solver != "irls" and not plain_model:
             raise ValueError(f"bias, weights and reg_by_count need solver='irls' (or 'auto'), got solver={solver!r}")
+        if solver == "varpro" and not projects:
+            raise ValueError("solver='varpro' needs device='cpu'; on a GPU use solver='irls' or 'mm'")
         return solver, "asked for"
     m, n = observed.shape
     short, long = min(m, n), max(m, n)
-    if plain_model and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
+    if projects and plain_model and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
         return "varpro", f"{short} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
     return "irls", f"{m} × {n} with {observed.n_entries} entries: sweeps of small regressions"
 

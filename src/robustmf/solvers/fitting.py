@@ -85,7 +85,7 @@ class Fit:
 
     def predictors(self) -> tuple[Array, Array]:
         """Factors whose product is the prediction, biases included."""
-        ones = [np.ones((len(A), 1), A.dtype) for A in (self.U, self.V)]
+        ones = [np.ones_like(A[:, :1]) for A in (self.U, self.V)]
         left = np.hstack([self.U, self.row_bias[:, None], ones[0]])
         return left, np.hstack([self.V, ones[1], self.column_bias[:, None] + self.V.dtype.type(self.center)])
 
@@ -94,20 +94,21 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
     """The best of ``n_init`` fits: by the validation error each ends with, or else by the objective."""
     check_init(settings.init)
     plain = not settings.bias and sample_weights is None and not settings.reg_by_count
-    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain)
+    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain, operations.projects)
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
         make_inner(settings.inner)
+        if settings.inner != "apg" and not operations.projects:
+            raise ValueError(f"inner={settings.inner!r} needs device='cpu'; on a GPU use inner='apg'")
     if settings.certify and not plain:
         raise ValueError("certify=True goes with the plain model: no bias, weights or reg_by_count")
     streams, holdout = rng.spawn(settings.n_init), None
     if settings.validation_fraction is not None:
         if settings.certify:
             raise ValueError("certify=True goes on to a critical point, validation_fraction stops before one; choose one of them")
-        observed, sample_weights, holdout = hold_out(
-            operations.observed, sample_weights, settings.validation_fraction, settings.bounds, rng.spawn(1)[0]
+        operations, sample_weights, holdout = hold_out(
+            operations, sample_weights, settings.validation_fraction, settings.bounds, rng.spawn(1)[0]
         )
-        operations = Operations(observed, operations.team)
     fits: list[Fit] = []
     with nullcontext() if solver == "irls" else one_blas_thread():
         for stream in streams:
@@ -152,12 +153,12 @@ def _fit_once(
     if settings.auto_reg:
         settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
     center: float | None = None
-    row_bias, column_bias = np.zeros((m, 1), dtype), np.zeros((n, 1), dtype)
+    row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
     if settings.bias:
         center, row_bias, column_bias = settings.init.biases if isinstance(settings.init, Warm) else bias_start(operations, settings.reg)
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
-        seen = Operations(operations.observed.select(sample_weights > 0), operations.team)
+        seen = operations.on(operations.observed.select(sample_weights > 0))
     else:
         seen = operations
     start = _start(settings, seen, center, row_bias, column_bias, rng, solver)
@@ -208,7 +209,7 @@ def _start(
         # what the biases leave over
         rows = operations.observed.rows
         left = rows.values - row_bias[rows.group_of_entry(), 0] - column_bias[rows.indices, 0] - rows.values.dtype.type(center)
-        operations = Operations(operations.observed.with_values(left), operations.team)
+        operations = operations.on(operations.observed.with_values(left))
     reg = settings.reg
     if settings.reg_by_count:
         reg *= operations.observed.n_entries / max(operations.observed.shape)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.losses import L1, L2, Loss, rounded
-from robustmf.observed import Compressed, Observed
+from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.start import Warm
 
@@ -51,7 +51,7 @@ def fold_in(
     if typical is None:
         typical = float(np.median(np.abs(observed.rows.values)))
     tip = _ROUNDING * (typical or 1.0)
-    U = np.zeros((observed.shape[0], V.shape[1]), V.dtype)
+    U = operations.array(np.zeros((observed.shape[0], V.shape[1]), V.dtype))
     for stage, sweeps in zip((L2(), rounded(L1(), tip), rounded(loss, tip)), _SWEEPS, strict=True):
         for _ in range(sweeps):
             operations.half_step(stage, reg, U, V, weights, shifts)
@@ -75,12 +75,16 @@ class Columns:
             return V, None
         return np.hstack([V, np.ones((len(V), 1), dtype)]), self.shifts.astype(dtype)
 
+    def _placed_design(self, operations: Operations) -> tuple[Array, Array | None]:
+        V, shifts = self._design(operations.observed.dtype)
+        return operations.array(V), None if shifts is None else operations.array(shifts)
+
     def fold_in(self, operations: Operations, weights: Array | None = None) -> Array:
         """Factors of the rows; zeros for a row without an entry (of weight > 0), which leaves it the shifts."""
         observed = operations.observed
-        V, shifts = self._design(observed.dtype)
+        V, shifts = self._placed_design(operations)
         counts = observed.rows.counts if weights is None else _counts(observed, weights)
-        reg = self.reg * np.maximum(counts, 1) if self.reg_by_count else self.reg
+        reg = self.reg * np.maximum(counts, 1).astype(np.float64) if self.reg_by_count else self.reg
         return fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)
 
     def predict(self, T: Array) -> Array:
@@ -94,9 +98,9 @@ class Columns:
         Which fifth an entry belongs to follows from its place within the row, so a row's answer depends on nothing but the row.
         """
         observed = operations.observed
-        rows, (V, shifts) = observed.rows, self._design(observed.dtype)
+        rows, (V, shifts) = observed.rows, self._placed_design(operations)
         i, j = rows.group_of_entry(), rows.indices
-        fifth = (np.arange(observed.n_entries) - rows.pointers[i]) % _FIFTHS
+        fifth = (operations.array(np.arange(observed.n_entries)) - rows.pointers[i]) % _FIFTHS
         predicted = np.zeros_like(rows.values) if shifts is None else shifts[j]
         for k in range(_FIFTHS):
             out = fifth == k
@@ -117,7 +121,7 @@ def extend(operations: Operations, weights: Array | None, columns: Columns, warm
     center, row_bias, column_bias = warm.biases
     by_row = weights
     by_column = None if weights is None else weights[operations.observed.column_order]
-    U, b, V, c = warm.U, row_bias, warm.V, column_bias
+    U, b, V, c = map(operations.array, (warm.U, row_bias, warm.V, column_bias))
     for side, side_weights in ((operations, by_row), (operations.transposed, by_column)):
         m, n = side.observed.shape
         other = replace(
@@ -127,20 +131,17 @@ def extend(operations: Operations, weights: Array | None, columns: Columns, warm
         )
         if m > len(U):
             T = other.fold_in(*_later_rows(side, side_weights, len(U)))
-            U = np.vstack([U, T[:, : U.shape[1]]])
-            b = np.vstack([b, T[:, U.shape[1] :] if columns.shifts is not None else np.zeros((len(T), 1), T.dtype)])
+            biases = T[:, U.shape[1] :] if columns.shifts is not None else np.zeros_like(T[:, :1])
+            U, b = np.concatenate([U, T[:, : U.shape[1]]]), np.concatenate([b, biases])
         U, b, V, c = V, c, U, b
     return Warm(U, V, (center, b, c))
 
 
 def _padded(A: Array, length: int) -> Array:
-    return np.vstack([A, np.zeros((length - len(A), A.shape[1]), A.dtype)])
+    return np.concatenate([A, np.zeros((length - len(A), A.shape[1]), A.dtype)])
 
 
 def _later_rows(operations: Operations, weights: Array | None, first: int) -> tuple[Operations, Array | None]:
     """The rows from number ``first`` on."""
-    observed = operations.observed
-    rows, start = observed.rows, int(observed.rows.pointers[first])
-    part = Compressed(rows.pointers[first:] - start, rows.indices[start:], rows.values[start:])
-    later = Observed(part, (observed.shape[0] - first, observed.shape[1]))
-    return Operations(later, operations.team), None if weights is None else weights[start:]
+    later = operations.observed.later_rows(first)
+    return operations.on(later), None if weights is None else weights[len(weights) - later.n_entries :]

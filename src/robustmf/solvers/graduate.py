@@ -50,8 +50,13 @@ class Found:
 
 def graduated_start(problem: Problem, rng: np.random.Generator) -> Found:
     """Factors in the right valley, and the noise level there."""
+    small = problem.operations.observed.n_entries * problem.rank**2 <= _AFFORDABLE
+    if small and problem.on_host() is not problem:
+        # message passing has no twin on a card, and would not gain by one at this size
+        found = graduated_start(problem.on_host(), rng)
+        return Found(problem.operations.array(found.U), problem.operations.array(found.V), found.sigma, found.sure)
     best = _annealed(problem, rng)
-    if best.sure or problem.operations.observed.n_entries * problem.rank**2 > _AFFORDABLE:
+    if best.sure or not small:
         return best
     for rate in _RATES:
         found = _propagated(problem, rng, rate)

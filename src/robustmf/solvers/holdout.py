@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.observed import Observed
+from robustmf.operations import Operations
 
 Array = NDArray[np.floating[Any]]
 
@@ -41,17 +42,20 @@ class Holdout:
 
 
 def hold_out(
-    observed: Observed, weights: Array | None, fraction: float, bounds: tuple[float, float], rng: np.random.Generator
-) -> tuple[Observed, Array | None, Holdout]:
-    """Entries and weights to fit, and a random ``fraction`` set aside.
+    operations: Operations, weights: Array | None, fraction: float, bounds: tuple[float, float], rng: np.random.Generator
+) -> tuple[Operations, Array | None, Holdout]:
+    """Operations on the entries to fit, their weights, and a random ``fraction`` set aside.
 
-    One entry of every row and of every column is never set aside, nor one of weight 0.
+    One entry of every row and of every column is never set aside, nor one of weight 0. They are chosen on the host: equal seeds set
+    the same entries aside on every device.
     """
-    aside = _choose(observed, weights, fraction, rng)
+    observed = operations.observed
+    chosen = _choose(observed.to_host(), None if weights is None else np.asarray(weights), fraction, rng)
+    aside: Any = operations.array(chosen)
     rows, places = observed.rows, np.flatnonzero(aside)
     row = np.searchsorted(rows.pointers, places, side="right") - 1
     holdout = Holdout(row.astype(np.int32), rows.indices[places], rows.values[places], None if weights is None else weights[places], bounds)
-    return observed.select(~aside), None if weights is None else weights[~aside], holdout
+    return operations.on(observed.select(~aside)), None if weights is None else weights[~aside], holdout
 
 
 def _choose(observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:

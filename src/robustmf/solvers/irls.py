@@ -66,7 +66,7 @@ class IRLS:
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column."""
-        self._own = self._before = (np.ascontiguousarray(U), np.ascontiguousarray(V))
+        self._own = self._before = (self._sides[0].array(U), self._sides[0].array(V))
         self._pace = 1.0
         self._settling = False
         self._value = self._values(self._own)[0]
@@ -125,7 +125,7 @@ class IRLS:
         U, V = own
         if self._center is None:
             return U, V
-        ones = [np.ones((len(A), 1), A.dtype) for A in (U, V)]
+        ones = [np.ones_like(A[:, :1]) for A in (U, V)]
         return np.hstack([U, ones[0]]), np.hstack([V[:, :-1], ones[1], V[:, -1:] + V.dtype.type(self._center)])
 
     @property

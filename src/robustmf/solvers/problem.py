@@ -72,16 +72,21 @@ class Problem:
         m, n = operations.observed.shape
         self.free_parameters = rank * (m + n - rank)
 
+    def on_host(self) -> Problem:
+        """The same problem in the memory of the host."""
+        host = self.operations.host()
+        return self if host is self.operations else Problem(host, self.rank, self.reg)
+
     @cached_property
     def near(self) -> Operations:
         """The entries without outliers on their face."""
         kept = self._is_near(self.operations.observed.rows.values)
-        return self.operations if kept.all() else Operations(self.operations.observed.select(kept), self.operations.team)
+        return self.operations if kept.all() else self.operations.on(self.operations.observed.select(kept))
 
     def residuals(self, U: Array, V: Array) -> Array:
         """Residuals of the entries that stand for all: every one of them, up to a million."""
         i, j, values = self._sample
-        return np.asarray(values - np.einsum("tq,tq->t", U[i], V[j]))
+        return values - np.einsum("tq,tq->t", U[i], V[j])
 
     @property
     def entries_a_row(self) -> float:
@@ -103,10 +108,8 @@ class Problem:
         """Small Gaussian factors."""
         observed = self.operations.observed
         size = 0.3 * np.sqrt(self.prior)
-        m, n = observed.shape
-        return (size * rng.standard_normal((m, self.rank))).astype(observed.dtype), (size * rng.standard_normal((n, self.rank))).astype(
-            observed.dtype
-        )
+        U, V = ((size * rng.standard_normal((k, self.rank))).astype(observed.dtype) for k in observed.shape)
+        return self.operations.array(U), self.operations.array(V)
 
     def ridge_start(self, rng: np.random.Generator, sweeps: int) -> tuple[Array, Array]:
         """Least squares on clipped values, with a ridge so strong that single outliers cannot shape the factors."""

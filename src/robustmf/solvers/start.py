@@ -58,9 +58,9 @@ def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.G
     if isinstance(init, Warm):
         init = (init.U, init.V)
     if not isinstance(init, str):
-        U, V = _given(init, observed.shape, problem.rank, observed.dtype)
+        U, V = map(problem.operations.array, _given(init, observed.shape, problem.rank, observed.dtype))
     elif init == "random":
-        U, V = gaussian_start(observed.shape, problem.rank, rng, observed.dtype)
+        U, V = map(problem.operations.array, gaussian_start(observed.shape, problem.rank, rng, observed.dtype))
     elif init == "ridge" or not loss.robust:
         U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
     else:
@@ -74,7 +74,7 @@ def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]
     observed = operations.observed
     center = float(np.median(observed.rows.values))
     size = float(np.median(np.abs(observed.rows.values - center))) or 1.0
-    b, c = (np.zeros((k, 1), observed.dtype) for k in observed.shape)
+    b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
     sides = ((operations, b, c), (operations.transposed, c, b))
     for k in range(_BIAS_SWEEPS):
         loss = L2() if k == 0 else Huber(size)

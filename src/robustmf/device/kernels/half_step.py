@@ -1,0 +1,77 @@
+"""The normal equations of every row, chunk by chunk.
+
+For chunk c of row i, with entries t (column j, value m_t, optional sample weight s_t) and the present u = U_i:
+
+    a_t = √((m_t − u·v_j)² + ε²),   w_t = s_t · weight(a_t),   part_c = (Σ w_t v_j v_jᵀ, Σ w_t m_t v_j).
+
+A part is a (rank + 1) × R array: the matrix, and the right-hand side as its last row.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def accumulate(
+    first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, parts,
+    weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr,
+    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Write the part of one chunk.
+
+    V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its bound;
+    UNIT is least squares. Where the tile has a column to spare (RANK < R) the values ride in it: the product gives both sums at once.
+    """
+    at = tl.program_id(0).to(tl.int64)
+    chunk = at + first_chunk
+    row = tl.load(chunk_rows + chunk).to(tl.int64)
+    start = tl.load(chunk_starts + chunk)
+    count = (tl.load(chunk_ends + chunk) - start).to(tl.int32)
+    indices += start
+    values += start
+    sample += start
+    q, t = tl.arange(0, R), tl.arange(0, BLOCK)
+    number = V.dtype.element_ty
+    u = tl.load(U + row * RANK + q, mask=q < RANK, other=0.0)
+    low, high, eps2 = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2)
+    p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)
+    largest = tl.load(numbers + 7)
+    normal = tl.zeros((R, R), number)
+    right = tl.zeros((BLOCK, R), number)
+    for o in range(0, count, BLOCK):
+        inside = o + t < count
+        j = tl.load(indices + o + t, mask=inside, other=0)
+        y = tl.load(values + o + t, mask=inside, other=0.0)
+        v = tl.load(V + (j.to(WIDTH) * STRIDE)[:, None] + q[None, :], mask=(q < STRIDE)[None, :], other=0.0)
+        if CLIP:
+            y = tl.minimum(tl.maximum(y, low), high)
+        if SHIFTS:
+            y -= tl.load(shifts + j)
+        if UNIT:
+            w = tl.where(inside, 1.0, 0.0).to(number)
+        else:
+            e = y - tl.sum(v * u[None, :], 1)
+            w = weight(tl.sqrt(e * e + eps2), p0, p1, p2, p3)
+            # not above 0, or not a number: 0
+            w = tl.where((w > 0) & inside, w, 0.0)
+            w = tl.where(w < largest, w, largest).to(number)
+        if SAMPLE:
+            w *= tl.load(sample + o + t, mask=inside, other=0.0)
+        if RANK < R:
+            v = tl.where((q == RANK)[None, :], y[:, None], v)
+        weighted = v * w[:, None]
+        if RANK == R:
+            right += weighted * y[:, None]
+        if DOT:
+            normal = tl.dot(tl.trans(weighted), v, normal, input_precision=PRECISION)
+        else:
+            normal += tl.sum(weighted[:, :, None] * v[:, None, :], 0)
+    out = parts + at * (RANK + 1) * R
+    if RANK < R:
+        tl.store(out + q[:, None] * R + q[None, :], normal, mask=(q <= RANK)[:, None])
+    else:
+        tl.store(out + q[:, None] * R + q[None, :], normal)
+        tl.store(out + R * R + q, tl.sum(right, 0))

@@ -1,0 +1,43 @@
+"""How kernels are laid over factors: the length of padded rows, and the tiles that were fastest on an H200."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def padded(V: Tensor) -> Tensor:
+    """V with its rows padded to whole 16-byte words, so that a row is read in few wide loads."""
+    rank = V.shape[1]
+    stride = -(-rank // 4) * 4
+    return V.contiguous() if stride == rank else torch.nn.functional.pad(V, (0, stride - rank))
+
+
+def rows_of(V: Tensor) -> dict[str, Any]:
+    """How a kernel finds the rows of padded factors: their length, and integers wide enough for the offset of the last."""
+    return {"STRIDE": V.shape[1], "WIDTH": tl.int32 if V.numel() < 2**31 else tl.int64}
+
+
+def entry_tile(rank: int) -> dict[str, int]:
+    """Tile of a pass over entries: at least as wide as the rank."""
+    R = max(4, triton.next_power_of_2(rank))
+    return {"R": R, "BLOCK": max(16, 1024 // R), "num_warps": 1 if R <= 32 else 2}
+
+
+def normal_tile(rank: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
+    R = max(16, triton.next_power_of_2(rank))
+    if dtype == torch.float64:
+        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4, "num_stages": 1}
+    return {
+        "R": R,
+        "BLOCK": 32,
+        "DOT": True,
+        "PRECISION": "tf32x3",
+        "num_warps": R // 16 if R > 32 else 1,
+        "num_stages": 2 if R == 32 else 1,
+    }

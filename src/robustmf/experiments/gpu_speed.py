@@ -1,0 +1,389 @@
+"""How fast one GPU is: half-steps at several ranks beside their bounds, whole fits, fold-in, recommendation; and the CPU's results.
+
+Every figure is the median of repeated runs after one that compiles. Needs a GPU; ``robustmf bench gpu`` runs it.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import triton
+from torch import Tensor
+
+import robustmf
+from robustmf.device.array import DeviceArray
+from robustmf.device.memory import fit_bytes
+from robustmf.device.observed import DeviceObserved
+from robustmf.device.operations import DeviceOperations
+from robustmf.device.recommend import top_columns
+from robustmf.estimator import RMFNL, RobustMF
+from robustmf.experiments.netflix_scale import NOISE, OUTLIERS, RANK, SHAPE
+from robustmf.kernels.team import Team
+from robustmf.losses import LSP, Laplace, Loss, Rounded, Welsch
+from robustmf.observed import Observed
+
+Made = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+MOVIELENS = (69_878, 10_677)
+RANKS = (5, 10, 16, 32, 64)
+
+
+def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: int = 10_000_000) -> dict[str, Any]:
+    """All measurements, as one record. A part that fails is recorded with its error, and the others go on."""
+    record: dict[str, Any] = {
+        "version": robustmf.__version__, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
+        "entries": total,
+    }  # fmt: skip
+    warnings.simplefilter("ignore")
+    record["ceilings"] = ceilings()
+    made = make_entries(total, SHAPE)
+    parts: dict[str, Callable[[], Any]] = {
+        "build": lambda: build(made),
+        "sweeps": lambda: sweeps(made, announce),
+        "long_tail": lambda: long_tail(made, total),
+        "fits": lambda: fits(made),
+        "fold_in": lambda: fold_in_rate(made),
+        "recommend": lambda: recommend_rate(made),
+        "mm": lambda: mm_fit(movielens),
+        "same_as_cpu": same_as_cpu,
+        "same_as_cpu_large": lambda: same_as_cpu_large(made),
+        "memory": lambda: memory(made),
+    }
+    for name, measure in parts.items():
+        announce(name)
+        try:
+            record[name] = measure()
+        except Exception as error:
+            record[name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
+            announce(f"{name}: {error}")
+        torch.cuda.empty_cache()
+    return record
+
+
+def make_entries(total: int, shape: tuple[int, int], tail: float = 1.5, seed: int = 0) -> Made:
+    """The law of :mod:`netflix_scale`, drawn on the card: distinct places in random order, values, and the true factors."""
+    m, n = shape
+    rng = torch.Generator("cuda").manual_seed(seed)
+    like = {"device": "cuda", "generator": rng}
+    activity = torch.exp(1.3 * torch.randn(m, **like))
+    popularity = torch.exp(tail * torch.randn(n, **like)).double().cumsum(0)
+    popularity /= popularity[-1].clone()
+    counts = torch.poisson(torch.clamp(1.45 * total * activity / activity.sum(), max=0.25 * n), generator=rng).long()
+    places = []
+    for low in range(0, m, m // 8 + 1):
+        some = counts[low : low + m // 8 + 1]
+        rows = torch.repeat_interleave(torch.arange(low, low + len(some), device="cuda"), some)
+        columns = torch.searchsorted(popularity, torch.rand(len(rows), dtype=torch.float64, **like)).clamp(max=n - 1)
+        places.append(torch.unique(rows * n + columns))
+    place = torch.cat(places)
+    place = place[torch.randperm(len(place), **like)[:total]]
+    i = torch.div(place, n, rounding_mode="floor")
+    j = (place - i * n).int()
+    i = i.int()
+    U, V = 0.5 * torch.randn(m, RANK, **like), 0.5 * torch.randn(n, RANK, **like)
+    values = torch.cat([(U[a.long()] * V[b.long()]).sum(1) for a, b in zip(i.split(10_000_000), j.split(10_000_000), strict=True)])
+    values += NOISE * torch.randn(len(values), **like)
+    bad = torch.rand(len(values), **like) < OUTLIERS
+    values += 5 * bad * torch.sign(torch.randn(len(values), **like))
+    return i, j, values, U, V
+
+
+def milliseconds(work: Callable[[], Any], repeats: int = 7, in_a_row: int = 1) -> float:
+    """Median time on the card, after one run to compile; several calls in a row hide the host's time to launch."""
+    work()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(in_a_row):
+            work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / in_a_row)
+    return float(np.median(times))
+
+
+def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
+    """Median wall time, after one run to compile."""
+    times = []
+    for _ in range(repeats + 1):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times[1:]))
+
+
+def ceilings() -> dict[str, float]:
+    """What the card can do: bytes copied a second, and float32 multiply–adds (two operations each) of a matrix product."""
+    a = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    b = torch.empty_like(a)
+    copy = 2 * len(a) / milliseconds(lambda: b.copy_(a)) * 1e3
+    x = torch.randn(8192, 8192, device="cuda")
+    product = 2 * 8192**3 / milliseconds(lambda: x @ x) * 1e3
+    return {"copy_bytes_per_second": copy, "float32_operations_per_second": product}
+
+
+def build(made: Made) -> dict[str, float]:
+    """From coordinates on the card to rows, columns and lanes."""
+    i, j, values = made[:3]
+
+    def work() -> None:
+        observed = DeviceObserved.from_indices(i, j, values, SHAPE)
+        operations = _operations(observed)
+        _ = operations._lanes, operations.transposed._lanes
+
+    return {"milliseconds": 1e3 * seconds(work)}
+
+
+def _operations(observed: DeviceObserved) -> DeviceOperations:
+    return DeviceOperations(observed, Team(1))
+
+
+def _bounds(operations: DeviceOperations, rank: int, ceilings: dict[str, float]) -> dict[str, float]:
+    """The fewest bytes and operations of a half-step, as times: entries and factors once through memory; the sums by symmetry."""
+    m, n = operations.observed.shape
+    entries = operations.observed.n_entries
+    size = 8 * entries + 4 * rank * (2 * m + n)
+    work = 2 * entries * (rank * (rank + 1) / 2 + 3 * rank) + 2 * m * rank**3 / 6
+    sectors = 32 * -(-rank * 4 // 32) * entries
+    return {
+        "bytes_ms": 1e3 * size / ceilings["copy_bytes_per_second"],
+        "operations_ms": 1e3 * work / ceilings["float32_operations_per_second"],
+        "gathered_gigabytes": sectors / 1e9,
+    }
+
+
+def sweeps(made: Made, announce: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Milliseconds of the two half-steps and of the objective, by rank and loss."""
+    operations = _operations(DeviceObserved.from_indices(*made[:3], SHAPE))
+    found = []
+    measured = ceilings()
+    for rank in RANKS:
+        rng = torch.Generator("cuda").manual_seed(1)
+        U, V = (0.3 * torch.randn(k, rank, device="cuda", generator=rng) for k in SHAPE)
+        if rank == RANK:
+            U, V = made[3] + 0.1 * U, made[4] + 0.1 * V
+        for loss in (Welsch(1.0), Rounded(1.0, LSP(), 0.1), Rounded(1.0, Laplace(), 0.1)):
+            found.append({"rank": rank, "loss": loss.name, **_sweep(operations, loss, U, V, measured)})
+            announce(f"rank {rank} {loss.name}: sweep {found[-1]['sweep_ms']:.2f} ms, objective {found[-1]['objective_ms']:.2f} ms")
+    return found
+
+
+def _sweep(operations: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, measured: dict[str, float]) -> dict[str, Any]:
+    """The half-steps, the objective, and passes that only gather and add the other side's factors: what a half-step cannot do without."""
+    other = operations.transposed
+    u: Any = DeviceArray(U)
+    v: Any = DeviceArray(V)
+    rows = milliseconds(lambda: operations.half_step(loss, 1.0, u.copy(), v), 5, 5)
+    columns = milliseconds(lambda: other.half_step(loss, 1.0, v.copy(), u), 5, 5)
+    objective = milliseconds(lambda: operations.loss_sum(loss, u, v))
+    return {
+        "rows_ms": rows,
+        "columns_ms": columns,
+        "objective_ms": objective,
+        "sweep_ms": rows + columns,
+        "sweep_with_objective_ms": rows + columns + objective,
+        "rows_gather_only_ms": milliseconds(lambda: operations._product(operations.values, V, None), 5, 5),
+        "columns_gather_only_ms": milliseconds(lambda: other._product(other.values, U, None), 5, 5),
+        "rows_bound": _bounds(operations, V.shape[1], measured),
+        "columns_bound": _bounds(other, V.shape[1], measured),
+    }
+
+
+def long_tail(made: Made, total: int) -> dict[str, Any]:
+    """The columns' half-step with long tails, and with columns of about equal length, as many entries."""
+    found: dict[str, Any] = {}
+    for name, data in (("long_tail", made), ("equal", make_entries(total, SHAPE, tail=0.0))):
+        operations = _operations(DeviceObserved.from_indices(*data[:3], SHAPE)).transposed
+        found[f"{name}_columns_ms"] = _half_step_ms(operations, data[4], data[3])
+        found[f"{name}_longest"], found[f"{name}_entries"] = int(operations.counts.max()), operations.observed.n_entries
+    return found
+
+
+def _half_step_ms(operations: DeviceOperations, U: Tensor, V: Tensor) -> float:
+    return milliseconds(lambda: operations.half_step(Welsch(1.0), 1.0, DeviceArray(U.clone()), DeviceArray(V)), 5, 5)
+
+
+def fits(made: Made) -> dict[str, Any]:
+    """Whole fits: from host arrays to host factors, and from arrays on the card; the second run's time, the first one compiles."""
+    i, j, values, U, V = made
+    host = sp.coo_array((values.cpu().numpy(), (i.cpu().numpy(), j.cpu().numpy())), shape=SHAPE)
+    rng = np.random.default_rng(0)
+    start = tuple((0.3 * rng.standard_normal((k, RANK))).astype(np.float32) for k in SHAPE)
+    found: dict[str, Any] = {"sweeps": 20}
+
+    def fit(X: Any, **settings: Any) -> RobustMF:
+        return RobustMF(RANK, theta=1.0, reg=1.0, tol=1e-12, random_state=0, device="cuda", **settings).fit(X)
+
+    def device_arrays() -> DeviceObserved:
+        return DeviceObserved.from_indices(i, j, values, SHAPE)
+
+    found["host_seconds"] = seconds(lambda: fit(host, init=start, max_iter=20))
+    found["device_seconds"] = seconds(lambda: fit(device_arrays(), init=start, max_iter=20))
+    model = fit(device_arrays(), init=start, max_iter=20)
+    again = fit(device_arrays(), init=start, max_iter=20)
+    found["same_bits"] = bool(
+        np.array_equal(model.row_factors_, again.row_factors_) and np.array_equal(model.column_factors_, again.column_factors_)
+    )
+    found["sweep_in_fit_ms"] = 1e3 * float(np.median(np.diff(model.history_["seconds"])))
+    found["rmse_against_clean"] = clean_rmse(model, U, V)
+    found["ridge_start_seconds"] = seconds(lambda: fit(device_arrays(), init="ridge", max_iter=20), 1)
+    default = RobustMF(RANK, random_state=0, device="cuda")
+    found["host_defaults_seconds"] = seconds(lambda: default.fit(host), 1)
+    found["host_defaults_rmse"], found["host_defaults_iterations"] = clean_rmse(default, U, V), default.n_iter_
+    return found
+
+
+def memory(made: Made) -> dict[str, Any]:
+    """The most that a fit of 20 sweeps takes on the card, beside its estimate."""
+    host = [array.cpu().numpy() for array in made[:3]]
+    for array in made[:3]:
+        array.resize_(0)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    X = sp.coo_array((host[2], (host[0], host[1])), shape=SHAPE)
+    RobustMF(RANK, theta=1.0, reg=1.0, init="random", max_iter=20, tol=1e-12, random_state=0, device="cuda").fit(X)
+    return {
+        "peak_gigabytes": (torch.cuda.max_memory_allocated() - before) / 1e9,
+        "estimate_gigabytes": fit_bytes(SHAPE, len(host[2]), RANK, 4, "irls") / 1e9,
+    }
+
+
+def clean_rmse(model: RobustMF, U: Tensor, V: Tensor) -> float:
+    """Against the true factors' product at random places."""
+    rng = np.random.default_rng(5)
+    i, j = rng.integers(0, len(U), 1_000_000), rng.integers(0, len(V), 1_000_000)
+    clean = np.einsum("tq,tq->t", U.cpu().numpy()[i], V.cpu().numpy()[j])
+    return float(np.sqrt(np.mean(np.square(model.predict(i, j) - clean, dtype=np.float64))))
+
+
+def fold_in_rate(made: Made, rows: int = 100_000) -> dict[str, float]:
+    """Rows a second: new rows as host arrays to host factors."""
+    i, j, values = made[:3]
+    model = RobustMF(RANK, theta=1.0, reg=1.0, init="ridge", max_iter=3, random_state=0, device="cuda")
+    model.fit(DeviceObserved.from_indices(i, j, values, SHAPE))
+    some = i < rows
+    host = sp.coo_array((values[some].cpu().numpy(), (i[some].cpu().numpy(), j[some].cpu().numpy())), shape=(rows, SHAPE[1]))
+    on_card = DeviceObserved.from_indices(i[some], j[some], values[some], (rows, SHAPE[1]))
+    return {
+        "rows": rows,
+        "entries": int(some.sum()),
+        "host_rows_per_second": rows / seconds(lambda: model.transform(host)),
+        "device_rows_per_second": rows / seconds(lambda: model.transform(on_card)),
+    }
+
+
+def recommend_rate(made: Made, count: int = 10) -> dict[str, float]:
+    """Users a second: the ten best columns for every row, those it has entries in left out."""
+    i, j, values, U, V = made
+    operations = _operations(DeviceObserved.from_indices(i, j, values, SHAPE))
+    taken = seconds(lambda: top_columns(U, V, count, operations))
+    return {"users": len(U), "count": count, "seconds": taken, "users_per_second": len(U) / taken}
+
+
+def mm_fit(total: int) -> dict[str, Any]:
+    """The paper's algorithm at MovieLens-10M's size: whole fit from host arrays, and the time of a pass."""
+    i, j, values, U, V = make_entries(total, MOVIELENS)
+    host = sp.coo_array((values.cpu().numpy(), (i.cpu().numpy(), j.cpu().numpy())), shape=MOVIELENS)
+    found: dict[str, Any] = {"entries": total}
+    for init in ("ridge", "auto"):
+        RMFNL(RANK, init=init, max_iter=1, random_state=0, device="cuda").fit(host)
+        started = time.perf_counter()
+        model = RMFNL(RANK, init=init, random_state=0, device="cuda").fit(host)
+        taken = time.perf_counter() - started
+        passes = sum(model.history_["inner_iterations"])
+        found[init] = {
+            "fit_seconds": taken, "outer_iterations": model.n_iter_, "passes": passes, "loop_seconds": model.history_["seconds"][-1],
+            "milliseconds_per_pass": 1e3 * model.history_["seconds"][-1] / passes, "objective": model.history_["objective"][-1],
+            "rmse_against_clean": clean_rmse(model, U, V), "converged": model.converged_,
+        }  # fmt: skip
+    observed = DeviceObserved.from_indices(i, j, values, MOVIELENS)
+    operations = _operations(observed)
+    u, v = DeviceArray(U), DeviceArray(V)
+    e = operations.residuals(u, v)
+    w, x = DeviceArray(1 / (1 + e.tensor.abs())), DeviceArray(torch.zeros_like(e.tensor))
+    x_new, products, increments = (
+        DeviceArray(torch.empty_like(e.tensor)),
+        operations.products(x, u, v),
+        (DeviceArray(0.01 * U), DeviceArray(0.01 * V)),
+    )
+    curvatures = tuple(DeviceArray(torch.ones(k, device="cuda")) for k in MOVIELENS)
+    step = operations.dual_pass(RANK)
+    found["dual_step_ms"] = milliseconds(lambda: step.step(e, w, curvatures, 0.5, 1.0, (u, v), increments, x, x, x_new, products))
+    return found
+
+
+def same_as_cpu() -> list[dict[str, Any]]:
+    """RMSE on both devices, from the same seed with as many sweeps: 6,040 × 3,706 with half a million entries."""
+    shape = (6040, 3706)
+    i, j, values, U, V = make_entries(500_000, shape, tail=1.0, seed=3)
+    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), shape)
+    cases: list[dict[str, Any]] = [
+        {"loss": "welsch"}, {"loss": "lsp"}, {"loss": "laplace"}, {"loss": "welsch", "bias": True}, {"loss": "welsch", "init": "auto"},
+        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {"loss": "welsch", "rank": 32},
+    ]  # fmt: skip
+    found = []
+    for case in cases:
+        settings = {"rank": RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0, **case}
+        models = [RobustMF(**settings, device=device).fit(observed) for device in ("cpu", "cuda")]
+        rmse = [clean_rmse(model, U, V) for model in models]
+        objective = [model.history_["objective"][-1] for model in models]
+        found.append({
+            **case, "cpu_rmse": rmse[0], "gpu_rmse": rmse[1], "relative": abs(rmse[1] / rmse[0] - 1),
+            "objective_relative": abs(objective[1] / objective[0] - 1),
+        })  # fmt: skip
+    return found
+
+
+def same_as_cpu_large(made: Made, sweeps: int = 5) -> dict[str, float]:
+    """The same on the large problem, from its ridge start."""
+    i, j, values, U, V = made
+    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), SHAPE)
+    settings: dict[str, Any] = {"theta": 1.0, "reg": 1.0, "init": "ridge", "max_iter": sweeps, "tol": 1e-12, "random_state": 0}
+    models, times = [], []
+    for device in ("cpu", "cuda"):
+        started = time.perf_counter()
+        models.append(RobustMF(RANK, **settings, device=device).fit(observed))
+        times.append(time.perf_counter() - started)
+    rmse = [clean_rmse(model, U, V) for model in models]
+    return {
+        "sweeps": sweeps,
+        "cpu_rmse": rmse[0],
+        "gpu_rmse": rmse[1],
+        "relative": abs(rmse[1] / rmse[0] - 1),
+        "cpu_seconds": times[0],
+        "gpu_seconds": times[1],
+    }
+
+
+def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """The record as tables to print."""
+    lines = [["rank", "loss", "rows ms", "columns ms", "sweep ms", "with objective", "gather only", "bytes bound", "operations bound"]]
+    for line in found["sweeps"] if isinstance(found["sweeps"], list) else []:
+        both = [line["rows_bound"], line["columns_bound"]]
+        lines.append([
+            str(line["rank"]), line["loss"], f"{line['rows_ms']:.2f}", f"{line['columns_ms']:.2f}", f"{line['sweep_ms']:.2f}",
+            f"{line['sweep_with_objective_ms']:.2f}", f"{line['rows_gather_only_ms'] + line['columns_gather_only_ms']:.2f}",
+            f"{sum(b['bytes_ms'] for b in both):.2f}", f"{sum(b['operations_ms'] for b in both):.2f}",
+        ])  # fmt: skip
+    made = [("A sweep of irls", lines)]
+    for name in ("build", "long_tail", "fits", "fold_in", "recommend", "mm", "same_as_cpu_large", "memory"):
+        made.append((name.replace("_", " "), [["what", "figure"], *([key, _shown(value)] for key, value in found[name].items())]))
+    same = found["same_as_cpu"]
+    if isinstance(same, list):
+        made.append(("same as the CPU", [["case", "relative difference of RMSE"], *([str(c), f"{c['relative']:.1e}"] for c in same)]))
+    return made
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
