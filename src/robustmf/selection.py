@@ -95,8 +95,7 @@ class EntryKFold:
 
 
 def _held_out_errors(model: RobustMF, test: Observed) -> Array:
-    rows = test.rows
-    return np.abs(rows.values - model.predict(rows.group_of_entry(), rows.indices)).astype(np.float64)
+    return np.abs(model._residuals(test)).astype(np.float64)
 
 
 def _mae(model: RobustMF, test: Observed) -> float:
