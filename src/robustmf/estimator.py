@@ -154,7 +154,7 @@ class RobustMF(Detection):
         theta: float | Literal["auto"] | None = "auto",
         reg: float | Literal["auto", "paper"] = "auto",
         reg_by_count: bool = False,
-        bias: bool = False,
+        bias: bool | Literal["auto"] = "auto",
         solver: str = "auto",
         inner: str = "apg",
         init: Init = "auto",
@@ -222,25 +222,27 @@ class RobustMF(Detection):
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
         grown = observed.n_entries >= _GROWTH * self._started_with
-        same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
+        same_model = self.rank == len(self.components_) and self.bias in ("auto", self._has_bias)
         return self._fit(observed, all_weights, self._warm() if same_model and not grown else None, more=True)
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
-        warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
             operations, settings = Operations(observed, team), self._settings(observed, shown)
             if warm is not None:
                 known = extend(operations, weights, self._columns(), warm)
-                settings = replace(settings, init=known, n_init=1, validation_fraction=None)
+                settings = replace(settings, init=known, bias=self._has_bias, n_init=1, validation_fraction=None)
+                if settings.auto_reg:
+                    settings = replace(settings, reg=self.reg_, auto_reg=False)
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
             found = fit(settings, operations, weights, rng)
         if warm is None:
             self._started_with = observed.n_entries
         self._take(found, observed, weights)
+        warn_of_empty(observed, found.bias)
         if self.verbose:
             print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
         return self
@@ -249,7 +251,7 @@ class RobustMF(Detection):
         """Set the attributes of a fit."""
         self.row_factors_, self.column_factors_ = found.U, found.V
         self.components_ = self.column_factors_.T
-        self._has_bias = bool(self.bias)
+        self._has_bias = found.bias
         self.center_, self.row_bias_, self.column_bias_ = found.center, found.row_bias, found.column_bias
         self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
@@ -285,7 +287,7 @@ class RobustMF(Detection):
             reg=self._reg(observed),
             auto_reg=self.reg == "auto",
             reg_by_count=self.reg_by_count,
-            bias=self.bias,
+            bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
             solver=self.solver,
             inner=self.inner,
             rule=InnerRule(self.inner_tol, self.inner_gap, self.inner_max_iter),
@@ -378,8 +380,10 @@ class RobustMF(Detection):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
         require_integer("patience", self.patience, 1)
-        for name in ("bias", "reg_by_count", "certify"):
+        for name in ("reg_by_count", "certify"):
             require_flag(name, getattr(self, name))
+        if not isinstance(self.bias, str) or self.bias != "auto":
+            require_flag("bias", self.bias, also="'auto'")
         require_callables("callbacks", self.callbacks)
         require_share("validation_fraction", self.validation_fraction)
         require_bounds(self.bounds)
@@ -418,7 +422,7 @@ class RMFNL(RobustMF):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         super().__init__(
-            rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
+            rank, loss=loss, theta=theta, reg=reg, bias=False, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
             validation_fraction=validation_fraction, patience=patience, bounds=bounds,
             random_state=random_state, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip

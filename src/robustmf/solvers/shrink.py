@@ -1,0 +1,126 @@
+"""λ and biases where the signal is weak: chosen on entries set aside.
+
+Where noise is small beside the values, λ hardly matters and σ̂²/(variance of a factor) is right. Where it is not, as with ratings, most of
+what factors can fit is noise, the size of the values says nothing of the size of the factors, and plain biases may be most of the signal.
+Then a few entries are set aside, and λ is doubled for as long as they are predicted better, with biases and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.losses import Loss
+from robustmf.objective import Objective
+from robustmf.observed import Compressed, Observed
+from robustmf.operations import Operations
+from robustmf.solvers.holdout import Holdout, hold_out
+from robustmf.solvers.irls import IRLS
+from robustmf.solvers.problem import Problem
+from robustmf.solvers.start import bias_start, without_biases
+
+Array = NDArray[np.floating[Any]]
+
+#: Share of the entries set aside; and how few of them, or how many, decide.
+_ASIDE, _LEAST_ASIDE, _MOST_ASIDE = 0.05, 100, 100_000
+
+#: Entries that the choice is made on, at most about.
+_SAMPLE = 1 << 18
+
+#: Sweeps of the ridge start, and at each λ from its neighbour's factors.
+_START_SWEEPS, _SWEEPS = 8, 5
+
+#: λ is doubled at most so often, and until so many values in a row have predicted no better.
+_DOUBLINGS, _PATIENCE = 20, 2
+
+#: The simpler model is kept unless the error falls by more than this share.
+_WORTH = 0.01
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What predicted best."""
+
+    reg: float
+    bias: bool
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model to be fitted to some entries at several λ, and the entries to measure it on.
+
+    ``loss_at`` gives the loss for a noise level, ``least_reg`` the λ to begin with.
+    """
+
+    rank: int
+    loss_at: Callable[[float], Loss]
+    least_reg: Callable[[Problem], float]
+    reg_by_count: bool
+    operations: Operations
+    weights: Array | None
+    aside: Holdout
+
+    def best(self, bias: bool, seed: int) -> tuple[float, float]:
+        """The lowest error on what was set aside, and its λ. λ rises: no descent leaves factors that are zero."""
+        problem, center = Problem(self.operations, self.rank, 0.0), None
+        biases = [np.empty((k, 0), self.operations.observed.dtype) for k in self.operations.observed.shape]
+        if bias:
+            center, *biases = bias_start(self.operations, self.least_reg(problem))
+            problem = Problem(without_biases(self.operations, center, *biases), self.rank, 0.0)
+        factors = problem.ridge_start(np.random.default_rng(seed), _START_SWEEPS)
+        residual = problem.residuals(*factors)
+        own = [np.hstack(pair) for pair in zip(factors, biases, strict=True)]
+        reg, found = self.least_reg(problem), []
+        for _ in range(_DOUBLINGS):
+            sigma = problem.sigma(residual, reg)
+            irls = IRLS(self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count)
+            irls.begin(*own)
+            for _ in range(_SWEEPS):
+                irls.step()
+            own = list(irls.own_factors)
+            found.append((self.aside.error(*irls.factors), reg))
+            if min(found) not in found[-_PATIENCE:]:
+                break
+            reg *= 2
+        return min(found)
+
+
+def choose(
+    rank: int, loss_at: Callable[[float], Loss], least_reg: Callable[[Problem], float], reg_by_count: bool, operations: Operations,
+    weights: Array | None, bounds: tuple[float, float], biases: Sequence[bool], rng: np.random.Generator,
+) -> Choice | None:  # fmt: skip
+    """λ, and whether with biases (what ``biases`` lists is tried); None where there are too few entries to tell."""
+    operations, weights = _some_rows(operations, weights)
+    observed = operations.observed
+    spare = (observed.n_entries if weights is None else int((weights > 0).sum())) - sum(observed.shape)
+    n_aside = min(round(_ASIDE * observed.n_entries), _MOST_ASIDE)
+    if not _LEAST_ASIDE <= n_aside <= spare:
+        return None
+    seen, seen_weights, aside = hold_out(observed, weights, n_aside / observed.n_entries, bounds, rng)
+    trial = Trial(rank, loss_at, least_reg, reg_by_count, Operations(seen, operations.team), seen_weights, aside)
+    seed = int(rng.integers(1 << 40))
+    best: tuple[float, Choice] | None = None
+    for bias in biases:
+        error, best_reg = trial.best(bias, seed)
+        if best is None or error < (1 - _WORTH) * best[0]:
+            best = (error, Choice(best_reg, bias))
+    return None if best is None else best[1]
+
+
+def _some_rows(operations: Operations, weights: Array | None) -> tuple[Operations, Array | None]:
+    """All entries, or those of some of the rows, evenly spread, about as many as the sample may have: what a row has stays whole."""
+    observed = operations.observed
+    every = -(-observed.n_entries // _SAMPLE)
+    if every == 1:
+        return operations, weights
+    some = np.arange(0, observed.shape[0], every)
+    rows, chosen = observed.rows, np.zeros(observed.shape[0], bool)
+    chosen[some] = True
+    kept = np.repeat(chosen, rows.counts)
+    pointers = np.concatenate(([0], np.cumsum(rows.counts[some])))
+    part = Observed(Compressed(pointers, rows.indices[kept], rows.values[kept]), (len(some), observed.shape[1]))
+    return Operations(part, operations.team), None if weights is None else weights[kept]
