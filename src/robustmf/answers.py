@@ -154,7 +154,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """Robust fold-in: factors for the rows of X, the columns' factors held; a row's bad entries are weighted down.
 
-        With ``bias`` there is one more column, the bias of the row. A row without entries gets zeros: it is predicted as the biases of
+        With biases there is one more column, the bias of the row. A row without entries gets zeros: it is predicted as the biases of
         the columns (0 without). An :class:`Observed` with ids has its columns found by these, and entries in unknown columns are
         left out, with a warning; in anything else the columns stand in the order of the fit.
         """

@@ -63,12 +63,16 @@ class RobustMF(Detection):
         Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times the loss's own constant;
         None keeps the loss's own, as "auto" does for a loss given as an object.
     reg : "auto", "paper" or float
-        λ. "paper" is 20/(m+n). "auto" is the same in units of the data (so that data times c needs no other setting), and not below
-        σ̂²/(variance of a factor), the ridge of the posterior mode at the noise level seen.
+        λ. "paper" is 20/(m+n). "auto" follows the noise that is seen: σ̂²/(variance of a factor), the ridge of the posterior mode. Where
+        noise is above a third of the spread of the values (or parameters are more than half as many as entries), as with ratings, λ is
+        the one that predicts some entries set aside best, and the fit is then made to all of them. For losses with a kink, and starts
+        other than ``init="auto"``, it is "paper" in units of the data (data times c needs no other setting).
     reg_by_count : bool
         Multiply λ by the number of entries of each row and column.
-    bias : bool
-        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
+    bias : "auto" or bool
+        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j. "auto" decides together with
+        ``reg="auto"``: where the signal is weak, and entries set aside are predicted clearly better with them. Else, and wherever λ
+        is given, there are none. With them ``transform`` has one column more.
     solver : {"auto", "irls", "varpro", "mm"}
         "irls" sweeps over rows and columns, for large sparse data; "varpro" eliminates the long side, for few rows or columns and
         any pattern; "mm" is the paper's algorithm (RMFNL), for losses that are concave in |residual|. "auto" chooses between the
@@ -114,7 +118,7 @@ class RobustMF(Detection):
     loss_ : Loss, reg_ : float, theta_ : float
         The loss, λ and θ that were used.
     row_bias_, column_bias_, center_ : ndarray, ndarray, float
-        The biases; zeros where ``bias`` is False.
+        The biases; zeros where the model has none.
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
@@ -343,7 +347,7 @@ class RobustMF(Detection):
         return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out))
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
-        """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
+        """Fit, and return the factors of the rows as fitted (with biases, the row's bias as the last column)."""
         self.fit(X, weights=weights)
         return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
 from robustmf.experiments import calibration as calibration_experiment
+from robustmf.experiments import defaults as defaults_experiment
 from robustmf.experiments import detection as detection_experiment
 from robustmf.experiments import growth as growth_experiment
 from robustmf.experiments import loading as loading_experiment
@@ -200,4 +201,16 @@ def calibration(
     console = Console()
     found = calibration_experiment.run(seeds, first_seed, announce=lambda text: console.print(text, style="dim"))
     _show(console, calibration_experiment.tables(found))
+    _keep(console, record, found)
+
+
+@app.command()
+def defaults(
+    data: Annotated[Path | None, typer.Option(help="Folder with dinosaur and ml-latest-small; else the one ROBUSTMF_DATA names.")] = None,
+    record: Record = None,
+) -> None:
+    """RobustMF(rank).fit(X) against the best setting that a search told the test error finds: synthetic data, Dinosaur, MovieLens."""
+    console = Console()
+    found = defaults_experiment.run(data, announce=lambda text: console.print(text, style="dim"))
+    _show(console, [("Test errors of the defaults and of the best setting found", defaults_experiment.summary(found))])
     _keep(console, record, found)

@@ -43,6 +43,10 @@ _TIP = 0.01
 #: Half-width of the tip of a start by ``varpro``, in units of the values' standard deviation; its noise is not taken to be less.
 _START_TIP = 1e-4
 
+#: ``varpro`` takes noise to be so many times what the l1 fit shows: a long side has few entries a column, and one that θ rejects leaves
+#: its column all but undetermined.
+_WIDER = 2.0
+
 #: Share of the paper's λ that stays where there is no noise: the factors of rows with few entries are then still determined.
 _TRACE = 1e-6
 
@@ -161,19 +165,25 @@ def _fit_once(
     solver: str,
     reason: str,
 ) -> Fit:
+    paper = settings.reg
     if settings.auto_reg:
-        settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
+        problem = Problem(operations, settings.rank, settings.reg)
+        paper = _scaled_reg(settings, problem)
+        settings = replace(settings, reg=paper * (_TRACE if _follows_noise(settings, problem) else 1.0))
     begun = _begin(settings, operations, sample_weights, rng, solver)
     if settings.auto_reg and begun.start.ridge is not None:
         if settings.loss.degree == 2:
             settings = replace(settings, reg=max(settings.reg, begun.start.ridge))
         chosen = _chosen(settings, operations, sample_weights, rng) if begun.start.weak else None
-        if chosen is not None and chosen != Choice(settings.reg, begun.bias):
-            init: Init = "ridge" if chosen.bias is not begun.bias else (begun.start.U, begun.start.V)
+        if chosen is not None:
+            anew = begun.start.lost or chosen.bias is not begun.bias
+            init: Init = "ridge" if anew else (begun.start.U, begun.start.V)
             settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
-            solver, reason = (
-                (solver, reason) if not chosen.bias else choose_solver(settings.solver, operations.observed, settings.rank, False)
-            )
+            if chosen.bias:
+                solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, False)
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+        elif begun.start.lost:
+            settings = replace(settings, reg=max(settings.reg, paper))
             begun = _begin(settings, operations, sample_weights, rng, solver)
     start, bias = begun.start, begun.bias
     center, row_bias, column_bias = begun.center, begun.row_bias, begun.column_bias
@@ -273,13 +283,15 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     problem = Problem(operations, settings.rank, settings.reg)
     size = float(np.std(operations.observed.rows.values)) or 1.0
     tip = _START_TIP * size
+    widths: list[float] = []
 
     def objective_at(residual: Array) -> Objective:
         if not settings.auto_theta:
             return Objective(rounded(settings.loss, tip), settings.reg)
-        if settings.loss.degree != 2:
+        if settings.loss.degree != 2 or not problem.has_enough_entries:
             return Objective(rounded(L1(), tip), settings.reg)
-        sigma = max(interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
+        sigma = max(_WIDER * interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
+        widths.append(sigma)
         return Objective(_with_theta(settings, sigma), problem.ridge(sigma) if settings.auto_reg else settings.reg)
 
     U, V = varpro_start(operations, settings.rank, objective_at, rng)
@@ -289,16 +301,21 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     if settings.loss.robust:
         best = better_of(problem, best, graduated_start(problem, rng))
     start = Start.of(best, problem)
+    start = replace(start, sigma=max(start.sigma, *widths)) if widths else start
     return replace(start, U=best.V, V=best.U) if swapped else start
 
 
 def _scaled_reg(settings: Settings, problem: Problem) -> float:
-    """The paper's λ in units of the data: its own problem has values of size 2. Of that a trace, where λ will follow the noise."""
+    """The paper's λ in units of the data: its own problem has values of size 2."""
     degree = 1 if settings.loss.degree is None else settings.loss.degree
     size = float(np.hypot(problem.middle, problem.spread))
+    return float(settings.reg * (size / 2) ** (degree - 1))
+
+
+def _follows_noise(settings: Settings, problem: Problem) -> bool:
+    """Whether λ will be that of the noise which the start finds: the losses with a noise to speak of, and entries enough to see it."""
     graduated = settings.loss.robust and isinstance(settings.init, str) and settings.init == "auto"
-    follows = graduated and degree == 2 and problem.has_enough_entries
-    return float(settings.reg * (size / 2) ** (degree - 1)) * (_TRACE if follows else 1.0)
+    return graduated and settings.loss.degree == 2 and problem.has_enough_entries
 
 
 def _least_reg(settings: Settings, problem: Problem) -> float:

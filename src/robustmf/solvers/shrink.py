@@ -2,7 +2,7 @@
 
 Where noise is small beside the values, λ hardly matters and σ̂²/(variance of a factor) is right. Where it is not, as with ratings, most of
 what factors can fit is noise, the size of the values says nothing of the size of the factors, and plain biases may be most of the signal.
-Then a few entries are set aside, and λ is doubled for as long as they are predicted better, with biases and without.
+Then a few entries are set aside, and λ is doubled until they are predicted worse, with biases and without.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from robustmf.solvers.start import bias_start, without_biases
 
 Array = NDArray[np.floating[Any]]
 
-#: Share of the entries set aside; and how few of them, or how many, decide.
-_ASIDE, _LEAST_ASIDE, _MOST_ASIDE = 0.05, 100, 100_000
+#: Share of the entries set aside, and how few of them can decide. (Of a sample: there are never very many.)
+_ASIDE, _LEAST_ASIDE = 0.1, 200
 
 #: Entries that the choice is made on, at most about.
 _SAMPLE = 1 << 18
 
-#: Sweeps of the ridge start, and at each λ from its neighbour's factors.
-_START_SWEEPS, _SWEEPS = 8, 5
+#: Sweeps of the ridge start, at the first λ (until it has overfitted: a fit that stops early predicts better than its λ), and at each
+#: further one from its neighbour's factors.
+_START_SWEEPS, _FIRST_SWEEPS, _SWEEPS = 8, 25, 4
 
-#: λ is doubled at most so often, and until so many values in a row have predicted no better.
-_DOUBLINGS, _PATIENCE = 20, 2
-
-#: The simpler model is kept unless the error falls by more than this share.
-_WORTH = 0.01
+#: λ is doubled at most so often, and until the error is above the lowest by this share.
+_DOUBLINGS, _WORSE = 24, 0.01
 
 
 @dataclass(frozen=True)
@@ -75,15 +73,15 @@ class Trial:
         residual = problem.residuals(*factors)
         own = [np.hstack(pair) for pair in zip(factors, biases, strict=True)]
         reg, found = self.least_reg(problem), []
-        for _ in range(_DOUBLINGS):
+        for k in range(_DOUBLINGS):
             sigma = problem.sigma(residual, reg)
             irls = IRLS(self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count)
             irls.begin(*own)
-            for _ in range(_SWEEPS):
+            for _ in range(_SWEEPS if k else _FIRST_SWEEPS):
                 irls.step()
             own = list(irls.own_factors)
             found.append((self.aside.error(*irls.factors), reg))
-            if min(found) not in found[-_PATIENCE:]:
+            if found[-1][0] > (1 + _WORSE) * min(found)[0]:
                 break
             reg *= 2
         return min(found)
@@ -97,16 +95,17 @@ def choose(
     operations, weights = _some_rows(operations, weights)
     observed = operations.observed
     spare = (observed.n_entries if weights is None else int((weights > 0).sum())) - sum(observed.shape)
-    n_aside = min(round(_ASIDE * observed.n_entries), _MOST_ASIDE)
+    n_aside = round(_ASIDE * observed.n_entries)
     if not _LEAST_ASIDE <= n_aside <= spare:
         return None
-    seen, seen_weights, aside = hold_out(observed, weights, n_aside / observed.n_entries, bounds, rng)
+    seen, seen_weights, aside = hold_out(observed, weights, _ASIDE, bounds, rng)
     trial = Trial(rank, loss_at, least_reg, reg_by_count, Operations(seen, operations.team), seen_weights, aside)
-    seed = int(rng.integers(1 << 40))
+    # two models' errors, of much the same size at each entry, differ by chance by about this share in the mean
+    seed, worth = int(rng.integers(1 << 40)), 0.5 * n_aside**-0.5
     best: tuple[float, Choice] | None = None
     for bias in biases:
         error, best_reg = trial.best(bias, seed)
-        if best is None or error < (1 - _WORTH) * best[0]:
+        if best is None or error < (1 - worth) * best[0]:
             best = (error, Choice(best_reg, bias))
     return None if best is None else best[1]
 

@@ -23,12 +23,16 @@ Init = str | tuple[ArrayLike, ArrayLike]
 _RIDGE_SWEEPS = 15
 _BIAS_SWEEPS = 10
 
+#: A fit that explains less than this share of the entries has not found the signal.
+_MOST = 0.5
+
 
 @dataclass(frozen=True)
 class Start:
     """Factors to start at, and the robust standard deviation of their residuals.
 
-    Where the search for the right valley was made: the ridge that goes with the noise, and whether the signal is weak beside it.
+    Where the search for the right valley was made: the ridge that goes with the noise; whether the signal is weak beside the noise; and
+    whether it was lost: with coarse values (half stars) a bounded loss can fit a few of them exactly and call the others outliers.
     """
 
     U: Array
@@ -36,11 +40,13 @@ class Start:
     sigma: float
     ridge: float | None = None
     weak: bool = False
+    lost: bool = False
 
     @classmethod
     def of(cls, found: Found, problem: Problem) -> Start:
         """What the search found."""
-        return cls(found.U, found.V, found.sigma, problem.ridge(found.sigma), problem.is_weak(found.sigma))
+        lost = problem.explained(found.U, found.V, found.sigma) < _MOST
+        return cls(found.U, found.V, found.sigma, problem.ridge(found.sigma), lost or problem.is_weak(found.sigma), lost)
 
 
 @dataclass(frozen=True)
