@@ -47,6 +47,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     row_ids_: Sequence[Hashable] | None
     column_ids_: Sequence[Hashable] | None
     entries_: dict[str, Any]
+    bias_unit_: float
     _has_bias: bool
 
     def predict(self, rows: Any, cols: Any = None) -> Array:
@@ -174,7 +175,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _columns(self) -> Columns:
         shifts = self._shifts() if self._has_bias else None
-        return Columns(self.column_factors_, self.loss_, self.reg_, self.reg_by_count, shifts, self.scale_)
+        return Columns(self.column_factors_, self.loss_, self.reg_, self.reg_by_count, shifts, self.scale_, self.bias_unit_)
 
     def _shifts(self) -> Array:
         """What a column's prediction has before any row is known."""

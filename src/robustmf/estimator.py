@@ -119,6 +119,9 @@ class RobustMF(Detection):
         The loss, λ and θ that were used.
     row_bias_, column_bias_, center_ : ndarray, ndarray, float
         The biases; zeros where the model has none.
+    bias_unit_ : float
+        The ridge on biases is λ/bias_unit_²: 1 where λ is given; with ``reg="auto"`` the root of the data's spread, as factors are measured
+        by the root of the data's unit.
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
@@ -239,7 +242,7 @@ class RobustMF(Detection):
                 known = extend(operations, weights, self._columns(), warm)
                 settings = replace(settings, init=known, bias=self._has_bias, n_init=1, validation_fraction=None)
                 if settings.auto_reg:
-                    settings = replace(settings, reg=self.reg_, auto_reg=False)
+                    settings = replace(settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_)
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
             found = fit(settings, operations, weights, rng)
@@ -257,6 +260,7 @@ class RobustMF(Detection):
         self.components_ = self.column_factors_.T
         self._has_bias = found.bias
         self.center_, self.row_bias_, self.column_bias_ = found.center, found.row_bias, found.column_bias
+        self.bias_unit_ = found.bias_unit
         self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
@@ -292,6 +296,7 @@ class RobustMF(Detection):
             auto_reg=self.reg == "auto",
             reg_by_count=self.reg_by_count,
             bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
+            bias_unit=1.0,
             solver=self.solver,
             inner=self.inner,
             rule=InnerRule(self.inner_tol, self.inner_gap, self.inner_max_iter),

@@ -26,7 +26,7 @@ LOSSES = ("huber", "cauchy", "l1", "l2")
 #: θ/σ̂ of the default loss: a λ for least squares is this many times λ/θ for l1.
 _THETA_OF_NOISE = 4.2
 
-_SYNTHETIC_SEEDS, _DINOSAUR_SPLITS = 2, 8
+_SYNTHETIC_SEEDS, _DINOSAUR_SPLITS = 2, 5
 
 Errors = dict[str, float]
 

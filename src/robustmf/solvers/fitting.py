@@ -68,6 +68,7 @@ class Settings:
     auto_reg: bool
     reg_by_count: bool
     bias: bool | Literal["auto"]
+    bias_unit: float
     solver: str
     inner: str
     rule: InnerRule
@@ -92,6 +93,7 @@ class Fit:
     center: float
     row_bias: Array
     column_bias: Array
+    bias_unit: float
     loss: Loss
     reg: float
     outcome: Outcome
@@ -169,7 +171,8 @@ def _fit_once(
     if settings.auto_reg:
         problem = Problem(operations, settings.rank, settings.reg)
         paper = _scaled_reg(settings, problem)
-        settings = replace(settings, reg=paper * (_TRACE if _follows_noise(settings, problem) else 1.0))
+        trace = _TRACE if _follows_noise(settings, problem) else 1.0
+        settings = replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread)))
     begun = _begin(settings, operations, sample_weights, rng, solver)
     if settings.auto_reg and begun.start.ridge is not None:
         if settings.loss.degree == 2:
@@ -198,23 +201,40 @@ def _fit_once(
         U, V = outcome.best or mm.factors
         # the certificate is of the last iterate, which validation may not have kept
         measured = mm.criticality() if outcome.best is None or outcome.best_iteration == outcome.iterations else float("nan")
-        return Fit(U, V, bias, 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, measured, solver, reason)
+        return Fit(
+            U, V, bias, 0.0, row_bias[:, 0], column_bias[:, 0], settings.bias_unit, loss, settings.reg, outcome, measured, solver, reason
+        )
     if solver == "varpro":
         varpro = VarPro(operations, Objective(rounded(loss, _TIP * sigma), settings.reg))
         outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
         U, V = outcome.best or varpro.factors
     else:
-        irls = IRLS(operations, objective, sigma, center, sample_weights, settings.reg_by_count)
+        unit = operations.observed.dtype.type(settings.bias_unit)
+        irls = IRLS(operations, objective, sigma, center, sample_weights, settings.reg_by_count, settings.bias_unit)
         if bias:
-            U, V = np.hstack([U, row_bias]), np.hstack([V, column_bias])
+            U, V = np.hstack([U, row_bias / unit]), np.hstack([V, column_bias / unit])
         outcome = run(irls, U, V, settings.max_iter, settings.tol, settings.callbacks, keep=lambda: irls.own_factors, **watch)
         U, V = outcome.best or irls.own_factors
         if bias:
-            U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:], V[:, :-1].copy(), V[:, -1:]
+            U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:] * unit, V[:, :-1].copy(), V[:, -1:] * unit
     measured = float("nan")
     if settings.certify and not outcome.stopped:
         U, V, outcome, measured = _certify(settings, operations, objective, U, V, outcome)
-    return Fit(U, V, bias, center or 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, measured, solver, reason)
+    return Fit(
+        U,
+        V,
+        bias,
+        center or 0.0,
+        row_bias[:, 0],
+        column_bias[:, 0],
+        settings.bias_unit,
+        loss,
+        settings.reg,
+        outcome,
+        measured,
+        solver,
+        reason,
+    )
 
 
 @dataclass(frozen=True)
@@ -237,7 +257,8 @@ def _begin(settings: Settings, operations: Operations, sample_weights: Array | N
     center: float | None = None
     row_bias, column_bias = np.zeros((m, 1), dtype), np.zeros((n, 1), dtype)
     if settings.bias is True:
-        center, row_bias, column_bias = settings.init.biases if isinstance(settings.init, Warm) else bias_start(operations, settings.reg)
+        known = settings.init.biases if isinstance(settings.init, Warm) else None
+        center, row_bias, column_bias = known or bias_start(operations, settings.reg / settings.bias_unit**2)
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
         operations = Operations(operations.observed.select(sample_weights > 0), operations.team)
@@ -249,8 +270,8 @@ def _chosen(settings: Settings, operations: Operations, sample_weights: Array | 
     free = settings.bias == "auto" and settings.solver in ("auto", "irls") and not settings.certify
     biases = (False, True) if free else (settings.bias is True,)
     return choose(
-        settings.rank, partial(_with_theta, settings), partial(_least_reg, settings), settings.reg_by_count, operations, sample_weights,
-        settings.bounds, biases, rng,
+        settings.rank, partial(_with_theta, settings), partial(_least_reg, settings), settings.reg_by_count, settings.bias_unit,
+        operations, sample_weights, settings.bounds, biases, rng,
     )  # fmt: skip
 
 

@@ -58,6 +58,7 @@ class Trial:
     loss_at: Callable[[float], Loss]
     least_reg: Callable[[Problem], float]
     reg_by_count: bool
+    bias_unit: float
     operations: Operations
     weights: Array | None
     aside: Holdout
@@ -67,15 +68,17 @@ class Trial:
         problem, center = Problem(self.operations, self.rank, 0.0), None
         biases = [np.empty((k, 0), self.operations.observed.dtype) for k in self.operations.observed.shape]
         if bias:
-            center, *biases = bias_start(self.operations, self.least_reg(problem))
+            center, *biases = bias_start(self.operations, self.least_reg(problem) / self.bias_unit**2)
             problem = Problem(without_biases(self.operations, center, *biases), self.rank, 0.0)
         factors = problem.ridge_start(np.random.default_rng(seed), _START_SWEEPS)
         residual = problem.residuals(*factors)
-        own = [np.hstack(pair) for pair in zip(factors, biases, strict=True)]
+        own = [np.hstack([A, b / A.dtype.type(self.bias_unit)]) for A, b in zip(factors, biases, strict=True)]
         reg, found = self.least_reg(problem), []
         for k in range(_DOUBLINGS):
             sigma = problem.sigma(residual, reg)
-            irls = IRLS(self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count)
+            irls = IRLS(
+                self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count, self.bias_unit
+            )  # fmt: skip
             irls.begin(*own)
             for _ in range(_SWEEPS if k else _FIRST_SWEEPS):
                 irls.step()
@@ -88,8 +91,8 @@ class Trial:
 
 
 def choose(
-    rank: int, loss_at: Callable[[float], Loss], least_reg: Callable[[Problem], float], reg_by_count: bool, operations: Operations,
-    weights: Array | None, bounds: tuple[float, float], biases: Sequence[bool], rng: np.random.Generator,
+    rank: int, loss_at: Callable[[float], Loss], least_reg: Callable[[Problem], float], reg_by_count: bool, bias_unit: float,
+    operations: Operations, weights: Array | None, bounds: tuple[float, float], biases: Sequence[bool], rng: np.random.Generator,
 ) -> Choice | None:  # fmt: skip
     """λ, and whether with biases (what ``biases`` lists is tried); None where there are too few entries to tell."""
     operations, weights = _some_rows(operations, weights)
@@ -99,7 +102,7 @@ def choose(
     if not _LEAST_ASIDE <= n_aside <= spare:
         return None
     seen, seen_weights, aside = hold_out(observed, weights, _ASIDE, bounds, rng)
-    trial = Trial(rank, loss_at, least_reg, reg_by_count, Operations(seen, operations.team), seen_weights, aside)
+    trial = Trial(rank, loss_at, least_reg, reg_by_count, bias_unit, Operations(seen, operations.team), seen_weights, aside)
     # two models' errors, of much the same size at each entry, differ by chance by about this share in the mean
     seed, worth = int(rng.integers(1 << 40)), 0.5 * n_aside**-0.5
     best: tuple[float, Choice] | None = None
