@@ -7,6 +7,7 @@ Then a few entries are set aside, and λ is doubled until they are predicted wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,8 @@ Array = NDArray[np.floating[Any]]
 #: Share of the entries set aside, and how few of them can decide. (Of a sample: there are never very many.)
 _ASIDE, _LEAST_ASIDE = 0.1, 200
 
-#: Entries that the choice is made on, at most about.
-_SAMPLE = 1 << 18
+#: Entries that the choice is made on, at most about; or this share of them all, where that is more: then it costs a few sweeps over all.
+_SAMPLE, _SHARE = 1 << 18, 0.02
 
 #: Sweeps of the ridge start, at the first λ (until it has overfitted: a fit that stops early predicts better than its λ), and at each
 #: further one from its neighbour's factors.
@@ -116,7 +117,7 @@ def choose(
 def _some_rows(operations: Operations, weights: Array | None) -> tuple[Operations, Array | None]:
     """All entries, or those of some of the rows, evenly spread, about as many as the sample may have: what a row has stays whole."""
     observed = operations.observed
-    every = -(-observed.n_entries // _SAMPLE)
+    every = math.ceil(observed.n_entries / max(_SAMPLE, _SHARE * observed.n_entries))
     if every == 1:
         return operations, weights
     some = np.arange(0, observed.shape[0], every)
