@@ -122,6 +122,14 @@ def test_a_score_is_what_a_fit_by_hand_gives(search):
     assert trimmed.score(test) > search.score(test)
 
 
+def test_scores_are_the_same_with_ids():
+    """Held-out entries are found by their ids, which are numbers too but not the places."""
+    rows = DATA.train.rows
+    named = Observed(rows, DATA.train.shape, row_ids=list(range(1000, 1120)), column_ids=list(range(119, -1, -1)))
+    plain, by_id = (RobustMFCV(3, estimator=TEMPLATE, cv=2, random_state=0, refit=False).fit(X) for X in (DATA.train, named))
+    assert by_id.best_score_ == plain.best_score_
+
+
 def test_the_best_model_is_fitted_to_all_entries(search):
     model = clone(TEMPLATE).set_params(**search.best_params_).fit(DATA.train)
     np.testing.assert_array_equal(search.best_estimator_.row_factors_, model.row_factors_)

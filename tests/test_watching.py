@@ -119,7 +119,7 @@ def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team):
         ({"callbacks": print}, TypeError, "callbacks must be a list or tuple of functions, got callbacks=<built-in"),
         ({"callbacks": [3]}, TypeError, "callbacks must be a list or tuple of functions"),
         ({"random_state": "x"}, TypeError, "random_state must be None, an integer >= 0 or a Generator, got random_state='x'"),
-        ({"bias": "yes"}, TypeError, "bias must be True or False, got bias='yes'"),
+        ({"bias": "yes"}, TypeError, "bias must be True or False or 'auto', got bias='yes'"),
         ({"init": None}, TypeError, r"init must be .*got init=None"),
         ({"init": (1, 2, 3)}, TypeError, r"init must be .*got 3 of them"),
         ({"init": ("a", "b")}, TypeError, r"init=\(U, V\) must be two arrays of real numbers"),

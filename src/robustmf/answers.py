@@ -50,6 +50,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     row_ids_: Sequence[Hashable] | None
     column_ids_: Sequence[Hashable] | None
     entries_: Mapping[str, Any]
+    bias_unit_: float
     _has_bias: bool
 
     def predict(self, rows: Any, cols: Any = None) -> Array:
@@ -167,7 +168,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """Robust fold-in: factors for the rows of X, the columns' factors held; a row's bad entries are weighted down.
 
-        With ``bias`` there is one more column, the bias of the row. A row without entries gets zeros: it is predicted as the biases of
+        With biases there is one more column, the bias of the row. A row without entries gets zeros: it is predicted as the biases of
         the columns (0 without). An :class:`Observed` with ids has its columns found by these, and entries in unknown columns are
         left out, with a warning; in anything else the columns stand in the order of the fit.
         """
@@ -198,7 +199,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _columns(self) -> Columns:
         shifts = self._shifts() if self._has_bias else None
-        return Columns(self.column_factors_, self.loss_, self.reg_, self.reg_by_count, shifts, self.scale_)
+        return Columns(self.column_factors_, self.loss_, self.reg_, self.reg_by_count, shifts, self.scale_, self.bias_unit_)
 
     def _shifts(self) -> Array:
         """What a column's prediction has before any row is known."""

@@ -104,20 +104,20 @@ class Side:
 
     moments: NDArray[np.float64]
     axes: NDArray[np.float64]
-    bias: bool
+    constant: float
     reg: float
     reg_by_count: bool
 
     @classmethod
-    def of(cls, factors: Array, counts: NDArray[np.int64], bias: bool, reg: float, reg_by_count: bool) -> Side:
-        """``counts`` says how often each of the factors is met; with ``bias`` the other side has a constant too."""
-        design = _design(factors, bias)
+    def of(cls, factors: Array, counts: NDArray[np.int64], constant: float, reg: float, reg_by_count: bool) -> Side:
+        """``counts`` says how often each of the factors is met; the other side has a constant too, where it is not 0."""
+        design = _design(factors, constant)
         moments, axes = np.linalg.eigh((design * counts[:, None]).T @ design / max(int(counts.sum()), 1))
-        return cls(np.maximum(moments, 0.0), axes, bias, reg, reg_by_count)
+        return cls(np.maximum(moments, 0.0), axes, constant, reg, reg_by_count)
 
     def coordinates(self, factors: Array) -> NDArray[np.float64]:
         """Squared coordinates of factors along the axes, for :meth:`leverages`."""
-        return np.square(_design(factors, self.bias) @ self.axes)
+        return np.square(_design(factors, self.constant) @ self.axes)
 
     def leverages(self, squares: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.float64]:
         """vᵀ(nS + λI)⁻¹v for regressions on ``counts`` entries each, at regressors with these coordinates."""
@@ -138,9 +138,9 @@ class Side:
         return entries, entries + np.maximum(self.reg * (n if self.reg_by_count else 1.0), _TINY)
 
 
-def _design(factors: Array, bias: bool) -> NDArray[np.float64]:
+def _design(factors: Array, constant: float) -> NDArray[np.float64]:
     design = np.asarray(factors, np.float64)
-    return np.hstack([design, np.ones((len(design), 1))]) if bias else design
+    return np.hstack([design, np.full((len(design), 1), constant)]) if constant else design
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,11 @@ class Noise:
 
     @classmethod
     def fit(
-        cls, U: Array, V: Array, bias: bool, reg: float, reg_by_count: bool, counts: tuple[NDArray[np.int64], NDArray[np.int64]],
+        cls, U: Array, V: Array, constant: float, reg: float, reg_by_count: bool, counts: tuple[NDArray[np.int64], NDArray[np.int64]],
         residual: Array, i: NDArray[Any], j: NDArray[Any],
     ) -> Noise:  # fmt: skip
         """The noise of a fit to ``counts`` entries a row and a column, from the residuals of some of its entries, at (i, j)."""
-        of_rows, of_columns = (Side.of(A, n, bias, reg, reg_by_count) for A, n in zip((U, V), counts, strict=True))
+        of_rows, of_columns = (Side.of(A, n, constant, reg, reg_by_count) for A, n in zip((U, V), counts, strict=True))
         noise = cls(Law(1.0, _TAILS[1], 1.0), U, V, of_rows, of_columns, *counts)
         fitted = np.ones(len(residual), bool)
         for _ in range(2):  # the share of good entries, then what these alone could tell

@@ -64,12 +64,16 @@ class RobustMF(Detection):
         Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times the loss's own constant;
         None keeps the loss's own, as "auto" does for a loss given as an object.
     reg : "auto", "paper" or float
-        λ. "paper" is 20/(m+n). "auto" is the same in units of the data (so that data times c needs no other setting), and not below
-        σ̂²/(variance of a factor), the ridge of the posterior mode at the noise level seen.
+        λ. "paper" is 20/(m+n). "auto" follows the noise that is seen: σ̂²/(variance of a factor), the ridge of the posterior mode. Where
+        noise is above a third of the spread of the values (or parameters are more than half as many as entries), as with ratings, λ is
+        the one that predicts some entries set aside best, and the fit is then made to all of them. For losses with a kink, and starts
+        other than ``init="auto"``, it is "paper" in units of the data (data times c needs no other setting).
     reg_by_count : bool
         Multiply λ by the number of entries of each row and column.
-    bias : bool
-        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
+    bias : "auto" or bool
+        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j. "auto" decides together with
+        ``reg="auto"``: where the signal is weak, and entries set aside are predicted clearly better with them. Else, and wherever λ
+        is given, there are none. With them ``transform`` has one column more.
     solver : {"auto", "irls", "varpro", "mm"}
         "irls" sweeps over rows and columns, for large sparse data; "varpro" eliminates the long side, for few rows or columns and
         any pattern; "mm" is the paper's algorithm (RMFNL), for losses that are concave in |residual|. "auto" chooses between the
@@ -117,7 +121,10 @@ class RobustMF(Detection):
     loss_, reg_, theta_
         The loss, λ and θ that were used.
     row_bias_, column_bias_, center_ : ndarray, ndarray, float
-        The biases; zeros where ``bias`` is False.
+        The biases; zeros where the model has none.
+    bias_unit_ : float
+        The ridge on biases is λ/bias_unit_²: 1 where λ is given; with ``reg="auto"`` the root of the data's spread, as factors are measured
+        by the root of the data's unit.
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
@@ -163,7 +170,7 @@ class RobustMF(Detection):
         theta: float | Literal["auto"] | None = "auto",
         reg: float | Literal["auto", "paper"] = "auto",
         reg_by_count: bool = False,
-        bias: bool = False,
+        bias: bool | Literal["auto"] = "auto",
         solver: str = "auto",
         inner: str = "apg",
         init: Init = "auto",
@@ -233,26 +240,28 @@ class RobustMF(Detection):
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
         grown = observed.n_entries >= _GROWTH * self._started_with
-        same_model = (self.rank, bool(self.bias)) == (len(self.components_), self._has_bias)
+        same_model = self.rank == len(self.components_) and self.bias in ("auto", self._has_bias)
         return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
-        warn_of_empty(observed, self.bias)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            operations = self._operations(observed, team, int(self.rank) + int(self.bias))
+            operations = self._operations(observed, team, int(self.rank) + int(self.bias is not False))
             settings, on_entries = self._settings(observed, shown), None if weights is None else operations.array(weights)
             if warm is not None:
                 known = extend(operations, on_entries, self._columns(), warm)
-                settings = replace(settings, init=known, n_init=1, validation_fraction=None)
+                settings = replace(settings, init=known, bias=self._has_bias, n_init=1, validation_fraction=None)
+                if settings.auto_reg:
+                    settings = replace(settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_)
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
             found = fit(settings, operations, on_entries, rng)
         if warm is None:
             self._started_with = observed.n_entries
         self._take(found, observed, weights)
+        warn_of_empty(observed, found.bias)
         if self.verbose:
             print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
         return self
@@ -261,8 +270,9 @@ class RobustMF(Detection):
         """Set the attributes of a fit."""
         self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
         self.components_ = self.column_factors_.T
-        self._has_bias = bool(self.bias)
+        self._has_bias = found.bias
         self.center_, self.row_bias_, self.column_bias_ = found.center, np.asarray(found.row_bias), np.asarray(found.column_bias)
+        self.bias_unit_ = found.bias_unit
         self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
@@ -296,7 +306,8 @@ class RobustMF(Detection):
             reg=self._reg(observed),
             auto_reg=self.reg == "auto",
             reg_by_count=self.reg_by_count,
-            bias=self.bias,
+            bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
+            bias_unit=1.0,
             solver=self.solver,
             inner=self.inner,
             rule=InnerRule(self.inner_tol, self.inner_gap, self.inner_max_iter),
@@ -352,7 +363,7 @@ class RobustMF(Detection):
         return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out))
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
-        """Fit, and return the factors of the rows as fitted (with ``bias``, the row's bias as the last column)."""
+        """Fit, and return the factors of the rows as fitted (with biases, the row's bias as the last column)."""
         self.fit(X, weights=weights)
         return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
 
@@ -423,8 +434,10 @@ class RobustMF(Detection):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)
         require_integer("patience", self.patience, 1)
-        for name in ("bias", "reg_by_count", "certify"):
+        for name in ("reg_by_count", "certify"):
             require_flag(name, getattr(self, name))
+        if not isinstance(self.bias, str) or self.bias != "auto":
+            require_flag("bias", self.bias, also="'auto'")
         require_callables("callbacks", self.callbacks)
         require_share("validation_fraction", self.validation_fraction)
         require_bounds(self.bounds)
@@ -464,7 +477,7 @@ class RMFNL(RobustMF):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         super().__init__(
-            rank, loss=loss, theta=theta, reg=reg, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
+            rank, loss=loss, theta=theta, reg=reg, bias=False, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
             validation_fraction=validation_fraction, patience=patience, bounds=bounds,
             random_state=random_state, device=device, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
         )  # fmt: skip

@@ -151,7 +151,8 @@ class Detection(Answers):
         residual = rows.values[chosen] - self._predictor().pairs(i, j)
         counts = rows.counts, np.bincount(rows.indices, minlength=entries.shape[1])
         return Noise.fit(
-            self.row_factors_, self.column_factors_, self._has_bias, self.reg_, self.reg_by_count, counts, residual, i, j
+            self.row_factors_, self.column_factors_, self.bias_unit_ if self._has_bias else 0.0, self.reg_, self.reg_by_count, counts,
+            residual, i, j,
         )  # fmt: skip
 
     def _located(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:

@@ -78,13 +78,14 @@ def _check_state(state: dict[str, Any]) -> None:
     _check_entries(state.get("entries_"), (m, n))
     kinds: dict[str, type | tuple[type, ...]] = {
         "loss_": Loss, "reg_": float, "theta_": float, "center_": float, "median_": float, "scale_": float, "criticality_": float,
+        "bias_unit_": float,
         "_has_bias": bool, "n_features_in_": int, "n_iter_": int, "best_iteration_": int, "_started_with": int, "history_": dict,
         "converged_": (bool, np.bool_), "stop_reason_": str, "solver_": str, "solver_reason_": str,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(state.get(name), kind):
             raise ModelFileError(f"{name} is missing or of the wrong kind: {type(state.get(name)).__name__}")
-    for name in ("reg_", "theta_", "center_", "median_", "scale_"):
+    for name in ("reg_", "bias_unit_", "theta_", "center_", "median_", "scale_"):
         if not np.isfinite(state[name]):
             raise ModelFileError(f"{name} must be finite, got {state[name]}")
     if state["n_features_in_"] != n:

@@ -125,10 +125,10 @@ def require_bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def require_flag(name: str, value: Any) -> None:
+def require_flag(name: str, value: Any, also: str = "") -> None:
     """True or False, or an error that says so."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {name}={value!r}")
+        raise TypeError(f"{name} must be True or False" + (f" or {also}" if also else "") + f", got {name}={value!r}")
 
 
 def require_callables(name: str, value: Any) -> None:

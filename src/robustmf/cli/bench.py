@@ -19,6 +19,7 @@ from robustmf.device import require_device
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import audit_speed, baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
 from robustmf.experiments import calibration as calibration_experiment
+from robustmf.experiments import defaults as defaults_experiment
 from robustmf.experiments import detection as detection_experiment
 from robustmf.experiments import growth as growth_experiment
 from robustmf.experiments import loading as loading_experiment
@@ -227,3 +228,16 @@ def calibration(
 ) -> None:
     """Whether entry scores raise as many false alarms, and intervals cover as many good values, as they say; on synthetic truth."""
     _measured(record, lambda announce: calibration_experiment.run(seeds, first_seed, announce=announce), calibration_experiment.tables)
+
+
+@app.command()
+def defaults(
+    data: Annotated[Path | None, typer.Option(help="Folder with dinosaur and ml-latest-small; else the one ROBUSTMF_DATA names.")] = None,
+    record: Record = None,
+) -> None:
+    """RobustMF(rank).fit(X) against the best setting that a search told the test error finds: synthetic data, Dinosaur, MovieLens."""
+    _measured(
+        record,
+        lambda announce: defaults_experiment.run(data, announce=announce),
+        lambda found: [("Test errors of the defaults and of the best setting found", defaults_experiment.summary(found))],
+    )

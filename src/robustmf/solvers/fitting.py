@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,9 @@ from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.loop import Callback, Outcome, run
 from robustmf.solvers.mm import MM
-from robustmf.solvers.problem import Problem
-from robustmf.solvers.start import Init, Start, Warm, bias_start, check_init, make_start
+from robustmf.solvers.problem import Problem, interpolated_sigma
+from robustmf.solvers.shrink import Choice, choose
+from robustmf.solvers.start import Init, Start, Warm, bias_start, check_init, make_start, without_biases
 from robustmf.solvers.varpro import VarPro, oriented, varpro_start
 
 Array = NDArray[np.floating[Any]]
@@ -37,6 +39,19 @@ _KINKED_THETA = 10.0
 
 #: Half-width of a kinked loss's rounded tip in ``varpro``, in units of σ̂.
 _TIP = 0.01
+
+#: Half-width of the tip of a start by ``varpro``, in units of the values' standard deviation; its noise is not taken to be less.
+_START_TIP = 1e-4
+
+#: ``varpro`` takes noise to be so many times what the l1 fit shows: a long side has few entries a column, and one that θ rejects leaves
+#: its column all but undetermined.
+_WIDER = 2.0
+
+#: Share of the paper's λ that stays where there is no noise: the factors of rows with few entries are then still determined.
+_TRACE = 1e-6
+
+#: Noise, in units of the spread, that the search for λ begins with.
+_LITTLE = 0.1
 
 #: Certifying runs: tolerance and gap of the MM iterations that follow.
 _CERTIFY_TOL, _CERTIFY_GAP = 1e-7, 0.1
@@ -52,7 +67,8 @@ class Settings:
     reg: float
     auto_reg: bool
     reg_by_count: bool
-    bias: bool
+    bias: bool | Literal["auto"]
+    bias_unit: float
     solver: str
     inner: str
     rule: InnerRule
@@ -73,9 +89,11 @@ class Fit:
 
     U: Array
     V: Array
+    bias: bool
     center: float
     row_bias: Array
     column_bias: Array
+    bias_unit: float
     loss: Loss
     reg: float
     outcome: Outcome
@@ -93,7 +111,7 @@ class Fit:
 def fit(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Fit:
     """The best of ``n_init`` fits: by the validation error each ends with, or else by the objective."""
     check_init(settings.init)
-    plain = not settings.bias and sample_weights is None and not settings.reg_by_count
+    plain = settings.bias is not True and sample_weights is None and not settings.reg_by_count
     solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain, operations.projects)
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
@@ -121,6 +139,8 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
                 break
             if fits[-1].outcome.stopped:
                 break
+            # fits are compared with each other: one model for all
+            settings, solver, reason = replace(settings, bias=fits[0].bias), fits[0].solver, fits[0].reason
     return _best(fits, settings, operations, sample_weights)
 
 
@@ -148,24 +168,31 @@ def _fit_once(
     solver: str,
     reason: str,
 ) -> Fit:
-    m, n = operations.observed.shape
-    dtype = operations.observed.dtype
+    paper = settings.reg
     if settings.auto_reg:
-        settings = replace(settings, reg=_scaled_reg(settings, Problem(operations, settings.rank, settings.reg)))
-    center: float | None = None
-    row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
-    if settings.bias:
-        center, row_bias, column_bias = settings.init.biases if isinstance(settings.init, Warm) else bias_start(operations, settings.reg)
-    if sample_weights is not None and not sample_weights.all():
-        # entries without weight do not shape the start either
-        seen = operations.on(operations.observed.select(sample_weights > 0))
-    else:
-        seen = operations
-    start = _start(settings, seen, center, row_bias, column_bias, rng, solver)
+        problem = Problem(operations, settings.rank, settings.reg)
+        paper = _scaled_reg(settings, problem)
+        trace = _TRACE if _follows_noise(settings, problem) else 1.0
+        settings = replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread)))
+    begun = _begin(settings, operations, sample_weights, rng, solver)
+    if settings.auto_reg and begun.start.ridge is not None:
+        if settings.loss.degree == 2:
+            settings = replace(settings, reg=max(settings.reg, begun.start.ridge))
+        chosen = _chosen(settings, operations, sample_weights, rng) if begun.start.weak else None
+        if chosen is not None:
+            anew = begun.start.lost or chosen.bias is not begun.bias
+            init: Init = "ridge" if anew else (np.asarray(begun.start.U), np.asarray(begun.start.V))
+            settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
+            if chosen.bias:
+                solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, False, operations.projects)
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+        elif begun.start.lost:
+            settings = replace(settings, reg=max(settings.reg, paper))
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+    start, bias = begun.start, begun.bias
+    center, row_bias, column_bias = begun.center, begun.row_bias, begun.column_bias
     sigma = max(start.sigma, _least_sigma(operations.observed))
     loss = _with_theta(settings, sigma)
-    if settings.auto_reg and start.ridge is not None and loss.degree == 2:
-        settings = replace(settings, reg=max(settings.reg, start.ridge))
     objective = Objective(loss, settings.reg)
     U, V = start.U, start.V
     watch: dict[str, Any] = {"validation": None if holdout is None else holdout.error, "patience": settings.patience}
@@ -175,23 +202,78 @@ def _fit_once(
         U, V = outcome.best or mm.factors
         # the certificate is of the last iterate, which validation may not have kept
         measured = mm.criticality() if outcome.best is None or outcome.best_iteration == outcome.iterations else float("nan")
-        return Fit(U, V, 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, measured, solver, reason)
+        return Fit(
+            U, V, bias, 0.0, row_bias[:, 0], column_bias[:, 0], settings.bias_unit, loss, settings.reg, outcome, measured, solver, reason
+        )
     if solver == "varpro":
         varpro = VarPro(operations, Objective(rounded(loss, _TIP * sigma), settings.reg))
         outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
         U, V = outcome.best or varpro.factors
     else:
-        irls = IRLS(operations, objective, sigma, center, sample_weights, settings.reg_by_count)
-        if settings.bias:
-            U, V = np.hstack([U, row_bias]), np.hstack([V, column_bias])
+        unit = operations.observed.dtype.type(settings.bias_unit)
+        irls = IRLS(operations, objective, sigma, center, sample_weights, settings.reg_by_count, settings.bias_unit)
+        if bias:
+            U, V = np.hstack([U, row_bias / unit]), np.hstack([V, column_bias / unit])
         outcome = run(irls, U, V, settings.max_iter, settings.tol, settings.callbacks, keep=lambda: irls.own_factors, **watch)
         U, V = outcome.best or irls.own_factors
-        if settings.bias:
-            U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:], V[:, :-1].copy(), V[:, -1:]
+        if bias:
+            U, row_bias, V, column_bias = U[:, :-1].copy(), U[:, -1:] * unit, V[:, :-1].copy(), V[:, -1:] * unit
     measured = float("nan")
     if settings.certify and not outcome.stopped:
         U, V, outcome, measured = _certify(settings, operations, objective, U, V, outcome)
-    return Fit(U, V, center or 0.0, row_bias[:, 0], column_bias[:, 0], loss, settings.reg, outcome, measured, solver, reason)
+    return Fit(
+        U,
+        V,
+        bias,
+        center or 0.0,
+        row_bias[:, 0],
+        column_bias[:, 0],
+        settings.bias_unit,
+        loss,
+        settings.reg,
+        outcome,
+        measured,
+        solver,
+        reason,
+    )
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A start, and the biases to start with; ``center`` is None where the model has none."""
+
+    start: Start
+    center: float | None
+    row_bias: Array
+    column_bias: Array
+
+    @property
+    def bias(self) -> bool:
+        return self.center is not None
+
+
+def _begin(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str) -> _Begun:
+    m, n = operations.observed.shape
+    dtype = operations.observed.dtype
+    center: float | None = None
+    row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
+    if settings.bias is True:
+        known = settings.init.biases if isinstance(settings.init, Warm) else None
+        center, row_bias, column_bias = known or bias_start(operations, settings.reg / settings.bias_unit**2)
+    if sample_weights is not None and not sample_weights.all():
+        # entries without weight do not shape the start either
+        operations = operations.on(operations.observed.select(sample_weights > 0))
+    return _Begun(_start(settings, operations, center, row_bias, column_bias, rng, solver), center, row_bias, column_bias)
+
+
+def _chosen(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Choice | None:
+    """λ, and biases where they are open, by what predicts entries set aside."""
+    free = settings.bias == "auto" and settings.solver in ("auto", "irls") and not settings.certify
+    biases = (False, True) if free else (settings.bias is True,)
+    return choose(
+        settings.rank, partial(_with_theta, settings), partial(_least_reg, settings), settings.reg_by_count, settings.bias_unit,
+        operations, sample_weights, settings.bounds, biases, rng,
+    )  # fmt: skip
 
 
 def _start(
@@ -204,35 +286,45 @@ def _start(
     solver: str,
 ) -> Start:
     if solver == "varpro" and settings.init == "auto":
-        return _varpro_start(settings, operations, None if settings.auto_theta else settings.loss, rng)
+        return _varpro_start(settings, operations, rng)
     if center is not None:
-        # what the biases leave over
-        rows = operations.observed.rows
-        left = rows.values - row_bias[rows.group_of_entry(), 0] - column_bias[rows.indices, 0] - rows.values.dtype.type(center)
-        operations = operations.on(operations.observed.with_values(left))
+        operations = without_biases(operations, center, row_bias, column_bias)
     reg = settings.reg
     if settings.reg_by_count:
         reg *= operations.observed.n_entries / max(operations.observed.shape)
     return make_start(settings.init, Problem(operations, settings.rank, reg), settings.loss, rng)
 
 
-def _varpro_start(settings: Settings, operations: Operations, loss: Loss | None, rng: np.random.Generator) -> Start:
+def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Generator) -> Start:
     """The better of two starts.
 
-    Variable projection with the l1 loss, which needs no θ and gives one; and the graduated start, which is not fooled by outliers
+    Variable projection from the l1 loss, which needs no θ and gives one; and the graduated start, which is not fooled by outliers
     that form a pattern of their own.
     """
     operations, swapped = oriented(operations)
-    first = L1() if loss is None else loss
+    problem = Problem(operations, settings.rank, settings.reg)
     size = float(np.std(operations.observed.rows.values)) or 1.0
-    U, V = varpro_start(operations, settings.rank, Objective(rounded(first, 1e-4 * size), settings.reg), rng)
+    tip = _START_TIP * size
+    widths: list[float] = []
+
+    def objective_at(residual: Array) -> Objective:
+        if not settings.auto_theta:
+            return Objective(rounded(settings.loss, tip), settings.reg)
+        if settings.loss.degree != 2 or not problem.has_enough_entries:
+            return Objective(rounded(L1(), tip), settings.reg)
+        sigma = max(_WIDER * interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
+        widths.append(sigma)
+        return Objective(_with_theta(settings, sigma), problem.ridge(sigma) if settings.auto_reg else settings.reg)
+
+    U, V = varpro_start(operations, settings.rank, objective_at, rng)
     dtype = operations.observed.dtype
     U, V = np.ascontiguousarray(U, dtype), np.ascontiguousarray(V, dtype)
-    problem = Problem(operations, settings.rank, settings.reg)
-    projected = Found(U, V, problem.sigma(problem.residuals(U, V)), sure=False)
-    best = projected if not settings.loss.robust else better_of(problem, projected, graduated_start(problem, rng))
-    U, V = (best.V, best.U) if swapped else (best.U, best.V)
-    return Start(U, V, best.sigma, problem.ridge(best.sigma))
+    best = Found(U, V, problem.sigma(problem.residuals(U, V)), sure=False)
+    if settings.loss.robust:
+        best = better_of(problem, best, graduated_start(problem, rng))
+    start = Start.of(best, problem)
+    start = replace(start, sigma=max(start.sigma, *widths)) if widths else start
+    return replace(start, U=best.V, V=best.U) if swapped else start
 
 
 def _scaled_reg(settings: Settings, problem: Problem) -> float:
@@ -240,6 +332,17 @@ def _scaled_reg(settings: Settings, problem: Problem) -> float:
     degree = 1 if settings.loss.degree is None else settings.loss.degree
     size = float(np.hypot(problem.middle, problem.spread))
     return float(settings.reg * (size / 2) ** (degree - 1))
+
+
+def _follows_noise(settings: Settings, problem: Problem) -> bool:
+    """Whether λ will be that of the noise which the start finds: the losses with a noise to speak of, and entries enough to see it."""
+    graduated = settings.loss.robust and isinstance(settings.init, str) and settings.init == "auto"
+    return graduated and settings.loss.degree == 2 and problem.has_enough_entries
+
+
+def _least_reg(settings: Settings, problem: Problem) -> float:
+    """Where to begin with λ when the noise is not known: where it would be right for noise far below the spread."""
+    return float(problem.ridge(_LITTLE * problem.spread)) if settings.loss.degree == 2 else settings.reg
 
 
 def _least_sigma(observed: Observed) -> float:

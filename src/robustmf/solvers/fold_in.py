@@ -60,7 +60,10 @@ def fold_in(
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a fitted model, for rows it has not seen. With ``shifts`` (one a column) the rows have a bias, as last factor."""
+    """The columns of a fitted model, for rows it has not seen. With ``shifts`` (one a column) the rows have a bias, as last factor.
+
+    The ridge on it is λ/``bias_unit``².
+    """
 
     V: Array
     loss: Loss
@@ -68,6 +71,7 @@ class Columns:
     reg_by_count: bool
     shifts: Array | None
     typical: float
+    bias_unit: float
 
     def _design(self, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
         V = self.V.astype(dtype, copy=False)
@@ -85,7 +89,13 @@ class Columns:
         V, shifts = self._placed_design(operations)
         counts = observed.rows.counts if weights is None else _counts(observed, weights)
         reg = self.reg * np.maximum(counts, 1).astype(np.float64) if self.reg_by_count else self.reg
-        return fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)
+        if shifts is None:
+            return fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)
+        unit = V.dtype.type(self.bias_unit)
+        V[:, -1] = unit
+        T = fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)
+        T[:, -1] = T[:, -1] * unit
+        return T
 
     def predict(self, T: Array) -> Array:
         """The rows that factors predict, dense."""

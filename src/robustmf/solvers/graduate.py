@@ -89,8 +89,7 @@ def _annealed(problem: Problem, rng: np.random.Generator) -> Found:
     sigma, settled = repair(problem, U, V, max(own, 0.6 * sigma), _seed(rng), z=1.0, budget=_CHEAP_REPAIR)
     sigma = polish(problem, U, V, sigma, 10 if sigma > _UNSURE * problem.spread else 100)
     explained = problem.explained(U, V, sigma)
-    enough_data = problem.free_parameters < 0.5 * problem.operations.observed.n_entries
-    return Found(U, V, sigma, settled and sigma <= _UNSURE * problem.spread and explained > 0.85 and enough_data)
+    return Found(U, V, sigma, settled and sigma <= _UNSURE * problem.spread and explained > 0.85 and problem.has_enough_entries)
 
 
 def _propagated(problem: Problem, rng: np.random.Generator, rate: float) -> Found:

@@ -40,6 +40,9 @@ class IRLS:
         Noise level at the start, the unit of ε.
     center : float or None
         With a number the model is center + b_i + c_j + u_i·v_j; None has no biases.
+    bias_unit : float
+        Biases are solved for in this unit, as factors of a constant: the ridge on them is λ/unit². With a unit that grows as the root of
+        the data's, as factors do, λ means the same for both.
     sample_weights : array over the entries, optional
         What each entry's loss is multiplied by.
     reg_by_count : bool
@@ -54,8 +57,9 @@ class IRLS:
         center: float | None = None,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
+        bias_unit: float = 1.0,
     ) -> None:
-        self._objective, self._center = objective, center
+        self._objective, self._center, self._unit = objective, center, operations.observed.dtype.type(bias_unit)
         self._tip, self._last_tip = _FIRST_TIP * sigma, _LAST_TIP * sigma
         self._sides = (operations, operations.transposed)
         order = None if sample_weights is None else operations.observed.column_order
@@ -65,7 +69,7 @@ class IRLS:
             self._reg = tuple(objective.reg * side.observed.rows.counts.astype(side.observed.dtype) for side in self._sides)  # type: ignore[assignment]
 
     def begin(self, U: Array, V: Array) -> float:
-        """Start at (U, V); with biases, their last column is the bias of the row and of the column."""
+        """Start at (U, V); with biases, their last column is the bias of the row and of the column, in units of ``bias_unit``."""
         self._own = self._before = (self._sides[0].array(U), self._sides[0].array(V))
         self._pace = 1.0
         self._settling = False
@@ -113,8 +117,8 @@ class IRLS:
         if self._center is None:
             return other, None
         design = other.copy()
-        design[:, -1] = 1
-        return design, other[:, -1] + other.dtype.type(self._center)
+        design[:, -1] = self._unit
+        return design, other[:, -1] * self._unit + other.dtype.type(self._center)
 
     @property
     def factors(self) -> tuple[Array, Array]:
@@ -126,11 +130,11 @@ class IRLS:
         if self._center is None:
             return U, V
         ones = [np.ones_like(A[:, :1]) for A in (U, V)]
-        return np.hstack([U, ones[0]]), np.hstack([V[:, :-1], ones[1], V[:, -1:] + V.dtype.type(self._center)])
+        return np.hstack([U, ones[0]]), np.hstack([V[:, :-1], ones[1] * self._unit, V[:, -1:] * self._unit + V.dtype.type(self._center)])
 
     @property
     def own_factors(self) -> tuple[Array, Array]:
-        """(U, V) as solved for; with biases, each with its own bias as the last column."""
+        """(U, V) as solved for; with biases, each with its own bias, in units of ``bias_unit``, as the last column."""
         return self._own
 
     def _values(self, own: tuple[Array, Array]) -> tuple[float, float]:

@@ -24,6 +24,9 @@ _FAR = 8.0
 #: Scales are estimated on at most this many entries.
 SAMPLE = 1 << 20
 
+#: Noise above this share of the spread: the signal is weak.
+_WEAK = 1 / 3
+
 #: σ̂ is taken over the residuals within this many σ̂, so that outliers do not widen it.
 _TRIM = 4.0
 
@@ -98,11 +101,20 @@ class Problem:
         """The ridge of the posterior mode at this noise, not below λ."""
         return max(self.reg, sigma**2 / self.prior)
 
-    def sigma(self, residual: Array) -> float:
-        """Noise level of a fit, not below where the ridge would outweigh a bounded loss and pull the best fit to zero."""
-        floor = np.sqrt(4 * self.reg * self.prior * self.rank / self.entries_a_row) / TUNING
+    def sigma(self, residual: Array, reg: float | None = None) -> float:
+        """Noise level of a fit, not below where the ridge (λ unless given) would outweigh a bounded loss and pull the best fit to zero."""
+        floor = np.sqrt(4 * (self.reg if reg is None else reg) * self.prior * self.rank / self.entries_a_row) / TUNING
         spent = self.free_parameters / self.operations.observed.n_entries
         return max(robust_sigma(residual, spent), float(floor))
+
+    def is_weak(self, sigma: float) -> bool:
+        """Whether noise is much of what the entries say, or there are too few of them to see how much: factors then fit mostly noise."""
+        return sigma > _WEAK * self.spread or not self.has_enough_entries
+
+    @property
+    def has_enough_entries(self) -> bool:
+        """Whether there are at least twice as many entries as parameters, so that residuals tell the noise."""
+        return self.free_parameters < 0.5 * self.operations.observed.n_entries
 
     def random_factors(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Small Gaussian factors."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.losses import L2, Huber, Loss
 from robustmf.operations import Operations
-from robustmf.solvers.graduate import continued, graduated_start
+from robustmf.solvers.graduate import Found, continued, graduated_start
 from robustmf.solvers.problem import Problem
 
 Array = NDArray[np.floating[Any]]
@@ -23,15 +23,30 @@ Init = str | tuple[ArrayLike, ArrayLike]
 _RIDGE_SWEEPS = 15
 _BIAS_SWEEPS = 10
 
+#: A fit that explains less than this share of the entries has not found the signal.
+_MOST = 0.5
+
 
 @dataclass(frozen=True)
 class Start:
-    """Factors to start at, the robust standard deviation of their residuals, and the ridge that goes with it (where it is known)."""
+    """Factors to start at, and the robust standard deviation of their residuals.
+
+    Where the search for the right valley was made: the ridge that goes with the noise; whether the signal is weak beside the noise; and
+    whether it was lost: with coarse values (half stars) a bounded loss can fit a few of them exactly and call the others outliers.
+    """
 
     U: Array
     V: Array
     sigma: float
     ridge: float | None = None
+    weak: bool = False
+    lost: bool = False
+
+    @classmethod
+    def of(cls, found: Found, problem: Problem) -> Start:
+        """What the search found."""
+        lost = problem.explained(found.U, found.V, found.sigma) < _MOST
+        return cls(found.U, found.V, found.sigma, problem.ridge(found.sigma), lost or problem.is_weak(found.sigma), lost)
 
 
 @dataclass(frozen=True)
@@ -53,8 +68,7 @@ def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.G
     """The start that ``init`` asks for."""
     observed = problem.operations.observed
     if isinstance(init, Warm) and loss.robust:
-        found = continued(problem, init.U.copy(), init.V.copy(), rng)
-        return Start(found.U, found.V, found.sigma, problem.ridge(found.sigma))
+        return Start.of(continued(problem, init.U.copy(), init.V.copy(), rng), problem)
     if isinstance(init, Warm):
         init = (init.U, init.V)
     if not isinstance(init, str):
@@ -64,8 +78,7 @@ def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.G
     elif init == "ridge" or not loss.robust:
         U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
     else:
-        found = graduated_start(problem, rng)
-        return Start(found.U, found.V, found.sigma, problem.ridge(found.sigma))
+        return Start.of(graduated_start(problem, rng), problem)
     return Start(U, V, problem.sigma(problem.residuals(U, V)))
 
 
@@ -81,6 +94,13 @@ def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]
         for side, own, other in sides:
             side.half_step(loss, reg, own, np.ones_like(other), shifts=other[:, 0] + observed.dtype.type(center))
     return center, b, c
+
+
+def without_biases(operations: Operations, center: float, row_bias: Array, column_bias: Array) -> Operations:
+    """What the biases leave over."""
+    rows = operations.observed.rows
+    left = rows.values - row_bias[rows.group_of_entry(), 0] - column_bias[rows.indices, 0] - rows.values.dtype.type(center)
+    return operations.on(operations.observed.with_values(left))
 
 
 def check_init(init: Init | Warm) -> None:

@@ -5,6 +5,7 @@ V is eliminated, and Levenberg–Marquardt runs on U alone, with the loss's weig
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,15 +102,18 @@ class VarPro:
         return {"damping": self._steps.damping}
 
 
-def varpro_start(operations: Operations, rank: int, objective: Objective, rng: np.random.Generator) -> tuple[Array, Array]:
+def varpro_start(
+    operations: Operations, rank: int, objective_at: Callable[[Array], Objective], rng: np.random.Generator
+) -> tuple[Array, Array]:
     """Random starts with the l1 loss until two agree; then from convex to the loss itself, step by step, repairing columns.
 
-    The rows of ``operations`` are the short side.
+    The rows of ``operations`` are the short side. ``objective_at`` gives loss and λ for the residuals of the l1 fit.
     """
     entries = Entries(operations.observed, operations.team)
     size = float(np.std(entries.values)) or float(np.abs(entries.values).max()) or 1.0
     point = _best_start(entries, rounded(L1(), _START_TIP * size), rank, rng)
     point = _graduate(entries, rounded(L1(), _CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15)
+    objective = objective_at(point.e)
     loss, reg = objective.loss, objective.reg
     point = _graduate(entries, loss, reg, point, 16 * float(np.median(np.abs(point.e))), 30)
     problem = Projected(entries, loss, reg, reg)
