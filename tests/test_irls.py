@@ -319,7 +319,7 @@ def test_the_unit_of_the_data_does_not_matter(scale):
 
 
 _PEAK = """
-import sys, numpy as np, resource
+import sys, numpy as np
 from robustmf import RobustMF, Observed
 from robustmf.observed import Compressed
 small = np.random.default_rng(0).standard_normal((50, 40)).astype("f4")
@@ -327,16 +327,17 @@ RobustMF(8, solver=sys.argv[1], loss=sys.argv[2], theta=1.0, init="ridge", max_i
 m, n, a_row = 60_000, 20_000, 100
 rng = np.random.default_rng(0)
 columns = (rng.integers(0, n // a_row, (m, a_row), dtype=np.int32) + np.arange(0, n, n // a_row, dtype=np.int32)).ravel()
-def now():
-    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
-before = now()
+def read(name):
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
+open("/proc/self/clear_refs", "w").write("5")  # the peak so far, which may be the compiler's, is forgotten
+before = read("VmRSS")
 values = rng.standard_normal(m * a_row, dtype=np.float32)
 observed = Observed(Compressed(np.arange(0, m * a_row + 1, a_row), columns.copy(), values), (m, n))
 del columns
 model = RobustMF(8, solver=sys.argv[1], loss=sys.argv[2], theta=1.0, reg=1.0, init="ridge", max_iter=2, tol=1e-9,
                  validation_fraction=float(sys.argv[3]) or None)
 model.fit(observed)
-print(model.memory_estimate(observed), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before + 4 * m * a_row)
+print(model.memory_estimate(observed), read("VmHWM") - before + 4 * m * a_row)
 """
 
 
