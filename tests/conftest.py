@@ -24,6 +24,14 @@ if NO_CARD is None:
     INTERPRETED = not torch.cuda.is_available()
     if INTERPRETED:
         os.environ["TRITON_INTERPRET"] = "1"
+
+
+def pytest_configure(config):
+    """Triton's interpreter makes numbers of arrays in a way that NumPy warns of."""
+    if INTERPRETED:
+        config.addinivalue_line("filterwarnings", "ignore:Conversion of an array:DeprecationWarning:triton.runtime.interpreter")
+
+
 needs_card = pytest.mark.skipif(NO_CARD is not None, reason=str(NO_CARD))
 
 
