@@ -248,7 +248,7 @@ class RobustMF(Detection):
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            operations = self._operations(observed, team, int(self.rank) + int(self.bias is not False))
+            operations = self._operations(observed, team, int(self.rank) + int(self.bias is True))
             settings, on_entries = self._settings(observed, shown), None if weights is None else operations.array(weights)
             if warm is not None:
                 known = extend(operations, on_entries, self._columns(), warm)

@@ -55,6 +55,9 @@ class Operations:
     #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
     projects: ClassVar[bool] = True
 
+    #: Half-steps go up to this rank.
+    largest_rank: ClassVar[float] = float("inf")
+
     def on(self, observed: Observed) -> Operations:
         """The same operations on other entries."""
         return Operations(observed, self.team)

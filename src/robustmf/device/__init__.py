@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from robustmf.kernels.team import Team
 
 #: Largest rank whose normal matrix is one tile.
-_LARGEST_RANK = 128
 
 __all__ = ["device_observed", "device_operations", "require_device"]
 
@@ -52,8 +51,10 @@ def device_operations(observed: DeviceObserved, team: Team, rank: int, solver: s
     from robustmf.device.memory import fit_bytes, require_room  # noqa: PLC0415
     from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
 
-    if rank > _LARGEST_RANK:
-        raise ValueError(f"device='cuda' fits ranks up to {_LARGEST_RANK}, a bias counted as one; got {rank}. Use device='cpu'.")
+    if rank > DeviceOperations.largest_rank:
+        raise ValueError(
+            f"device='cuda' fits ranks up to {DeviceOperations.largest_rank}, a bias counted as one; got {rank}. Use device='cpu'."
+        )
     needed = fit_bytes(observed.shape, observed.n_entries, rank, observed.dtype.itemsize, solver)
     require_room(needed, observed.device, f"rank {rank} with {observed.n_entries} entries")
     return DeviceOperations(observed, team)

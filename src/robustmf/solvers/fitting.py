@@ -268,7 +268,8 @@ def _begin(settings: Settings, operations: Operations, sample_weights: Array | N
 
 def _chosen(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Choice | None:
     """λ, and biases where they are open, by what predicts entries set aside."""
-    free = settings.bias == "auto" and settings.solver in ("auto", "irls") and not settings.certify
+    roomy = settings.rank < operations.largest_rank  # a bias counts as one
+    free = settings.bias == "auto" and settings.solver in ("auto", "irls") and not settings.certify and roomy
     biases = (False, True) if free else (settings.bias is True,)
     return choose(
         settings.rank, partial(_with_theta, settings), partial(_least_reg, settings), settings.reg_by_count, settings.bias_unit,
