@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from robustmf.device.operations import DeviceOperations
     from robustmf.kernels.team import Team
 
-#: Largest rank whose normal matrix is one tile.
-
 __all__ = ["device_observed", "device_operations", "require_device"]
 
 

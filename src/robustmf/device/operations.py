@@ -43,7 +43,7 @@ class DeviceOperations(Operations):
     """Passes over the entries of ``observed`` on its card. ``team`` serves what stays on the host: small starts."""
 
     projects = False
-    largest_rank = 128
+    largest_rank = 128  # whose normal matrix is one tile
 
     def __init__(self, observed: DeviceObserved, team: Team) -> None:
         self.observed: DeviceObserved = observed
