@@ -58,15 +58,24 @@ def table(tmp_path, planted):
 @pytest.fixture
 def model(table):
     path = table.with_name("model.rmf")
-    assert run("fit", table, "--rank", 2, "-o", path).exit_code == 0
+    assert run("fit", table, "--rank", 2, "--no-bias", "-o", path).exit_code == 0
     return path
 
 
 def test_fit_keeps_the_model_that_the_library_would_make(table, model, planted):
     i, j, values, _ = planted
     columns = [f"c, {c}" for c in j]
-    ours = robustmf.RobustMF(2, random_state=0).fit(robustmf.Observed.from_triplets(row=i.tolist(), col=columns, value=values))
+    entries = robustmf.Observed.from_triplets(row=i.tolist(), col=columns, value=values)
+    ours = robustmf.RobustMF(2, bias=False, random_state=0).fit(entries)
     np.testing.assert_array_equal(robustmf.load(model).row_factors_, ours.row_factors_)
+
+
+def test_the_data_decides_about_biases_unless_told(table):
+    """3 + rank 2 at rank 2: biases predict entries set aside better."""
+    decided, told = (
+        json.loads(run("fit", table, "--rank", 2, *more, "--json").stdout)["settings"]["bias"] for more in ((), ("--no-bias",))
+    )
+    assert (decided, told) == (True, False)
 
 
 def test_what_was_guessed_is_said_beside_the_result_not_in_it(table):

@@ -53,6 +53,11 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     bias_unit_: float
     _has_bias: bool
 
+    @property
+    def has_bias_(self) -> bool:
+        """Whether the fitted model has biases: asked for, or chosen by the data."""
+        return self._has_bias
+
     def predict(self, rows: Any, cols: Any = None) -> Array:
         """Predicted values for pairs of a row and a column; or, given a matrix alone, for every place of it.
 

@@ -122,6 +122,8 @@ class RobustMF(Detection):
         The loss, λ and θ that were used.
     row_bias_, column_bias_, center_ : ndarray, ndarray, float
         The biases; zeros where the model has none.
+    has_bias_ : bool
+        Whether the model has biases.
     bias_unit_ : float
         The ridge on biases is λ/bias_unit_²: 1 where λ is given; with ``reg="auto"`` the root of the data's spread, as factors are measured
         by the root of the data's unit.

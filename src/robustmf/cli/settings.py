@@ -18,7 +18,12 @@ Loss = Annotated[
 ]
 Theta = Annotated[str, typer.Option("--theta", help="Residuals well beyond it are outliers: auto, or a number.", rich_help_panel=_PANEL)]
 Reg = Annotated[str, typer.Option("--reg", help="Regularisation λ: auto, paper, or a number.", rich_help_panel=_PANEL)]
-Bias = Annotated[bool, typer.Option("--bias/--no-bias", help="A center, and a bias a row and a column.", rich_help_panel=_PANEL)]
+Bias = Annotated[
+    bool | None,
+    typer.Option(
+        "--bias/--no-bias", help="A center, and a bias a row and a column; if not given, the data decides.", rich_help_panel=_PANEL
+    ),
+]
 Solver = Annotated[str, typer.Option("--solver", help="auto, irls, varpro or mm.", rich_help_panel=_PANEL)]
 MaxIter = Annotated[int, typer.Option("--max-iter", min=0, help="Iterations at most.", rich_help_panel=_PANEL)]
 Tol = Annotated[float, typer.Option("--tol", help="Stop when the objective changes by less than this share.", rich_help_panel=_PANEL)]
@@ -33,7 +38,9 @@ Threads = Annotated[
 ]
 
 
-def make_model(rank: int, *, theta: str, reg: str, bounds: str | None = None, seed: int, threads: int | None, **others: Any) -> RobustMF:
+def make_model(
+    rank: int, *, theta: str, reg: str, bias: bool | None, bounds: str | None = None, seed: int, threads: int | None, **others: Any
+) -> RobustMF:
     """The estimator that the options ask for; with a progress bar where someone is watching."""
     from robustmf.estimator import RobustMF  # noqa: PLC0415 - so that --help is quick
 
@@ -41,6 +48,7 @@ def make_model(rank: int, *, theta: str, reg: str, bounds: str | None = None, se
         rank,
         theta=_number("--theta", theta, ("auto",)),
         reg=_number("--reg", reg, ("auto", "paper")),
+        bias="auto" if bias is None else bias,
         bounds=None if bounds is None else _bounds(bounds),
         random_state=seed,
         n_jobs=threads,
