@@ -182,11 +182,15 @@ def test_plots_respond(browser, pages):
         eye = "() => JSON.stringify(document.querySelector('.js-plotly-plot')._fullLayout.scene._scene.getCamera().eye)"
         before = page.evaluate(eye)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        page.mouse.move(x, y)
-        page.mouse.down()
-        page.mouse.move(x + 120, y + 40, steps=5)
-        page.mouse.up()
-        page.wait_for_function(f"({eye})() !== {before!r}")
+        for _ in range(20):  # a scene that is not drawn yet does not hear the mouse
+            page.mouse.move(x, y)
+            page.mouse.down()
+            page.mouse.move(x + 120, y + 40, steps=5)
+            page.mouse.up()
+            page.wait_for_timeout(500)
+            if page.evaluate(eye) != before:
+                break
+        assert page.evaluate(eye) != before
         page.emulate_media(color_scheme="dark")
         page.wait_for_function("getComputedStyle(document.querySelector('.xtick text')).fill === 'rgb(230, 233, 236)'")
         page.set_viewport_size({"width": PHONE, "height": 800})
