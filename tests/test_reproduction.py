@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robustmf.report.cells import Runs, best_of
+from robustmf.report.cells import Runs, best_of, mean_and_deviation
 from robustmf.report.comparison import Comparison
 from robustmf.reproduction import figure1, registry, table2, table4
 from robustmf.reproduction.methods import METHODS, Watch
@@ -224,3 +224,10 @@ def test_ratings_under_attack(monkeypatch):
     assert set(result["rmse"]) == {"attacked", "clean", "spared"}
     assert 0.5 < result["rmse"]["spared"] < 1.5
     assert result["rmse"]["spared"] < result["rmse"]["attacked"]
+
+
+def test_seeds_that_differ_wildly_are_shown_one_by_one():
+    assert mean_and_deviation([0.1, 0.12, 0.11], 2) == "0.11±0.01"
+    assert mean_and_deviation([0.1, 2.75, 0.1], 2) == "0.10, 2.75, 0.10"
+    assert mean_and_deviation([0.1], 3) == "0.100"
+    assert mean_and_deviation([], 3) == "—"

@@ -11,6 +11,9 @@ from robustmf.metrics import paired_t_test
 
 Record = dict[str, Any]
 
+#: Seeds are listed where their deviation is above this share of the mean.
+_WILD = 0.5
+
 #: With fewer common seeds a t-test can tell nothing, and would call everything comparable.
 _FEWEST = 3
 
@@ -40,11 +43,11 @@ class Runs:
 
 
 def mean_and_deviation(values: Sequence[float], digits: int) -> str:
-    """0.097±0.002, or the one number there is."""
+    """0.097±0.002; each number by itself where there is one, or where they differ so much that a mean would hide it."""
     if not values:
         return "—"
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
+    if len(values) == 1 or np.std(values, ddof=1) > _WILD * abs(np.mean(values)):
+        return ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{np.mean(values):.{digits}f}±{np.std(values, ddof=1):.{digits}f}"
 
 

@@ -53,7 +53,7 @@ LEADS = {
     "table3": (
         "Test RMSE on attacked test ratings in z-scores, which is the reading closest to the printed numbers; below it all three readings "
         "in both units. λ (α of OMDL) is chosen on validation entries. Where λ is chosen, the kinked losses do not beat least squares in "
-        "RMSE (RMFNL against AltGrad and ALT-Impute), in any reading: the paper's order does not come out. Biases matter more than the loss."
+        "RMSE (RMFNL against AltGrad and ALT-Impute), in any reading: the paper's order does not come out. Biases matter more."
     ),
     "table4": "Mean absolute error in pixels over the observed entries: a training error, as in the paper, which has no held-out set.",
     "statistics": "",
