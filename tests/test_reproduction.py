@@ -155,7 +155,13 @@ def test_the_clock_stops_while_a_watch_evaluates():
 
 def test_best_and_comparable_methods():
     same = {0: 1.0, 1: 1.1, 2: 0.9}
-    cells = {"good": same, "alike": {0: 1.05, 1: 1.0, 2: 0.95}, "worse": {0: 2.0, 1: 2.1, 2: 1.9}, "empty": {}}
+    cells = {
+        "good": same,
+        "alike": {0: 1.05, 1: 1.0, 2: 0.95},
+        "worse": {0: 2.0, 1: 2.1, 2: 1.9},
+        "wild": {0: 0.9, 1: 30.0, 2: 0.9},
+        "empty": {},
+    }
     assert best_of(cells) == {"good", "alike"}
 
 

@@ -46,9 +46,14 @@ def mean_and_deviation(values: Sequence[float], digits: int) -> str:
     """0.097±0.002; each number by itself where there is one, or where they differ so much that a mean would hide it."""
     if not values:
         return "—"
-    if len(values) == 1 or np.std(values, ddof=1) > _WILD * abs(np.mean(values)):
+    if len(values) == 1 or _wild(values):
         return ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{np.mean(values):.{digits}f}±{np.std(values, ddof=1):.{digits}f}"
+
+
+def _wild(values: Sequence[float]) -> bool:
+    """Seeds differ so much that no test can tell their mean from anything."""
+    return bool(np.std(values, ddof=1) > _WILD * abs(np.mean(values)))
 
 
 def best_of(cells: dict[str, dict[int, float]]) -> set[str]:
@@ -60,7 +65,7 @@ def best_of(cells: dict[str, dict[int, float]]) -> set[str]:
     best = {first}
     for name, values in filled.items():
         common = sorted(set(values) & set(filled[first]))
-        if name != first and len(common) >= _FEWEST:
+        if name != first and len(common) >= _FEWEST and not _wild(list(values.values())):
             test = paired_t_test([values[seed] for seed in common], [filled[first][seed] for seed in common])
             if not test.significant:
                 best.add(name)
