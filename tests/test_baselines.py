@@ -20,7 +20,7 @@ from robustmf.baselines.omdl import OnlineDictionary, detrended
 from robustmf.baselines.riemannian import ConjugateGradients
 from robustmf.baselines.rmc import ShrinkingRounds
 from robustmf.baselines.scaled_asd import ScaledDescent
-from robustmf.exceptions import EmptyRowsWarning, NotConvergedWarning
+from robustmf.exceptions import EmptyRowsWarning, NotConvergedWarning, NumericalError
 from robustmf.kernels.subspace import l1_weights
 from robustmf.observed import Observed
 from robustmf.operations import Operations
@@ -456,3 +456,16 @@ def test_bad_data_is_refused(method):
         fitted(method, np.full((4, 5), np.nan))
     with pytest.raises(ValueError, match="finite"):
         fitted(method, np.array([[1.0, np.inf], [2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]))
+
+
+@pytest.mark.parametrize("method", ALL, ids=named)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1e30, 1e-30, "mixed"])
+def test_extreme_values_give_finite_factors_or_a_named_error(method, dtype, scale, small):
+    X = small.to_sparse().toarray() * (np.logspace(-6, 6, 45) if scale == "mixed" else scale)
+    try:
+        model = fitted(method, X.astype(dtype), max_iter=3)
+    except NumericalError:
+        return
+    assert np.isfinite(model.row_factors_).all()
+    assert np.isfinite(model.column_factors_).all()

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.exceptions import NumericalError
 from robustmf.kernels.team import Team
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
@@ -88,9 +89,13 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         warn_of_empty(observed, False)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
-        with Team(self.n_jobs) as team, one_blas_thread():
-            solver, U, V = self._solver(Operations(observed, team), rng)
-            outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)
+        try:
+            # what overflows shows in the objective, where the loop looks for it
+            with Team(self.n_jobs) as team, one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                solver, U, V = self._solver(Operations(observed, team), rng)
+                outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)
+        except np.linalg.LinAlgError as error:
+            raise NumericalError(f"{error}; the values may be too large for their precision ({observed.dtype})") from None
         self.row_factors_, self.column_factors_ = (A.copy() for A in solver.factors)
         # what a start put where there is no entry means nothing; constant columns that carry means stay
         self.row_factors_[observed.rows.counts == 0, : self.rank] = 0

@@ -21,17 +21,21 @@ _SHARE = 0.1
 def truncated_svd(observed: Observed, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Leading singular vectors and values (U, s, V), values descending; missing entries count as 0."""
     short = min(observed.shape)
-    if not observed.rows.values.any():
+    largest = float(np.abs(observed.rows.values).max())
+    if largest == 0:
         U, s, Vt = np.eye(observed.shape[0], rank), np.zeros(rank), np.eye(rank, observed.shape[1])
-    elif 3 * rank >= short:
+        return tuple(np.ascontiguousarray(A, observed.dtype) for A in (U, s, Vt.T))  # type: ignore[return-value]
+    # in float64 and near 1, where squares neither overflow nor vanish; a power of two changes no digit
+    unit = 2.0 ** np.floor(np.log2(largest))
+    X = observed.to_sparse().astype(np.float64) / unit
+    if 3 * rank >= short:
         # Lanczos wants many more dimensions than vectors
-        U, s, Vt = np.linalg.svd(observed.to_sparse().toarray(), full_matrices=False)
+        U, s, Vt = np.linalg.svd(X.toarray(), full_matrices=False)
     else:
-        start = rng.standard_normal(short).astype(observed.dtype)
-        U, s, Vt = svds(observed.to_sparse(), k=rank, v0=start)
+        U, s, Vt = svds(X, k=rank, v0=rng.standard_normal(short))
         order = np.argsort(-s)
         U, s, Vt = U[:, order], s[order], Vt[order]
-    return tuple(np.ascontiguousarray(A[..., :rank], observed.dtype) for A in (U, s, Vt.T))  # type: ignore[return-value]
+    return tuple(np.ascontiguousarray(A[..., :rank], observed.dtype) for A in (U, unit * s, Vt.T))  # type: ignore[return-value]
 
 
 def noise_scale(observed: Observed, rank: int, rng: np.random.Generator) -> float:
