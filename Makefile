@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs package gpu-test clean
+.PHONY: demo test lint bench torture docs package gpu-test clean
 
 demo: $(VENV)/.demo
 	$(BIN)/robustmf demo --page demo.html
@@ -12,8 +12,8 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks docs/making
-	$(BIN)/ruff format --check src tests benchmarks docs/making
+	$(BIN)/ruff check src tests torture benchmarks docs/making
+	$(BIN)/ruff format --check src tests torture benchmarks docs/making
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -23,6 +23,10 @@ gpu-test: $(VENV)/.gpu
 
 bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm
+
+# try to break it: a table of what was tried and what failed, under 20 minutes
+torture: $(VENV)/.dev
+	$(BIN)/python -m torture
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,0 +1,44 @@
+"""Each of the trials of ``make torture``, with a few cases."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from torture import trials
+from torture.one import run
+from torture.tally import Tally
+
+
+@pytest.mark.parametrize("name", trials.names())
+def test_trial_finds_no_failure(name):
+    few = importlib.import_module(f"torture.trials.{name}").FEW
+    tally = run(name, few, seed=0)
+    assert tally.cases > 0
+    assert tally.failures == []
+
+
+def test_a_failing_case_is_told_and_the_trial_goes_on():
+    tally = Tally()
+    for number in range(3):
+        with tally.case(f"case {number}"):
+            assert number != 1, "not this one"
+    assert (tally.cases, tally.failed) == (3, 1)
+    assert "case 1: AssertionError: not this one" in tally.failures[0]
+
+
+def test_command_prints_a_table_and_keeps_no_record_of_a_part(tmp_path):
+    record = tmp_path / "record.json"
+    command = [sys.executable, "-m", "torture", "thread_counts", "--times", "0.01", "--seed", "3", "--record", str(record)]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
+    assert "seed 3" in shown
+    assert "same bits with 1, 2 and 4 threads" in shown
+    assert not record.exists()
+
+
+def test_a_trial_in_its_own_process_answers_in_json():
+    command = [sys.executable, "-m", "torture.one", "thread_counts", "1", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == {"cases": 1, "failed": 0, "failures": []}

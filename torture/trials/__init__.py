@@ -1,0 +1,10 @@
+"""One module a trial; see :mod:`torture`."""
+
+from __future__ import annotations
+
+import pkgutil
+
+
+def names() -> list[str]:
+    """The trials there are, in the order of their names."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
