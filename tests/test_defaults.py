@@ -135,7 +135,7 @@ def test_large_data_are_judged_by_whole_rows(monkeypatch):
 
 def test_the_search_for_the_best_setting_covers_the_default(split):
     train, test = split
-    record = defaults.search(defaults.Case("ratings", 2, [(train, defaults._held_out(test))]))
+    record = {"problem": "ratings", **defaults.search(defaults.Case(2, [(train, defaults._held_out(test))]))}
     assert len(record["tried"]) > 12
     lines = defaults.summary([record])
     assert [line[1] for line in lines] == ["error", "MAE, held out", "RMSE, held out"]

@@ -31,6 +31,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure accu
 Tables = list[tuple[str, list[list[str]]]]
 Announce = Callable[[str], None]
 Record = Annotated[Path | None, typer.Option(help="Also write the record as JSON.")]
+Scale = Annotated[
+    float, typer.Option(help="Share of the full size: below 1 to try the command; its figures then mean little.", min=1e-6, max=1)
+]
 
 
 def _show(console: Console, tables: Tables) -> None:
@@ -58,21 +61,23 @@ def _measured(record: Path | None, run: Callable[[Announce], Any], tables: Calla
 
 
 @app.command()
-def mm(size: Annotated[int, typer.Option(help="Rows and columns of the problem.")] = 1000, record: Record = None) -> None:
+def mm(
+    size: Annotated[int, typer.Option(help="Rows and columns of the problem.")] = 1000, scale: Scale = 1.0, record: Record = None
+) -> None:
     """The paper's algorithm: inner solvers to equal accuracy, nanoseconds an entry of a pass, growth, memory at scale."""
-    _measured(record, lambda announce: mm_speed.run(size, announce=announce), mm_speed.tables)
+    _measured(record, lambda announce: mm_speed.run(size, scale, announce=announce), mm_speed.tables)
 
 
 @app.command()
-def baselines(record: Record = None) -> None:
+def baselines(scale: Scale = 1.0, record: Record = None) -> None:
     """Seconds of every comparison system on a million entries of MovieLens-1M's shape, with its defaults."""
-    _measured(record, lambda announce: baselines_speed.run(announce=announce), baselines_speed.tables)
+    _measured(record, lambda announce: baselines_speed.run(scale, announce=announce), baselines_speed.tables)
 
 
 @app.command()
-def irls(record: Record = None) -> None:
+def irls(scale: Scale = 1.0, record: Record = None) -> None:
     """The half-step at several ranks beside a plain kernel, threads, fold-in, start-up, irls against mm, cmfrec where installed."""
-    _measured(record, lambda announce: irls_speed.run(announce=announce), irls_speed.tables)
+    _measured(record, lambda announce: irls_speed.run(scale, announce=announce), irls_speed.tables)
 
 
 @app.command()
@@ -82,11 +87,11 @@ def estimator(seeds: Annotated[int, typer.Option(help="Data sets for each proble
 
 
 @app.command()
-def peers(record: Record = None) -> None:
+def peers(scale: Scale = 1.0, record: Record = None) -> None:
     """Seconds and RMSE beside LIBMF's l1 and cmfrec's exact ALS (extra 'bench'), at m = 1000 and at MovieLens-1M's size."""
     _measured(
         record,
-        lambda announce: peers_experiment.run(announce=announce),
+        lambda announce: peers_experiment.run(scale, announce=announce),
         lambda found: [("noise 0.1, 5 % outliers of ±5; CPU seconds of whole fits, one thread", peers_experiment.table(found))],
     )
 
@@ -123,9 +128,13 @@ def gpu(
 
 
 @app.command()
-def growth(page: Annotated[Path | None, typer.Option(help="Also draw it (needs the extra 'plot').")] = None, record: Record = None) -> None:
+def growth(
+    page: Annotated[Path | None, typer.Option(help="Also draw it (needs the extra 'plot').")] = None,
+    scale: Scale = 1.0,
+    record: Record = None,
+) -> None:
     """A sweep of irls against the number of entries, the rank and the threads."""
-    found = _measured(record, lambda announce: growth_experiment.run(announce=announce), growth_experiment.tables)
+    found = _measured(record, lambda announce: growth_experiment.run(scale, announce=announce), growth_experiment.tables)
     if page is not None:
         growth_page.write(found, page)
         Console().print(f"Page to open: {page.resolve()}", soft_wrap=True)
@@ -233,11 +242,13 @@ def calibration(
 @app.command()
 def defaults(
     data: Annotated[Path | None, typer.Option(help="Folder with dinosaur and ml-latest-small; else the one ROBUSTMF_DATA names.")] = None,
+    first_seed: Annotated[int, typer.Option(help="First seed of data and splits.")] = 70_000,
+    only: Annotated[str, typer.Option(help="Only the problems with this in their name, as 'noise 0.1' or 'Dinosaur'.")] = "",
     record: Record = None,
 ) -> None:
     """RobustMF(rank).fit(X) against the best setting that a search told the test error finds: synthetic data, Dinosaur, MovieLens."""
     _measured(
         record,
-        lambda announce: defaults_experiment.run(data, announce=announce),
+        lambda announce: defaults_experiment.run(data, first_seed, only, announce=announce),
         lambda found: [("Test errors of the defaults and of the best setting found", defaults_experiment.summary(found))],
     )

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from robustmf.cli.failures import reading
 from robustmf.datasets import load_dinosaur, load_jester, load_movielens, load_netflix, load_yahoo
@@ -40,8 +40,14 @@ _LOADERS: dict[str, Callable[[Path | None], Observed]] = {
 
 @app.command("list")
 def list_sets(folder: Folder = None) -> None:
-    """All data sets, with their official sizes and where they were found."""
-    table = Table("name", "rows x columns", "entries", "found")
+    """All data sets, with their official sizes and where they were found.
+
+    Examples:
+        robustmf data list
+
+        robustmf data list --folder ~/data
+    """
+    table = Table(Column("name", no_wrap=True), "rows x columns", "entries", "found")
     for data in KNOWN.values():
         table.add_row(data.name, f"{data.shape[0]:,} x {data.shape[1]:,}", f"{data.n_ratings:,}", _place(data, folder))
     console = Console()
@@ -51,7 +57,11 @@ def list_sets(folder: Folder = None) -> None:
 
 @app.command()
 def info(name: Name, folder: Folder = None) -> None:
-    """What a data set is and, where it is there, what its files hold."""
+    """What a data set is and, where it is there, what its files hold.
+
+    Example:
+        robustmf data info movielens-100k
+    """
     data, console = _known(name), Console()
     table = Table("what", data.name)
     for what, text in (

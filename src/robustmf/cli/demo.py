@@ -20,7 +20,13 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the data; the start has its own.")] = 0,
     page: Annotated[Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")] = None,
 ) -> None:
-    """Recover a matrix with 5 % gross outliers, and say how well it went."""
+    """Recover a matrix with 5 % gross outliers, and say how well it went.
+
+    Examples:
+        robustmf demo
+
+        robustmf demo --size 200 --seed 7 --page demo.html
+    """
     if page is not None:
         require_plots()
     console = Console()

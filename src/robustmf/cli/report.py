@@ -27,8 +27,10 @@ def report(
 ) -> None:
     """Turn records into Markdown tables, PNG and SVG figures, and one HTML page that opens off line.
 
-    Example:
-        robustmf reproduce table2 --quick && robustmf report
+    Examples:
+        robustmf reproduce figure1 && robustmf report
+
+        robustmf report --out there --no-page
     """
     console = Console()
     if not any(records.glob("*.jsonl")):

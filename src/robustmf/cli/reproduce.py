@@ -29,9 +29,9 @@ def reproduce(
     Stop it at any time and start it again: it goes on where it was. `robustmf report` turns the records into tables and figures.
 
     Examples:
-        robustmf reproduce table2 --quick
+        robustmf reproduce figure1 && robustmf report
 
-        robustmf reproduce --all --quick && robustmf report
+        robustmf reproduce figure1 --quick --jobs 1 --records quick
     """
     console = Console(stderr=True)
     chosen = registry.NAMES if everything else tuple(names or ())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from robustmf.experiments.irls_speed import long_tailed
+from robustmf.experiments.sizes import part
 from robustmf.kernels.team import Team
 from robustmf.losses import Welsch
 from robustmf.observed import Observed
@@ -19,6 +20,10 @@ RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 THREADS = (1, 2)
 
 _BASE_ENTRIES, _BASE_RANK, _REPEATS = 3_000_000, 10, 5
+
+
+def _problem(entries: int) -> Observed:
+    return long_tailed(max(60, entries // 100), max(60, entries // 300), entries)
 
 
 def sweep_seconds(observed: Observed, rank: int, threads: int) -> float:
@@ -36,20 +41,22 @@ def sweep_seconds(observed: Observed, rank: int, threads: int) -> float:
     return best
 
 
-def run(announce: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+def run(scale: float, announce: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
     """Seconds a sweep along each of the three axes, the others held; 100 entries a row."""
     record: dict[str, list[dict[str, Any]]] = {"entries": [], "rank": [], "threads": []}
-    for entries in ENTRIES:
+    for entries in (part(full, scale) for full in ENTRIES):
         announce(f"{entries:,} entries")
-        observed = long_tailed(entries // 100, entries // 300, entries)
+        observed = _problem(entries)
         record["entries"].append({"x": observed.n_entries, "seconds": sweep_seconds(observed, _BASE_RANK, 1)})
-    observed = long_tailed(_BASE_ENTRIES // 100, _BASE_ENTRIES // 300, _BASE_ENTRIES)
+    observed = _problem(part(_BASE_ENTRIES, scale))
     for rank in RANKS:
         announce(f"rank {rank}")
         record["rank"].append({"x": rank, "seconds": sweep_seconds(observed, rank, 1)})
     for threads in THREADS:
         for rank in (5, 10, 32):
-            record["threads"].append({"x": threads, "rank": rank, "seconds": sweep_seconds(observed, rank, threads)})
+            record["threads"].append(
+                {"x": threads, "rank": rank, "entries": observed.n_entries, "seconds": sweep_seconds(observed, rank, threads)}
+            )
     return record
 
 
@@ -62,4 +69,7 @@ def tables(record: dict[str, list[dict[str, Any]]]) -> list[tuple[str, list[list
         )
     one = {line["rank"]: line["seconds"] for line in record["threads"] if line["x"] == 1}
     lines = [[str(p["x"]), str(p["rank"]), f"{p['seconds']:.4f}", f"{one[p['rank']] / p['seconds']:.2f}"] for p in record["threads"]]
-    return [*shown, (f"a sweep of {_BASE_ENTRIES:,} entries against threads", [["threads", "rank", "seconds", "speed-up"], *lines])]
+    return [
+        *shown,
+        (f"a sweep of {record['threads'][0]['entries']:,} entries against threads", [["threads", "rank", "seconds", "speed-up"], *lines]),
+    ]

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from robustmf.datasets import make_synthetic
 from robustmf.estimator import RobustMF
 from robustmf.experiments.half_step_baseline import half_step_baseline
+from robustmf.experiments.sizes import part, side
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP, Loss, Rounded, Welsch
 from robustmf.objective import Objective
@@ -43,9 +44,9 @@ def long_tailed(m: int, n: int, entries: int, seed: int = 0, dtype: str = "float
     return Observed.from_indices(i, j, rng.standard_normal(entries).astype(dtype), (m, n), duplicates="last")
 
 
-def half_steps(repeats: int = 9) -> list[dict[str, Any]]:
+def half_steps(scale: float, repeats: int = 9) -> list[dict[str, Any]]:
     """Ns an entry at each rank, beside the baseline in the same run (repeats interleaved, the best of each taken)."""
-    observed = long_tailed(6040, 3706, 1_000_000)
+    observed = long_tailed(side(6040, scale), side(3706, scale), part(1_000_000, scale))
     rows, lines = observed.rows, []
     loss = Rounded(1.0, LSP(), 0.01)
     with Team(1) as one, Team(2) as two:
@@ -93,7 +94,7 @@ def peak_fma(repeats: int = 5) -> float:
     return float(1500**3 / min(times) / 1e9)
 
 
-def fold_in_rate(rows: int = 200_000, entries_a_row: int = 30, rank: int = 10) -> dict[str, Any]:
+def fold_in_rate(rows: int, entries_a_row: int = 30, rank: int = 10) -> dict[str, Any]:
     """New rows a second, with their outliers down-weighted."""
     rng = np.random.default_rng(0)
     n = 5000
@@ -108,15 +109,15 @@ def fold_in_rate(rows: int = 200_000, entries_a_row: int = 30, rank: int = 10) -
     return {"rows": rows, "entries": observed.n_entries, "rank": rank, "rows_per_second": rows / seconds}
 
 
-def irls_against_mm(repeats: int = 3) -> list[dict[str, Any]]:
+def irls_against_mm(scale: float, repeats: int = 3) -> list[dict[str, Any]]:
     """Seconds and passes of irls and of mm, from one start, to within a share of the objective mm ends with (LSP, kink and all).
 
     A pass of mm is a step on the dual, one of irls a sweep. Runs are interleaved, and the quickest of each is taken.
     """
     lines = []
     for name, data, rank in (
-        ("m = 1000", make_synthetic(1000, random_state=0).train, 5),
-        ("MovieLens-1M's size", make_synthetic(6040, 3449, rank=10, observed=2_000_000 / (6040 * 3449), random_state=0).train, 10),
+        ("m = 1000", make_synthetic(side(1000, scale), random_state=0).train, 5),
+        ("MovieLens-1M's size", _movielens_sized(scale), 10),
     ):
         with Team() as team:
             start = Problem(Operations(data, team), rank, 20 / sum(data.shape)).ridge_start(np.random.default_rng(1), 15)
@@ -131,6 +132,10 @@ def irls_against_mm(repeats: int = 3) -> list[dict[str, Any]]:
                 line[solver], line[f"{solver}_passes"] = min((r for r in reached if r is not None), default=(None, None))
             lines.append(line)
     return lines
+
+
+def _movielens_sized(scale: float) -> Observed:
+    return make_synthetic(side(6040, scale), side(3449, scale), rank=10, observed=2_000_000 / (6040 * 3449), random_state=0).train
 
 
 def _trace(solver: str, on: Operations, rank: int, start: tuple[Array, Array], max_iter: int = 300) -> list[tuple[float, int, float]]:
@@ -149,10 +154,10 @@ def _trace(solver: str, on: Operations, rank: int, start: tuple[Array, Array], m
     return trace
 
 
-def start_cost(repeats: int = 7) -> list[dict[str, Any]]:
+def start_cost(scale: float, repeats: int = 7) -> list[dict[str, Any]]:
     """CPU seconds (one thread) with the default start and with the plain one (ridge, then sweeps), on clean data and with 5 % outliers."""
     lines = []
-    for share, m, tol in product((0.0, 0.05), (500, 1000), (1e-4, 1e-5)):
+    for share, m, tol in product((0.0, 0.05), (side(500, scale), side(1000, scale)), (1e-4, 1e-5)):
         data = make_synthetic(m, outliers=share, random_state=7)
         times, errors = {"auto": np.inf, "ridge": np.inf}, {}
         for _ in range(repeats):
@@ -166,13 +171,13 @@ def start_cost(repeats: int = 7) -> list[dict[str, Any]]:
     return lines
 
 
-def cmfrec_sweep() -> dict[str, Any] | None:
+def cmfrec_sweep(scale: float) -> dict[str, Any] | None:
     """Seconds a sweep at rank 10 on 5 million entries, two threads: cmfrec's exact ALS, and irls with the Welsch loss."""
     try:
         from cmfrec import CMF  # noqa: PLC0415 - an optional competitor
     except ImportError:
         return None
-    observed = long_tailed(50_000, 10_000, 5_300_000)
+    observed = long_tailed(side(50_000, scale), side(10_000, scale), part(5_300_000, scale))
     X = sp.coo_array(observed.to_sparse())
 
     def cmf(sweeps: int) -> float:
@@ -226,21 +231,21 @@ def startup() -> dict[str, float]:
     return {"import": best[0], "first_iteration": best[1]}
 
 
-def run(announce: Callable[[str], None]) -> dict[str, Any]:
+def run(scale: float, announce: Callable[[str], None]) -> dict[str, Any]:
     """All measurements, as one record."""
     record: dict[str, Any] = {}
     announce("half-step at ranks " + ", ".join(map(str, RANKS)))
-    record["half_steps"], record["peak_gfma"] = half_steps(), peak_fma()
+    record["half_steps"], record["peak_gfma"] = half_steps(scale), peak_fma()
     announce("fold-in")
-    record["fold_in"] = fold_in_rate()
+    record["fold_in"] = fold_in_rate(part(200_000, scale))
     announce("start-up")
     record["startup"] = startup()
     announce("irls against mm")
-    record["irls_against_mm"] = irls_against_mm()
+    record["irls_against_mm"] = irls_against_mm(scale)
     announce("cost of the default start")
-    record["start_cost"] = start_cost()
+    record["start_cost"] = start_cost(scale)
     announce("cmfrec")
-    record["cmfrec"] = cmfrec_sweep()
+    record["cmfrec"] = cmfrec_sweep(scale)
     return record
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import robustmf
 from robustmf.datasets import make_synthetic
+from robustmf.experiments.sizes import part, side
 from robustmf.inner import LADMPSAP, Increment, InnerRule, SparseAPG
 from robustmf.inner.apg import SparseSurrogateSteps
 from robustmf.inner.dense import DenseSteps
@@ -38,20 +39,24 @@ _REPEATS = 9
 _LONGEST = 60.0
 
 
-def run(size: int, announce: Callable[[str], None]) -> dict[str, Any]:
+def run(size: int, scale: float, announce: Callable[[str], None]) -> dict[str, Any]:
     """All measurements, as one record."""
+    size = side(size, scale)
     record: dict[str, Any] = {"version": robustmf.__version__, "machine": platform.processor() or platform.machine(), "size": size}
     announce(f"inner solvers at m = {size}")
     record["inner"] = inner_solvers(size)
     announce("the fused pass")
     record["passes"] = [
-        fused_pass(1000, 34_539, 5),
-        fused_pass(6040, 1_000_000, 10, n=3449),
-        fused_pass(20_000, 1_000_000, 5),
-        fused_pass(20_000, 2_000_000, 5),
+        fused_pass(side(m, scale), part(entries, scale), rank, n=side(n, scale))
+        for m, n, entries, rank in (
+            (1000, 1000, 34_539, 5),
+            (6040, 3449, 1_000_000, 10),
+            (20_000, 20_000, 1_000_000, 5),
+            (20_000, 20_000, 2_000_000, 5),
+        )
     ]
-    announce("m = n = 200,000 with 2 million entries")
-    record["large"] = large()
+    announce(f"m = n = {part(_LARGE_SIDE, scale):,} with 10 entries a row")
+    record["large"] = large(part(_LARGE_SIDE, scale))
     return record
 
 
@@ -100,9 +105,8 @@ def _time_to(name: str, steps: Iterator[object], increment: Callable[[int], Incr
     }
 
 
-def fused_pass(m: int, entries: int, rank: int, n: int | None = None) -> dict[str, Any]:
+def fused_pass(m: int, entries: int, rank: int, n: int) -> dict[str, Any]:
     """Nanoseconds an entry of one dual step, on one thread and on all, against plain NumPy/SciPy doing the same."""
-    n = m if n is None else n
     data = make_synthetic(m, n, rank=rank, observed=2 * entries / (m * n), random_state=0)
     times: dict[str, float] = {}
     for threads, n_jobs in (("one thread", 1), ("all threads", None)):
@@ -158,22 +162,27 @@ def _best(action: Callable[[], object]) -> float:
     return min(times)
 
 
+#: Rows and columns of the large problem; its entries are 10 a row.
+_LARGE_SIDE = 200_000
+
 _LARGE = """
-import resource, time
+import resource, sys, time
 from robustmf import RMFNL
 from robustmf.datasets import make_synthetic
-data = make_synthetic(200_000, rank=5, observed=4_000_000 / 200_000**2, random_state=0)
+m = int(sys.argv[1])
+data = make_synthetic(m, rank=5, observed=20 / m, random_state=0)
 started = time.perf_counter()
 model = RMFNL(5, random_state=1, max_iter=3, tol=1e-12).fit(data.train)
 print(data.train.n_entries, time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-def large() -> dict[str, Any]:
-    """Three outer iterations at 200,000 × 200,000 in a process of its own: seconds, and the peak of its memory."""
-    out = subprocess.run([sys.executable, "-W", "ignore", "-c", _LARGE], capture_output=True, text=True, check=True).stdout.split()
+def large(m: int) -> dict[str, Any]:
+    """Three outer iterations at m × m with 10 entries a row in a process of its own: seconds, and the peak of its memory."""
+    command = [sys.executable, "-W", "ignore", "-c", _LARGE, str(m)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     unit = 1 if sys.platform == "darwin" else 1024
-    return {"entries": int(out[0]), "seconds": float(out[1]), "peak_gigabytes": int(out[2]) * unit / 1e9}
+    return {"side": m, "entries": int(out[0]), "seconds": float(out[1]), "peak_gigabytes": int(out[2]) * unit / 1e9}
 
 
 def tables(record: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
@@ -204,5 +213,5 @@ def tables(record: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     return [
         (f"seconds to relative surrogate accuracy {ACCURACY:g}, m = {record['size']}, one thread", inner),
         ("one fused pass of the dual (one thread)", passes),
-        ("m = n = 200,000, rank 5", large_table),
+        (f"m = n = {big['side']:,}, rank 5", large_table),
     ]

@@ -63,10 +63,8 @@ def main(total: int, sweeps: int) -> None:
     model.fit(observed)
     seconds = time.perf_counter() - started
     rng = np.random.default_rng(5)
-    rows, columns = (
-        observed.rows.group_of_entry()[:: observed.n_entries // 500_000],
-        observed.rows.indices[:: observed.n_entries // 500_000],
-    )
+    some = slice(None, None, max(1, observed.n_entries // 500_000))
+    rows, columns = observed.rows.group_of_entry()[some], observed.rows.indices[some]
     columns = rng.permutation(columns)
     clean = np.einsum("tq,tq->t", U[rows], V[columns])
     record = {

@@ -22,6 +22,7 @@ from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.estimator import RobustMF
 from robustmf.experiments.oracle import oracle_factors
 from robustmf.experiments.peer_models import cmfrec_factors, libmf_factors, triplets
+from robustmf.experiments.sizes import side
 from robustmf.observed import Observed
 
 Array = NDArray[np.floating[Any]]
@@ -78,10 +79,11 @@ METHODS: dict[str, Method] = {
 }
 
 
-def problems() -> dict[str, tuple[Synthetic, int]]:
+def problems(scale: float) -> dict[str, tuple[Synthetic, int]]:
     """The paper's problem, and one of MovieLens-1M's size; noise 0.1, 5 % outliers of ±5."""
-    large = make_synthetic(6040, 3449, rank=10, observed=2_000_000 / (6040 * 3449), random_state=0)
-    return {"m = 1000": (make_synthetic(1000, random_state=0), 5), "MovieLens-1M's size": (large, 10)}
+    paper = make_synthetic(side(1000, scale), random_state=0)
+    large = make_synthetic(side(6040, scale), side(3449, scale), rank=10, observed=2_000_000 / (6040 * 3449), random_state=0)
+    return {" × ".join(map(str, data.train.shape)): (data, rank) for data, rank in ((paper, 5), (large, 10))}
 
 
 def _validation_error(data: Synthetic, U: Array, V: Array) -> float:
@@ -109,10 +111,10 @@ def measure(method: Method, data: Synthetic, rank: int) -> dict[str, Any]:
     return {"settings": chosen, "runs": runs}
 
 
-def run(announce: Callable[[str], None]) -> list[dict[str, Any]]:
+def run(scale: float, announce: Callable[[str], None]) -> list[dict[str, Any]]:
     """One record a problem and method; a package that is not installed has a record that says so."""
     records = []
-    for problem, (data, rank) in problems().items():
+    for problem, (data, rank) in problems(scale).items():
         oracle = data.test_rmse(*oracle_factors(data, 20 / sum(data.train.shape), n_jobs=1))
         for name, method in METHODS.items():
             record: dict[str, Any] = {"problem": problem, "entries": data.train.n_entries, "rank": rank, "oracle": oracle, "method": name}
