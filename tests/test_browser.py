@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 
 from robustmf import Observed, RobustMF
-from robustmf.experiments.demo import run_demo
+from robustmf.experiments.demo import run_demo, track_demo
 from robustmf.report import demo_page, reproduction_page
 from robustmf.report.fitted import fit_record
 from robustmf.report.sections import Cell, Chart, Section, Series, TableBlock
@@ -68,7 +69,8 @@ def pages(tmp_path_factory):
     points = np.column_stack([rng.standard_normal((60, 3)), np.ones(60)])
     tracks = rng.standard_normal((12, 4)) @ points.T + 0.01 * rng.standard_normal((12, 60))
     RobustMF(4, random_state=0).fit(tracks).report(folder / "tracks.html", tracks=True)
-    demo_page.write(run_demo(60, 0, progress=False, announce=lambda _: None, describe=fit_record), folder / "demo.html")
+    solved = run_demo(60, 0, progress=False, announce=lambda _: None, describe=fit_record)
+    demo_page.write(solved, track_demo(0, describe=partial(fit_record, tracks=True)), folder / "demo.html")
     numbers = TableBlock(
         ["method", *(f"m = {m}" for m in (250, 500, 1000, 2000, 4000))], [[Cell("ours"), *[Cell("0.1±0.01", True)] * 5]], "RMSE"
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from robustmf.cli.output import require_plots
-from robustmf.experiments.demo import run_demo
+from robustmf.experiments.demo import run_demo, track_demo
 from robustmf.report import demo_page
 from robustmf.report.fitted import fit_record
 
@@ -32,16 +34,21 @@ def demo(
     console = Console()
     console.print("[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)")
     interactive = console.is_terminal
-    record = run_demo(
-        size, seed, progress=True, announce=lambda title: None if interactive else console.print(f"fitting {title} …"), describe=fit_record
-    )
+
+    def announce(title: str) -> None:
+        if not interactive:
+            console.print(f"fitting {title} …")
+
+    record = run_demo(size, seed, progress=interactive, announce=announce, describe=fit_record)
     console.print(demo_page.lead(record), highlight=False)
-    table = Table(*demo_page.HEADER)
+    table = Table(*demo_page.HEADER, box=SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for line in demo_page.rows(record):
         table.add_row(*line)
     console.print(table)
+    tracks = track_demo(seed, describe=partial(fit_record, tracks=True))
+    console.print(demo_page.tracks_lead(tracks), highlight=False)
     if page is not None:
-        demo_page.write(record, page)
+        demo_page.write(record, tracks, page)
         console.print(f"Page to open: {page.resolve()}", soft_wrap=True)

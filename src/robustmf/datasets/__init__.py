@@ -7,12 +7,14 @@ from robustmf.datasets.movielens import load_movielens
 from robustmf.datasets.netflix import load_netflix
 from robustmf.datasets.rating_set import RatingSet
 from robustmf.datasets.synthetic import Synthetic, make_synthetic
+from robustmf.datasets.tracks import Tracks, make_tracks
 from robustmf.datasets.yahoo import load_yahoo
 
 __all__ = [
     "Attacked",
     "RatingSet",
     "Synthetic",
+    "Tracks",
     "average_attack",
     "bandwagon_attack",
     "load_dinosaur",
@@ -22,6 +24,7 @@ __all__ = [
     "load_yahoo",
     "love_hate",
     "make_synthetic",
+    "make_tracks",
     "random_attack",
     "segment_attack",
 ]

@@ -24,7 +24,7 @@ def sections(record: dict[str, Any]) -> list[str]:
     """The parts of the page; they need STYLE and SCRIPT of the tables."""
     parts = [_section("What was fitted", pairs_table(record["facts"]))]
     if "cloud" in record:
-        parts.append(_section("Points in space", figure(_cloud(record["cloud"]), _CLOUD_CAPTION, height=480)))
+        parts.append(_section("Points in space", cloud_figure(record)))
     return [
         *parts,
         _section("Suspicious entries", _entries(record)),
@@ -158,6 +158,11 @@ _CLOUD_CAPTION = (
     "The points that the tracks show, as far as cameras far away can tell; turn them with the mouse or a finger. "
     "Colour is the mean absolute residual of a point."
 )
+
+
+def cloud_figure(record: dict[str, Any]) -> str:
+    """The points of a record with tracks, to turn."""
+    return figure(_cloud(record["cloud"]), _CLOUD_CAPTION, height=480)
 
 
 def _cloud(found: dict[str, Any]) -> Any:
