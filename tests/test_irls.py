@@ -153,10 +153,13 @@ def test_several_starts_keep_the_best():
     assert five.history_["objective"][-1] <= one.history_["objective"][-1]
 
 
-def test_auto_chooses_by_shape_and_says_why():
+def test_auto_chooses_by_shape_filling_and_loss_and_says_why():
     wide = np.random.default_rng(0).standard_normal((20, 300))
     square = np.random.default_rng(0).standard_normal((60, 60))
-    assert RobustMF(2, random_state=0).fit(wide).solver_ == "varpro"
+    sparse = np.where(np.random.default_rng(1).random(wide.shape) < 0.45, wide, np.nan)
+    assert RobustMF(2, random_state=0).fit(sparse).solver_ == "varpro"
+    assert RobustMF(2, loss="l1", random_state=0).fit(wide).solver_ == "varpro"
+    assert RobustMF(2, random_state=0).fit(wide).solver_ == "irls"
     model = RobustMF(2, random_state=0).fit(square)
     assert model.solver_ == "irls"
     assert "60 × 60" in model.solver_reason_
@@ -284,14 +287,14 @@ def test_entry_weights_tell_outliers_from_clean_entries():
         assert np.median(weights[data.train_outliers]) < 0.3 * np.median(weights[~data.train_outliers])
 
 
-def test_outliers_that_form_a_pattern_do_not_fool_the_defaults():
-    """README's example: bad entries on a grid, which an l1 fit prefers to the truth; and its shape is one for varpro."""
+@pytest.mark.parametrize("solver", ["auto", "varpro"])
+def test_outliers_that_form_a_pattern_do_not_fool_the_defaults(solver):
+    """README's example: bad entries on a grid, which an l1 fit prefers to the truth."""
     clean = np.random.default_rng(0).normal(size=(200, 3)) @ np.random.default_rng(1).normal(size=(3, 100))
     X = clean.copy()
     X[::7, ::5] += 50
     X[::3, ::2] = np.nan
-    model = RobustMF(rank=3, random_state=0).fit(X)
-    assert model.solver_ == "varpro"
+    model = RobustMF(rank=3, solver=solver, random_state=0).fit(X)
     assert np.sqrt(np.mean((model.inverse_transform(model.row_factors_) - clean) ** 2)) < 0.05
     weights = model.entry_weights(X)
     bad = (X - clean)[~np.isnan(X)] > 25

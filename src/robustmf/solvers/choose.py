@@ -10,8 +10,11 @@ SOLVERS = ("irls", "varpro", "mm")
 #: Up to this many unknowns of the short side, and from this ratio of the sides, V is worth eliminating.
 _SMALL_SIDE, _ELONGATED = 600, 2.0
 
+#: From this share of observed entries, sweeps with a smooth loss end as low as elimination does, in a tenth of the time.
+_WELL_FILLED = 0.5
 
-def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool, projects: bool = True) -> tuple[str, str]:
+
+def choose_solver(solver: str, observed: Observed, rank: int, loss: Loss, plain_model: bool, projects: bool = True) -> tuple[str, str]:
     """The solver to use, and the reason.
 
     ``plain_model``: no biases, no weights, λ not by count. ``projects``: ``varpro`` can work where the entries lie.
@@ -26,7 +29,8 @@ def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool,
         return solver, "asked for"
     m, n = observed.shape
     short, long = min(m, n), max(m, n)
-    if projects and plain_model and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
+    hard = loss.concave or observed.n_entries < _WELL_FILLED * m * n
+    if projects and plain_model and hard and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
         return "varpro", f"{short} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
     return "irls", f"{m} × {n} with {observed.n_entries} entries: sweeps of small regressions"
 

@@ -112,7 +112,7 @@ def fit(settings: Settings, operations: Operations, sample_weights: Array | None
     """The best of ``n_init`` fits: by the validation error each ends with, or else by the objective."""
     check_init(settings.init)
     plain = settings.bias is not True and sample_weights is None and not settings.reg_by_count
-    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, plain, operations.projects)
+    solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, settings.loss, plain, operations.projects)
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
         make_inner(settings.inner)
@@ -184,7 +184,9 @@ def _fit_once(
             init: Init = "ridge" if anew else (np.asarray(begun.start.U), np.asarray(begun.start.V))
             settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
             if chosen.bias:
-                solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, False, operations.projects)
+                solver, reason = choose_solver(
+                    settings.solver, operations.observed, settings.rank, settings.loss, False, operations.projects
+                )
             begun = _begin(settings, operations, sample_weights, rng, solver)
         elif begun.start.lost:
             settings = replace(settings, reg=max(settings.reg, paper))
