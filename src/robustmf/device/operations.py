@@ -19,8 +19,9 @@ from robustmf.device.array import DeviceArray, tensor_like
 from robustmf.device.chunks import Chunks, cut
 from robustmf.device.dual import DeviceDualPass
 from robustmf.device.expression import SLOTS, value_code, weight_code
-from robustmf.device.kernels import dual, entries, half_step, parts, solve
+from robustmf.device.kernels import dual, eliminate, entries, half_step, parts, solve
 from robustmf.device.kernels import lanes as lane_kernels
+from robustmf.device.kernels.written import interpreted
 from robustmf.device.lanes import Lanes, side_by_side
 from robustmf.device.layout import entry_tile, normal_tile, padded, rows_of
 from robustmf.device.observed import DeviceObserved
@@ -135,7 +136,7 @@ class DeviceOperations(Operations):
             return None
         numbers = self.numbers(*code[1], *(tip**2 for tip in tips), dtype=torch.float64)
         weighted, weights = sample_weights is not None, self.values if sample_weights is None else sample_weights.tensor
-        if self._by_lanes(rank):
+        if lane_kernels.value_fits(rank, self.values.element_size()):
             found = self.empty(len(tips), len(self._lanes.counts), dtype=torch.float64)
             lane_kernels.value(rank, len(tips), self._wide)[(len(self._lanes.starts),)](
                 *self._lane_entries(sample_weights, None, U.tensor, V), numbers, found, found.shape[1], of=code[0], SAMPLE=weighted,
@@ -232,6 +233,11 @@ class DeviceOperations(Operations):
 
     def _solve(self, rows: Tensor, slots: Tensor, offset: int, systems: Tensor, ridge: Tensor, U: Tensor) -> None:
         R, rank = systems.shape[2], U.shape[1]
+        if eliminate.fits(rank, self.values.element_size()):
+            eliminate.solve(rank, self._wide)[(len(rows),)](
+                rows, slots, offset, systems, ridge, U, self._rounding, REGS=len(ridge) > 1, R=R, num_warps=1
+            )
+            return
         solve.solve_tile[(len(rows),)](
             rows, slots, offset, systems, ridge, U, self._rounding, REGS=len(ridge) > 1, RANK=rank, R=R, num_warps=1 if R <= 64 else 4
         )
@@ -274,7 +280,7 @@ class DeviceOperations(Operations):
 
     @property
     def _wide(self) -> bool:
-        return self.values.dtype == torch.float32 and not lane_kernels.interpreted()
+        return self.values.dtype == torch.float32 and not interpreted()
 
     def _lane_entries(self, sample_weights: Array | None, shifts: Array | None, U: Tensor, V: Tensor) -> tuple[Tensor, ...]:
         lanes = self._lanes
