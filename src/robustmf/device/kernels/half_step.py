@@ -17,6 +17,21 @@ import triton.language as tl
 
 
 @triton.jit
+def _add_products(x, normal, mixed, PART: tl.constexpr):
+    """``normal`` plus the products that are their own mirror images, ``mixed`` plus those that serve twice."""
+    if PART is None:
+        return normal + tl.sum(x[:, :, None] * x[:, None, :], 0), mixed
+    a = x.to(PART)
+    rest = x - a.to(tl.float32)
+    b = rest.to(PART)
+    c = (rest - b.to(tl.float32)).to(PART)
+    # added up outside the matrix units, which do not round but cut
+    normal += tl.dot(tl.trans(a), a, tl.dot(tl.trans(b), b))
+    mixed += tl.dot(tl.trans(a), b, tl.dot(tl.trans(a), c))
+    return normal, mixed
+
+
+@triton.jit
 def accumulate(
     first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, parts,
     weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr,
@@ -25,7 +40,8 @@ def accumulate(
     """Write the part of one chunk.
 
     V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its bound;
-    UNIT is least squares; PART the type of the matrix units' numbers, None does without them. Where the tile has a column to spare (RANK < R) the values ride in it: the product gives both sums at once.
+    UNIT is least squares; PART the type of the matrix units' numbers, None does without them. Where the tile has a column to spare
+    (RANK < R) the values ride in it: the product gives both sums at once.
     """
     at = tl.program_id(0).to(tl.int64)
     chunk = at + first_chunk
@@ -69,16 +85,7 @@ def accumulate(
         x = v * root[:, None]
         if RANK == R:
             right += x * (root * y)[:, None]
-        if PART is not None:
-            a = x.to(PART)
-            rest = x - a.to(tl.float32)
-            b = rest.to(PART)
-            c = (rest - b.to(tl.float32)).to(PART)
-            # added up outside the matrix units, which do not round but cut
-            normal += tl.dot(tl.trans(a), a, tl.dot(tl.trans(b), b))
-            mixed += tl.dot(tl.trans(a), b, tl.dot(tl.trans(a), c))
-        else:
-            normal += tl.sum(x[:, :, None] * x[:, None, :], 0)
+        normal, mixed = _add_products(x, normal, mixed, PART)
     if PART is not None:
         normal += mixed + tl.trans(mixed)
     out = parts + at * (RANK + 1) * R

@@ -24,6 +24,7 @@ def interpreted() -> bool:
 
 
 def load(address: str, wide: bool) -> str:
+    """Code that reads a float32 a lane; ``wide``: by a machine instruction."""
     if not wide:
         return f"tl.load({address})"
     return (
@@ -32,6 +33,7 @@ def load(address: str, wide: bool) -> str:
 
 
 def store(address: str, name: str, mask: str, wide: bool) -> str:
+    """Code that writes a float32 in the lanes of ``mask``."""
     if not wide:
         return f"tl.store({address}, {name}, mask={mask})"
     code = "'{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.f32 [$1], $2; mov.u32 $0, 0; }', '=r,l,f,r'"
