@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Entries of a chunk at most.
-LONGEST = 512
+from robustmf.device.estimate import LONGEST
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import robustmf
 from robustmf.device.array import DeviceArray
-from robustmf.device.memory import fit_bytes
+from robustmf.device.estimate import fit_bytes
 from robustmf.device.observed import DeviceObserved
 from robustmf.device.operations import DeviceOperations
 from robustmf.device.recommend import top_columns
@@ -27,6 +27,7 @@ from robustmf.experiments.netflix_scale import NOISE, OUTLIERS, RANK, SHAPE
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP, Laplace, Loss, Rounded, Welsch
 from robustmf.observed import Observed
+from robustmf.operations import Operations
 
 Made = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -51,6 +52,7 @@ def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: in
         "fold_in": lambda: fold_in_rate(made),
         "recommend": lambda: recommend_rate(made),
         "mm": lambda: mm_fit(movielens),
+        "half_step_error": half_step_error,
         "same_as_cpu": same_as_cpu,
         "same_as_cpu_large": lambda: same_as_cpu_large(made),
         "memory": lambda: memory(made),
@@ -123,13 +125,15 @@ def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """What the card can do: bytes copied a second, and float32 multiply–adds (two operations each) of a matrix product."""
+    """What the card can do: bytes copied a second, and multiply–adds (two operations each) of a matrix product."""
     a = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     b = torch.empty_like(a)
     copy = 2 * len(a) / milliseconds(lambda: b.copy_(a)) * 1e3
     x = torch.randn(8192, 8192, device="cuda")
     product = 2 * 8192**3 / milliseconds(lambda: x @ x) * 1e3
-    return {"copy_bytes_per_second": copy, "float32_operations_per_second": product}
+    y = x.bfloat16()
+    matrix = 2 * 8192**3 / milliseconds(lambda: y @ y) * 1e3
+    return {"copy_bytes_per_second": copy, "float32_operations_per_second": product, "bfloat16_operations_per_second": matrix}
 
 
 def build(made: Made) -> dict[str, float]:
@@ -149,15 +153,20 @@ def _operations(observed: DeviceObserved) -> DeviceOperations:
 
 
 def _bounds(operations: DeviceOperations, rank: int, ceilings: dict[str, float]) -> dict[str, float]:
-    """The fewest bytes and operations of a half-step, as times: entries and factors once through memory; the sums by symmetry."""
+    """The fewest bytes and operations of a half-step, as times: entries and factors once through memory; the sums by symmetry.
+
+    ``matrix_ms`` is the time of the matrix units for what is asked of them above rank 16: four products of whole tiles.
+    """
     m, n = operations.observed.shape
     entries = operations.observed.n_entries
     size = 8 * entries + 4 * rank * (2 * m + n)
     work = 2 * entries * (rank * (rank + 1) / 2 + 3 * rank) + 2 * m * rank**3 / 6
     sectors = 32 * -(-rank * 4 // 32) * entries
+    tiles = 4 * 2 * triton.next_power_of_2(rank) ** 2 * entries if rank > 16 else 0
     return {
         "bytes_ms": 1e3 * size / ceilings["copy_bytes_per_second"],
         "operations_ms": 1e3 * work / ceilings["float32_operations_per_second"],
+        "matrix_ms": 1e3 * tiles / ceilings["bfloat16_operations_per_second"],
         "gathered_gigabytes": sectors / 1e9,
     }
 
@@ -235,6 +244,11 @@ def fits(made: Made) -> dict[str, Any]:
         np.array_equal(model.row_factors_, again.row_factors_) and np.array_equal(model.column_factors_, again.column_factors_)
     )
     found["sweep_in_fit_ms"] = 1e3 * float(np.median(np.diff(model.history_["seconds"])))
+    kinked = fit(device_arrays(), loss="lsp", init=start, max_iter=20)
+    found["lsp_sweep_in_fit_ms"] = 1e3 * float(np.median(np.diff(kinked.history_["seconds"])))
+    started = time.perf_counter()
+    _ = kinked.entries_["values"]
+    found["entries_to_host_seconds"] = time.perf_counter() - started
     found["rmse_against_clean"] = clean_rmse(model, U, V)
     found["ridge_start_seconds"] = seconds(lambda: fit(device_arrays(), init="ridge", max_iter=20), 1)
     default = RobustMF(RANK, random_state=0, device="cuda")
@@ -307,6 +321,10 @@ def mm_fit(total: int) -> dict[str, Any]:
             "milliseconds_per_pass": 1e3 * model.history_["seconds"][-1] / passes, "objective": model.history_["objective"][-1],
             "rmse_against_clean": clean_rmse(model, U, V), "converged": model.converged_,
         }  # fmt: skip
+    again = RMFNL(RANK, init="auto", random_state=0, device="cuda").fit(host)
+    found["same_bits"] = bool(
+        np.array_equal(model.row_factors_, again.row_factors_) and np.array_equal(model.column_factors_, again.column_factors_)
+    )
     observed = DeviceObserved.from_indices(i, j, values, MOVIELENS)
     operations = _operations(observed)
     u, v = DeviceArray(U), DeviceArray(V)
@@ -323,26 +341,64 @@ def mm_fit(total: int) -> dict[str, Any]:
     return found
 
 
-def same_as_cpu() -> list[dict[str, Any]]:
-    """RMSE on both devices, from the same seed with as many sweeps: 6,040 × 3,706 with half a million entries."""
+def half_step_error() -> list[dict[str, float]]:
+    """How far a half-step in float32 is from the same one in float64, on either device: ‖U − U₆₄‖ / ‖U₆₄‖."""
     shape = (6040, 3706)
-    i, j, values, U, V = make_entries(500_000, shape, tail=1.0, seed=3)
-    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), shape)
+    i, j, values, _, _ = make_entries(1_000_000, shape, tail=1.0, seed=3)
+    narrow = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), shape)
+    wide = narrow.with_values(narrow.rows.values.astype(np.float64))
+    found = []
+    with Team(None) as team:
+        for rank in RANKS:
+            rng = np.random.default_rng(rank)
+            U, V = ((0.3 * rng.standard_normal((k, rank))).astype(np.float32) for k in shape)
+            made: dict[str, Operations] = {
+                "wide": Operations(wide, team),
+                "cpu": Operations(narrow, team),
+                "gpu": DeviceOperations(DeviceObserved.from_host(narrow, torch.device("cuda")), team),
+            }
+            solved: dict[str, Any] = {}
+            for name, operations in made.items():
+                kind = operations.observed.dtype
+                solved[name] = operations.array(U.astype(kind))
+                operations.half_step(Welsch(1.0), 1.0, solved[name], operations.array(V.astype(kind)))
+                solved[name] = np.asarray(solved[name], np.float64)
+            size = np.linalg.norm(solved["wide"])
+            errors = {name: float(np.linalg.norm(solved[name] - solved["wide"]) / size) for name in ("cpu", "gpu")}
+            found.append({"rank": rank, **errors})
+    return found
+
+
+def same_as_cpu() -> list[dict[str, Any]]:
+    """RMSE on both devices, from the same seed with as many sweeps: 6,040 × 3,706 with half a million entries, unless said otherwise.
+
+    ``cpu_itself`` is how far the CPU's RMSE moves when every value is moved by about its last bit: no device can agree with it better.
+    """
     cases: list[dict[str, Any]] = [
         {"loss": "welsch"}, {"loss": "lsp"}, {"loss": "laplace"}, {"loss": "welsch", "bias": True}, {"loss": "welsch", "init": "auto"},
-        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {"loss": "welsch", "rank": 32},
+        {"loss": "welsch", "init": "auto", "bias": "auto", "max_iter": 300, "tol": 1e-4},
+        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {"loss": "welsch", "rank": 32, "entries": 4_000_000},
+        {"loss": "welsch", "rank": 64, "entries": 4_000_000}, {"loss": "welsch", "rank": 32, "dtype": "float64"}, {"loss": "welsch", "rank": 32},
     ]  # fmt: skip
-    found = []
-    for case in cases:
-        settings = {"rank": RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0, **case}
-        models = [RobustMF(**settings, device=device).fit(observed) for device in ("cpu", "cuda")]
-        rmse = [clean_rmse(model, U, V) for model in models]
-        objective = [model.history_["objective"][-1] for model in models]
-        found.append({
-            **case, "cpu_rmse": rmse[0], "gpu_rmse": rmse[1], "relative": abs(rmse[1] / rmse[0] - 1),
-            "objective_relative": abs(objective[1] / objective[0] - 1),
-        })  # fmt: skip
-    return found
+    return [_same(dict(case)) for case in cases]
+
+
+def _same(case: dict[str, Any]) -> dict[str, Any]:
+    shape, given = (6040, 3706), dict(case)
+    total, kind = case.pop("entries", 500_000), np.dtype(case.pop("dtype", "float32"))
+    i, j, values, U, V = make_entries(total, shape, tail=1.0, seed=3)
+    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy().astype(kind), shape)
+    settings: dict[str, Any] = {"rank": RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0, **case}
+    moved = 1 + np.finfo(kind).eps * np.random.default_rng(9).standard_normal(observed.n_entries)
+    others = (("cpu", observed), ("cuda", observed), ("cpu", observed.with_values((observed.rows.values * moved).astype(kind))))
+    models = [RobustMF(**settings, device=device).fit(X) for device, X in others]
+    cpu, gpu, itself = (clean_rmse(model, U, V) for model in models)
+    objective = [model.history_["objective"][-1] for model in models]
+    return {
+        **given, "entries": observed.n_entries, "cpu_rmse": cpu, "gpu_rmse": gpu, "relative": abs(gpu / cpu - 1),
+        "cpu_itself": abs(itself / cpu - 1), "objective_relative": abs(objective[1] / objective[0] - 1),
+        "iterations": [model.n_iter_ for model in models[:2]],
+    }  # fmt: skip
 
 
 def same_as_cpu_large(made: Made, sweeps: int = 5) -> dict[str, float]:
@@ -368,20 +424,38 @@ def same_as_cpu_large(made: Made, sweeps: int = 5) -> dict[str, float]:
 
 def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """The record as tables to print."""
-    lines = [["rank", "loss", "rows ms", "columns ms", "sweep ms", "with objective", "gather only", "bytes bound", "operations bound"]]
+    lines = [
+        [
+            "rank",
+            "loss",
+            "rows ms",
+            "columns ms",
+            "sweep ms",
+            "with objective",
+            "gather only",
+            "bytes bound",
+            "operations bound",
+            "matrix units",
+        ]
+    ]
     for line in found["sweeps"] if isinstance(found["sweeps"], list) else []:
         both = [line["rows_bound"], line["columns_bound"]]
         lines.append([
             str(line["rank"]), line["loss"], f"{line['rows_ms']:.2f}", f"{line['columns_ms']:.2f}", f"{line['sweep_ms']:.2f}",
             f"{line['sweep_with_objective_ms']:.2f}", f"{line['rows_gather_only_ms'] + line['columns_gather_only_ms']:.2f}",
-            f"{sum(b['bytes_ms'] for b in both):.2f}", f"{sum(b['operations_ms'] for b in both):.2f}",
+            *(f"{sum(b[kind] for b in both):.2f}" for kind in ("bytes_ms", "operations_ms", "matrix_ms")),
         ])  # fmt: skip
     made = [("A sweep of irls", lines)]
     for name in ("build", "long_tail", "fits", "fold_in", "recommend", "mm", "same_as_cpu_large", "memory"):
         made.append((name.replace("_", " "), [["what", "figure"], *([key, _shown(value)] for key, value in found[name].items())]))
-    same = found["same_as_cpu"]
+    same, errors = found["same_as_cpu"], found["half_step_error"]
+    if isinstance(errors, list):
+        made.append(
+            ("error of a half-step", [["rank", "CPU", "GPU"], *([str(e["rank"]), f"{e['cpu']:.1e}", f"{e['gpu']:.1e}"] for e in errors)])
+        )
     if isinstance(same, list):
-        made.append(("same as the CPU", [["case", "relative difference of RMSE"], *([str(c), f"{c['relative']:.1e}"] for c in same)]))
+        head = ["case", "relative difference of RMSE", "CPU against itself"]
+        made.append(("same as the CPU", [head, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))
     return made
 
 
