@@ -37,9 +37,10 @@ for entry in (new.fit, new.fit_transform, new.partial_fit, fitted.partial_fit, f
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "lines"), [(["-c", ENTRIES], 7), (["-m", "robustmf.cli", "fit", "not-read.csv", "--device", "cuda"], 1)]
-)
+FIT = ["-m", "robustmf.cli", "fit", "not-even-read.csv", "--device", "cuda"]
+
+
+@pytest.mark.parametrize(("command", "lines"), [(["-c", ENTRIES], 7), (FIT, 1)])
 def test_without_card_or_extra_one_line_says_what_is_missing(command, lines):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"CUDA_VISIBLE_DEVICES": ""}
     ran = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)

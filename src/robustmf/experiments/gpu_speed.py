@@ -23,16 +23,13 @@ from robustmf.device.observed import DeviceObserved
 from robustmf.device.operations import DeviceOperations
 from robustmf.device.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
-from robustmf.experiments.netflix_scale import NOISE, OUTLIERS, RANK, SHAPE
+from robustmf.experiments.gpu_agreement import RANKS, half_step_error, same_as_cpu, same_as_cpu_large
+from robustmf.experiments.gpu_problem import Made, clean_rmse, make_entries
+from robustmf.experiments.netflix_scale import RANK, SHAPE
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP, Laplace, Loss, Rounded, Welsch
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-
-Made = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 MOVIELENS = (69_878, 10_677)
-RANKS = (5, 10, 16, 32, 64)
 
 
 def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: int = 10_000_000) -> dict[str, Any]:
@@ -66,34 +63,6 @@ def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: in
             announce(f"{name}: {error}")
         torch.cuda.empty_cache()
     return record
-
-
-def make_entries(total: int, shape: tuple[int, int], tail: float = 1.5, seed: int = 0) -> Made:
-    """The law of :mod:`netflix_scale`, drawn on the card: distinct places in random order, values, and the true factors."""
-    m, n = shape
-    rng = torch.Generator("cuda").manual_seed(seed)
-    like = {"device": "cuda", "generator": rng}
-    activity = torch.exp(1.3 * torch.randn(m, **like))
-    popularity = torch.exp(tail * torch.randn(n, **like)).double().cumsum(0)
-    popularity /= popularity[-1].clone()
-    counts = torch.poisson(torch.clamp(1.45 * total * activity / activity.sum(), max=0.25 * n), generator=rng).long()
-    places = []
-    for low in range(0, m, m // 8 + 1):
-        some = counts[low : low + m // 8 + 1]
-        rows = torch.repeat_interleave(torch.arange(low, low + len(some), device="cuda"), some)
-        columns = torch.searchsorted(popularity, torch.rand(len(rows), dtype=torch.float64, **like)).clamp(max=n - 1)
-        places.append(torch.unique(rows * n + columns))
-    place = torch.cat(places)
-    place = place[torch.randperm(len(place), **like)[:total]]
-    i = torch.div(place, n, rounding_mode="floor")
-    j = (place - i * n).int()
-    i = i.int()
-    U, V = 0.5 * torch.randn(m, RANK, **like), 0.5 * torch.randn(n, RANK, **like)
-    values = torch.cat([(U[a.long()] * V[b.long()]).sum(1) for a, b in zip(i.split(10_000_000), j.split(10_000_000), strict=True)])
-    values += NOISE * torch.randn(len(values), **like)
-    bad = torch.rand(len(values), **like) < OUTLIERS
-    values += 5 * bad * torch.sign(torch.randn(len(values), **like))
-    return i, j, values, U, V
 
 
 def milliseconds(work: Callable[[], Any], repeats: int = 7, in_a_row: int = 1) -> float:
@@ -273,14 +242,6 @@ def memory(made: Made) -> dict[str, Any]:
     }
 
 
-def clean_rmse(model: RobustMF, U: Tensor, V: Tensor) -> float:
-    """Against the true factors' product at random places."""
-    rng = np.random.default_rng(5)
-    i, j = rng.integers(0, len(U), 1_000_000), rng.integers(0, len(V), 1_000_000)
-    clean = np.einsum("tq,tq->t", U.cpu().numpy()[i], V.cpu().numpy()[j])
-    return float(np.sqrt(np.mean(np.square(model.predict(i, j) - clean, dtype=np.float64))))
-
-
 def fold_in_rate(made: Made, rows: int = 100_000) -> dict[str, float]:
     """Rows a second: new rows as host arrays to host factors."""
     i, j, values = made[:3]
@@ -341,103 +302,10 @@ def mm_fit(total: int) -> dict[str, Any]:
     return found
 
 
-def half_step_error() -> list[dict[str, float]]:
-    """How far a half-step in float32 is from the same one in float64, on either device: ‖U − U₆₄‖ / ‖U₆₄‖."""
-    shape = (6040, 3706)
-    i, j, values, _, _ = make_entries(1_000_000, shape, tail=1.0, seed=3)
-    narrow = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), shape)
-    wide = narrow.with_values(narrow.rows.values.astype(np.float64))
-    found = []
-    with Team(None) as team:
-        for rank in RANKS:
-            rng = np.random.default_rng(rank)
-            U, V = ((0.3 * rng.standard_normal((k, rank))).astype(np.float32) for k in shape)
-            made: dict[str, Operations] = {
-                "wide": Operations(wide, team),
-                "cpu": Operations(narrow, team),
-                "gpu": DeviceOperations(DeviceObserved.from_host(narrow, torch.device("cuda")), team),
-            }
-            solved: dict[str, Any] = {}
-            for name, operations in made.items():
-                kind = operations.observed.dtype
-                solved[name] = operations.array(U.astype(kind))
-                operations.half_step(Welsch(1.0), 1.0, solved[name], operations.array(V.astype(kind)))
-                solved[name] = np.asarray(solved[name], np.float64)
-            size = np.linalg.norm(solved["wide"])
-            errors = {name: float(np.linalg.norm(solved[name] - solved["wide"]) / size) for name in ("cpu", "gpu")}
-            found.append({"rank": rank, **errors})
-    return found
-
-
-def same_as_cpu() -> list[dict[str, Any]]:
-    """RMSE on both devices, from the same seed with as many sweeps: 6,040 × 3,706 with half a million entries, unless said otherwise.
-
-    ``cpu_itself`` is how far the CPU's RMSE moves when every value is moved by about its last bit: no device can agree with it better.
-    """
-    cases: list[dict[str, Any]] = [
-        {"loss": "welsch"}, {"loss": "lsp"}, {"loss": "laplace"}, {"loss": "welsch", "bias": True}, {"loss": "welsch", "init": "auto"},
-        {"loss": "welsch", "init": "auto", "bias": "auto", "max_iter": 300, "tol": 1e-4},
-        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {"loss": "welsch", "rank": 32, "entries": 4_000_000},
-        {"loss": "welsch", "rank": 64, "entries": 4_000_000}, {"loss": "welsch", "rank": 32, "dtype": "float64"}, {"loss": "welsch", "rank": 32},
-    ]  # fmt: skip
-    return [_same(dict(case)) for case in cases]
-
-
-def _same(case: dict[str, Any]) -> dict[str, Any]:
-    shape, given = (6040, 3706), dict(case)
-    total, kind = case.pop("entries", 500_000), np.dtype(case.pop("dtype", "float32"))
-    i, j, values, U, V = make_entries(total, shape, tail=1.0, seed=3)
-    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy().astype(kind), shape)
-    settings: dict[str, Any] = {"rank": RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0, **case}
-    moved = 1 + np.finfo(kind).eps * np.random.default_rng(9).standard_normal(observed.n_entries)
-    others = (("cpu", observed), ("cuda", observed), ("cpu", observed.with_values((observed.rows.values * moved).astype(kind))))
-    models = [RobustMF(**settings, device=device).fit(X) for device, X in others]
-    cpu, gpu, itself = (clean_rmse(model, U, V) for model in models)
-    objective = [model.history_["objective"][-1] for model in models]
-    return {
-        **given, "entries": observed.n_entries, "cpu_rmse": cpu, "gpu_rmse": gpu, "relative": abs(gpu / cpu - 1),
-        "cpu_itself": abs(itself / cpu - 1), "objective_relative": abs(objective[1] / objective[0] - 1),
-        "iterations": [model.n_iter_ for model in models[:2]],
-    }  # fmt: skip
-
-
-def same_as_cpu_large(made: Made, sweeps: int = 5) -> dict[str, float]:
-    """The same on the large problem, from its ridge start."""
-    i, j, values, U, V = made
-    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), SHAPE)
-    settings: dict[str, Any] = {"theta": 1.0, "reg": 1.0, "init": "ridge", "max_iter": sweeps, "tol": 1e-12, "random_state": 0}
-    models, times = [], []
-    for device in ("cpu", "cuda"):
-        started = time.perf_counter()
-        models.append(RobustMF(RANK, **settings, device=device).fit(observed))
-        times.append(time.perf_counter() - started)
-    rmse = [clean_rmse(model, U, V) for model in models]
-    return {
-        "sweeps": sweeps,
-        "cpu_rmse": rmse[0],
-        "gpu_rmse": rmse[1],
-        "relative": abs(rmse[1] / rmse[0] - 1),
-        "cpu_seconds": times[0],
-        "gpu_seconds": times[1],
-    }
-
-
 def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """The record as tables to print."""
-    lines = [
-        [
-            "rank",
-            "loss",
-            "rows ms",
-            "columns ms",
-            "sweep ms",
-            "with objective",
-            "gather only",
-            "bytes bound",
-            "operations bound",
-            "matrix units",
-        ]
-    ]
+    head = "rank,loss,rows ms,columns ms,sweep ms,with objective,gather only,bytes bound,operations bound,matrix units"
+    lines = [head.split(",")]
     for line in found["sweeps"] if isinstance(found["sweeps"], list) else []:
         both = [line["rows_bound"], line["columns_bound"]]
         lines.append([
@@ -450,9 +318,8 @@ def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
         made.append((name.replace("_", " "), [["what", "figure"], *([key, _shown(value)] for key, value in found[name].items())]))
     same, errors = found["same_as_cpu"], found["half_step_error"]
     if isinstance(errors, list):
-        made.append(
-            ("error of a half-step", [["rank", "CPU", "GPU"], *([str(e["rank"]), f"{e['cpu']:.1e}", f"{e['gpu']:.1e}"] for e in errors)])
-        )
+        shown = [[str(e["rank"]), f"{e['cpu']:.1e}", f"{e['gpu']:.1e}"] for e in errors]
+        made.append(("error of a half-step", [["rank", "CPU", "GPU"], *shown]))
     if isinstance(same, list):
         head = ["case", "relative difference of RMSE", "CPU against itself"]
         made.append(("same as the CPU", [head, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))
