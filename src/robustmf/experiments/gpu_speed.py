@@ -321,8 +321,8 @@ def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
         shown = [[str(e["rank"]), f"{e['cpu']:.1e}", f"{e['gpu']:.1e}"] for e in errors]
         made.append(("error of a half-step", [["rank", "CPU", "GPU"], *shown]))
     if isinstance(same, list):
-        head = ["case", "relative difference of RMSE", "CPU against itself"]
-        made.append(("same as the CPU", [head, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))
+        columns = ["case", "relative difference of RMSE", "CPU against itself"]
+        made.append(("same as the CPU", [columns, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))
     return made
 
 
