@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from robustmf.accumulate import accumulate
+from robustmf.device import estimate
 from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
 from robustmf.kernels.team import Team
@@ -345,7 +346,8 @@ class RobustMF(Detection):
     ) -> int:
         """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
 
-        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB).
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB). With
+        ``device="cuda"`` the bytes are those of the card, the larger of its peaks: putting the entries in order, and the fit.
 
         Parameters
         ----------
@@ -359,6 +361,10 @@ class RobustMF(Detection):
             shape, n_entries, dtype = observed.shape, observed.n_entries, observed.dtype
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
+        if self.device == "cuda":
+            rank, itemsize = int(self.rank) + int(self.bias is True), np.dtype(dtype).itemsize
+            on_card = estimate.fit_bytes(shape, int(n_entries), rank, itemsize, self.solver)
+            return max(estimate.entry_bytes(int(n_entries), itemsize), on_card)
         graduated = isinstance(self.init, str) and self.init == "auto"
         itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
         conversion = int(source_bytes) * int(n_entries) + entries_bytes(shape, int(n_entries), itemsize)

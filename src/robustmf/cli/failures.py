@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from robustmf.exceptions import ModelFileError, RobustMFWarning
+from robustmf.exceptions import DeviceError, ModelFileError, RobustMFWarning
 
 OK, FAILED, USAGE, BAD_INPUT, NOT_INSTALLED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -31,7 +31,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 #: The library speaks of arguments, name=value; here they are options.
 _ARGUMENT = re.compile(r"(?<![/\w])(row|col|value|delimiter|header|text_ids|duplicates|rank|loss|theta|reg|bias|solver|max_iter|tol|"
-                       r"validation_fraction|bounds|level)=(True\b|(?=[\s,;.]|$))?")  # fmt: skip
+                       r"validation_fraction|bounds|device|level)=(True\b|(?=[\s,;.]|$))?")  # fmt: skip
 
 
 class BadInput(Exception):  # noqa: N818 - the word that exit code 3 has
@@ -112,7 +112,7 @@ _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((BadInput, ModelFileError), BAD_INPUT),
     ((NotInstalled, ImportError), NOT_INSTALLED),
     ((ValueError, TypeError), USAGE),
-    ((OSError, ArithmeticError, MemoryError), FAILED),
+    ((OSError, ArithmeticError, MemoryError, DeviceError), FAILED),
 )
 
 

@@ -33,6 +33,7 @@ def fit(
     tol: settings.Tol = 1e-4,
     seed: settings.Seed = 0,
     threads: settings.Threads = None,
+    device: settings.Device = "cpu",
     row: given.Row = None,
     col: given.Col = None,
     value: given.Value = None,
@@ -62,7 +63,7 @@ def fit(
         raise typer.BadParameter("needs --report, the page to show the points on", param_hint="--tracks")
     model = settings.make_model(
         rank, loss=loss, theta=theta, reg=reg, bias=bias, solver=solver, validation_fraction=validation_fraction, bounds=bounds,
-        max_iter=max_iter, tol=tol, seed=seed, threads=threads,
+        max_iter=max_iter, tol=tol, seed=seed, threads=threads, device=device,
     )  # fmt: skip
     found = given.read_input(data, given.Asked(row, col, value, delimiter, header, text_ids, duplicates))
     started = time.perf_counter()

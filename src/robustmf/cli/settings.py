@@ -36,14 +36,18 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the start, and of w
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="All cores if not given; results do not depend on it.", rich_help_panel=_PANEL)
 ]
+Device = Annotated[str, typer.Option("--device", help="cpu, or cuda for one NVIDIA GPU (extra 'gpu').", rich_help_panel=_PANEL)]
 
 
 def make_model(
-    rank: int, *, theta: str, reg: str, bias: bool | None, bounds: str | None = None, seed: int, threads: int | None, **others: Any
-) -> RobustMF:
+    rank: int, *, theta: str, reg: str, bias: bool | None, bounds: str | None = None, seed: int, threads: int | None,
+    device: str = "cpu", **others: Any,
+) -> RobustMF:  # fmt: skip
     """The estimator that the options ask for; with a progress bar where someone is watching."""
-    from robustmf.estimator import RobustMF  # noqa: PLC0415 - so that --help is quick
+    from robustmf.device import require_device  # noqa: PLC0415 - so that --help is quick
+    from robustmf.estimator import RobustMF  # noqa: PLC0415
 
+    require_device(device)  # before any file is read
     return RobustMF(
         rank,
         theta=_number("--theta", theta, ("auto",)),
@@ -52,6 +56,7 @@ def make_model(
         bounds=None if bounds is None else _bounds(bounds),
         random_state=seed,
         n_jobs=threads,
+        device=device,
         verbose=int(sys.stderr.isatty()),
         **others,
     )

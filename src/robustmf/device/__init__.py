@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from robustmf.exceptions import DeviceError
+
 if TYPE_CHECKING:
     from robustmf.device.observed import DeviceObserved
     from robustmf.device.operations import DeviceOperations
@@ -30,9 +32,7 @@ def require_device(device: Any) -> None:
     if _interpreted():
         return
     if not torch.cuda.is_available():
-        raise RuntimeError(
-            f"device={device!r} needs an NVIDIA GPU and its driver; PyTorch {torch.__version__} sees none. Use device='cpu'."
-        )
+        raise DeviceError(f"device={device!r} needs an NVIDIA GPU and its driver; PyTorch {torch.__version__} sees none. Use device='cpu'.")
 
 
 def device_observed(X: Any) -> DeviceObserved:
@@ -46,7 +46,8 @@ def device_observed(X: Any) -> DeviceObserved:
 
 def device_operations(observed: DeviceObserved, team: Team, rank: int, solver: str) -> DeviceOperations:
     """The operations on the card's entries, if the card has room for what a fit of this rank (a bias counted in) takes."""
-    from robustmf.device.memory import fit_bytes, require_room  # noqa: PLC0415
+    from robustmf.device.estimate import fit_bytes  # noqa: PLC0415
+    from robustmf.device.memory import require_room  # noqa: PLC0415
     from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
 
     if rank > DeviceOperations.largest_rank:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-#: Entries of a chunk at most.
-LONGEST = 512
+from robustmf.device.estimate import LONGEST
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows low … high, whose chunks are first … last; ``split`` are those of several chunks."""
+
+    low: int
+    high: int
+    first: int
+    last: int
+    split: Tensor
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,19 @@ class Chunks:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def slices(self, most: int) -> list[Slice]:
+        """All rows, in slices of at most ``most`` chunks, or of one row."""
+        m = len(self.first) - 1
+        if len(self) <= most:
+            return [Slice(0, m, 0, len(self), self.split)]
+        first, found, low = self.first.cpu().numpy(), [], 0
+        while low < m:
+            high = max(int(np.searchsorted(first, first[low] + most, side="right")) - 1, low + 1)
+            within = (self.split >= low) & (self.split < high)
+            found.append(Slice(low, high, int(first[low]), int(first[high]), self.split[within]))
+            low = high
+        return found
 
 
 def cut(pointers: Tensor) -> Chunks:

@@ -10,12 +10,13 @@ import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import triton
 import triton.language as tl
 
+from robustmf.device.array import DeviceArray, tensor_like
 from robustmf.losses import Loss
 
 #: Kernels pass so many numbers to a formula; unused ones are 0.
@@ -127,6 +128,14 @@ def _traced(formula: Callable[..., Any], parameters: Sequence[float]) -> tuple[A
     if not isinstance(result, Symbol):
         text = f"a * 0.0 + {text}"
     return _compiled("\n    ".join([*lines, f"return {text}"])), (*map(float, parameters), *[0.0] * (SLOTS - len(parameters)))
+
+
+def values_of(function: Callable[[Any], Any], array: DeviceArray) -> DeviceArray:
+    """A formula without code, of an array on the card: computed there, or on the host if it asks for what torch does not have."""
+    try:
+        return cast("DeviceArray", function(array))
+    except (TypeError, ValueError, AttributeError):
+        return DeviceArray(tensor_like(function(np.asarray(array)), array.tensor))
 
 
 @cache

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from robustmf.device.kernels.written import interpreted
+
 
 def padded(V: Tensor) -> Tensor:
     """V with its rows padded to whole 16-byte words, so that a row is read in few wide loads."""
@@ -32,12 +34,7 @@ def normal_tile(rank: int, dtype: torch.dtype) -> dict[str, Any]:
     """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
     R = max(16, triton.next_power_of_2(rank))
     if dtype == torch.float64:
-        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "DOT": False, "PRECISION": "ieee", "num_warps": 4, "num_stages": 1}
-    return {
-        "R": R,
-        "BLOCK": 32,
-        "DOT": True,
-        "PRECISION": "tf32x3",
-        "num_warps": R // 16 if R > 32 else 1,
-        "num_stages": 2 if R == 32 else 1,
-    }
+        return {"R": R, "BLOCK": 4 if R <= 32 else 1, "PART": None, "num_warps": 4, "num_stages": 1}
+    # the interpreter has no products of bfloat16
+    part = tl.float32 if interpreted() else tl.bfloat16
+    return {"R": R, "BLOCK": 32, "PART": part, "num_warps": {16: 1, 32: 2, 64: 4, 128: 16}[R], "num_stages": 2}

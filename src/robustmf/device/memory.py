@@ -1,29 +1,8 @@
-"""How much of the card's memory a fit will take, and whether it is there."""
+"""Whether the card has the memory that is needed."""
 
 from __future__ import annotations
 
 import torch
-
-from robustmf.device.chunks import LONGEST
-
-
-def entry_bytes(n_entries: int, itemsize: int) -> int:
-    """Bytes on the card while the entries are sorted: what is given, the keys twice, their order, the sort's own room."""
-    return n_entries * (8 + itemsize + 4 * 8)
-
-
-def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, solver: str) -> int:
-    """Bytes on the card at the peak of a fit: the entries four times (by rows and columns, each once more in lane order), and more.
-
-    ``mm`` keeps eight arrays over the entries, their order by columns, and evaluates the loss in float64; others sort them once.
-    """
-    m, n = shape
-    entries = 4 * n_entries * (4 + itemsize) + 24 * (m + n)
-    factors = 6 * (m + n) * rank * itemsize
-    # the sums of every chunk up to rank 16, beyond it of as many as fit a gigabyte
-    sums = rank * (rank + 3) // 2 * itemsize * (max(m, n) + n_entries // LONGEST) if rank <= 16 else 1 << 30
-    working = n_entries * (8 * itemsize + 16 + 4 * 8) if solver == "mm" else n_entries * 28
-    return int(entries + factors + sums + working)
 
 
 def require_room(needed: int, device: torch.device, what: str) -> None:
@@ -31,10 +10,13 @@ def require_room(needed: int, device: torch.device, what: str) -> None:
     if device.type != "cuda":
         return
     free, total = torch.cuda.mem_get_info(device)
+    reserved = torch.cuda.memory_reserved(device)
+    # a process may be given less than the card has (set_per_process_memory_fraction)
+    allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total) - reserved
     # what torch keeps for reuse is free too
-    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = min(free, allowed) + reserved - torch.cuda.memory_allocated(device)
     if needed > free:
         raise MemoryError(
-            f"{what} needs about {needed / 1e9:.1f} GB on {device}, which has {free / 1e9:.1f} of {total / 1e9:.1f} GB free; "
+            f"{what} needs about {needed / 1e9:.1f} GB on {device}, which has {max(free, 0) / 1e9:.1f} of {total / 1e9:.1f} GB free; "
             "use device='cpu', float32 values, or fewer entries"
         )

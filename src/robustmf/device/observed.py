@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from robustmf.device.array import DeviceArray
+from robustmf.device.estimate import entry_bytes
 from robustmf.device.kept import KeptOnCard
-from robustmf.device.memory import entry_bytes, require_room
+from robustmf.device.memory import require_room
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.observed import Compressed, Duplicates, Observed, as_observed
 

@@ -14,6 +14,8 @@ import triton
 from torch import Tensor
 
 from robustmf.device.array import DeviceArray
+from robustmf.device.loss_sums import row_losses
+from robustmf.device.normal import normal_inverses, solved_systems
 from robustmf.device.observed import DeviceObserved
 from robustmf.losses import Welsch
 from robustmf.observed import Compressed
@@ -40,7 +42,7 @@ def repair_rows(
     order = order[counts[order] >= U.shape[1] + 2]
     if not len(order):
         return changed
-    inverses = operations.transposed.normal_inverses(Welsch(theta), ridge, V, U)
+    inverses = normal_inverses(operations.transposed, Welsch(theta), ridge, V, U)
     batch = torch.div(counts[order].cumsum(0) - 1, _TOGETHER, rounding_mode="floor")
     bounds = [0, *(batch.diff().nonzero()[:, 0] + 1).tolist(), len(order)]
     generator = torch.Generator(rows.device).manual_seed(seed)
@@ -105,7 +107,7 @@ class _Trials:
 
     def _cost(self, u: Tensor) -> Tensor:
         """The row's share of the objective."""
-        return self._operations.row_losses(self._loss, u, self._design) + 0.5 * self._ridge * u.double().square().sum(1)
+        return row_losses(self._operations, self._loss, u, self._design) + 0.5 * self._ridge * u.double().square().sum(1)
 
     def _subset_fit(self) -> Tensor:
         """Ridge fit of as many random entries as there are factors, all rows at once.
@@ -121,4 +123,4 @@ class _Trials:
         systems = B.new_zeros(n, rank + 1, triton.next_power_of_2(rank))
         systems[:, :rank, :rank] = B.mT @ B
         systems[:, rank, :rank] = (B * y[:, :, None]).sum(1)
-        return self._operations.solved(systems, self._ridge, rank)
+        return solved_systems(self._operations, systems, self._ridge, rank)

@@ -18,20 +18,18 @@ from torch import Tensor
 
 import robustmf
 from robustmf.device.array import DeviceArray
-from robustmf.device.memory import fit_bytes
+from robustmf.device.estimate import fit_bytes
 from robustmf.device.observed import DeviceObserved
 from robustmf.device.operations import DeviceOperations
 from robustmf.device.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
-from robustmf.experiments.netflix_scale import NOISE, OUTLIERS, RANK, SHAPE
+from robustmf.experiments.gpu_agreement import RANKS, half_step_error, same_as_cpu, same_as_cpu_large
+from robustmf.experiments.gpu_problem import Made, clean_rmse, make_entries
+from robustmf.experiments.netflix_scale import RANK, SHAPE
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP, Laplace, Loss, Rounded, Welsch
-from robustmf.observed import Observed
-
-Made = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 MOVIELENS = (69_878, 10_677)
-RANKS = (5, 10, 16, 32, 64)
 
 
 def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: int = 10_000_000) -> dict[str, Any]:
@@ -51,6 +49,7 @@ def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: in
         "fold_in": lambda: fold_in_rate(made),
         "recommend": lambda: recommend_rate(made),
         "mm": lambda: mm_fit(movielens),
+        "half_step_error": half_step_error,
         "same_as_cpu": same_as_cpu,
         "same_as_cpu_large": lambda: same_as_cpu_large(made),
         "memory": lambda: memory(made),
@@ -64,34 +63,6 @@ def run(announce: Callable[[str], None], total: int = 100_000_000, movielens: in
             announce(f"{name}: {error}")
         torch.cuda.empty_cache()
     return record
-
-
-def make_entries(total: int, shape: tuple[int, int], tail: float = 1.5, seed: int = 0) -> Made:
-    """The law of :mod:`netflix_scale`, drawn on the card: distinct places in random order, values, and the true factors."""
-    m, n = shape
-    rng = torch.Generator("cuda").manual_seed(seed)
-    like = {"device": "cuda", "generator": rng}
-    activity = torch.exp(1.3 * torch.randn(m, **like))
-    popularity = torch.exp(tail * torch.randn(n, **like)).double().cumsum(0)
-    popularity /= popularity[-1].clone()
-    counts = torch.poisson(torch.clamp(1.45 * total * activity / activity.sum(), max=0.25 * n), generator=rng).long()
-    places = []
-    for low in range(0, m, m // 8 + 1):
-        some = counts[low : low + m // 8 + 1]
-        rows = torch.repeat_interleave(torch.arange(low, low + len(some), device="cuda"), some)
-        columns = torch.searchsorted(popularity, torch.rand(len(rows), dtype=torch.float64, **like)).clamp(max=n - 1)
-        places.append(torch.unique(rows * n + columns))
-    place = torch.cat(places)
-    place = place[torch.randperm(len(place), **like)[:total]]
-    i = torch.div(place, n, rounding_mode="floor")
-    j = (place - i * n).int()
-    i = i.int()
-    U, V = 0.5 * torch.randn(m, RANK, **like), 0.5 * torch.randn(n, RANK, **like)
-    values = torch.cat([(U[a.long()] * V[b.long()]).sum(1) for a, b in zip(i.split(10_000_000), j.split(10_000_000), strict=True)])
-    values += NOISE * torch.randn(len(values), **like)
-    bad = torch.rand(len(values), **like) < OUTLIERS
-    values += 5 * bad * torch.sign(torch.randn(len(values), **like))
-    return i, j, values, U, V
 
 
 def milliseconds(work: Callable[[], Any], repeats: int = 7, in_a_row: int = 1) -> float:
@@ -123,13 +94,15 @@ def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """What the card can do: bytes copied a second, and float32 multiply–adds (two operations each) of a matrix product."""
+    """What the card can do: bytes copied a second, and multiply–adds (two operations each) of a matrix product."""
     a = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     b = torch.empty_like(a)
     copy = 2 * len(a) / milliseconds(lambda: b.copy_(a)) * 1e3
     x = torch.randn(8192, 8192, device="cuda")
     product = 2 * 8192**3 / milliseconds(lambda: x @ x) * 1e3
-    return {"copy_bytes_per_second": copy, "float32_operations_per_second": product}
+    y = x.bfloat16()
+    matrix = 2 * 8192**3 / milliseconds(lambda: y @ y) * 1e3
+    return {"copy_bytes_per_second": copy, "float32_operations_per_second": product, "bfloat16_operations_per_second": matrix}
 
 
 def build(made: Made) -> dict[str, float]:
@@ -139,7 +112,7 @@ def build(made: Made) -> dict[str, float]:
     def work() -> None:
         observed = DeviceObserved.from_indices(i, j, values, SHAPE)
         operations = _operations(observed)
-        _ = operations._lanes, operations.transposed._lanes
+        _ = operations.lanes, operations.transposed.lanes
 
     return {"milliseconds": 1e3 * seconds(work)}
 
@@ -149,15 +122,20 @@ def _operations(observed: DeviceObserved) -> DeviceOperations:
 
 
 def _bounds(operations: DeviceOperations, rank: int, ceilings: dict[str, float]) -> dict[str, float]:
-    """The fewest bytes and operations of a half-step, as times: entries and factors once through memory; the sums by symmetry."""
+    """The fewest bytes and operations of a half-step, as times: entries and factors once through memory; the sums by symmetry.
+
+    ``matrix_ms`` is the time of the matrix units for what is asked of them above rank 16: four products of whole tiles.
+    """
     m, n = operations.observed.shape
     entries = operations.observed.n_entries
     size = 8 * entries + 4 * rank * (2 * m + n)
     work = 2 * entries * (rank * (rank + 1) / 2 + 3 * rank) + 2 * m * rank**3 / 6
     sectors = 32 * -(-rank * 4 // 32) * entries
+    tiles = 4 * 2 * triton.next_power_of_2(rank) ** 2 * entries if rank > 16 else 0
     return {
         "bytes_ms": 1e3 * size / ceilings["copy_bytes_per_second"],
         "operations_ms": 1e3 * work / ceilings["float32_operations_per_second"],
+        "matrix_ms": 1e3 * tiles / ceilings["bfloat16_operations_per_second"],
         "gathered_gigabytes": sectors / 1e9,
     }
 
@@ -235,6 +213,11 @@ def fits(made: Made) -> dict[str, Any]:
         np.array_equal(model.row_factors_, again.row_factors_) and np.array_equal(model.column_factors_, again.column_factors_)
     )
     found["sweep_in_fit_ms"] = 1e3 * float(np.median(np.diff(model.history_["seconds"])))
+    kinked = fit(device_arrays(), loss="lsp", init=start, max_iter=20)
+    found["lsp_sweep_in_fit_ms"] = 1e3 * float(np.median(np.diff(kinked.history_["seconds"])))
+    started = time.perf_counter()
+    _ = kinked.entries_["values"]
+    found["entries_to_host_seconds"] = time.perf_counter() - started
     found["rmse_against_clean"] = clean_rmse(model, U, V)
     found["ridge_start_seconds"] = seconds(lambda: fit(device_arrays(), init="ridge", max_iter=20), 1)
     default = RobustMF(RANK, random_state=0, device="cuda")
@@ -257,14 +240,6 @@ def memory(made: Made) -> dict[str, Any]:
         "peak_gigabytes": (torch.cuda.max_memory_allocated() - before) / 1e9,
         "estimate_gigabytes": fit_bytes(SHAPE, len(host[2]), RANK, 4, "irls") / 1e9,
     }
-
-
-def clean_rmse(model: RobustMF, U: Tensor, V: Tensor) -> float:
-    """Against the true factors' product at random places."""
-    rng = np.random.default_rng(5)
-    i, j = rng.integers(0, len(U), 1_000_000), rng.integers(0, len(V), 1_000_000)
-    clean = np.einsum("tq,tq->t", U.cpu().numpy()[i], V.cpu().numpy()[j])
-    return float(np.sqrt(np.mean(np.square(model.predict(i, j) - clean, dtype=np.float64))))
 
 
 def fold_in_rate(made: Made, rows: int = 100_000) -> dict[str, float]:
@@ -307,6 +282,10 @@ def mm_fit(total: int) -> dict[str, Any]:
             "milliseconds_per_pass": 1e3 * model.history_["seconds"][-1] / passes, "objective": model.history_["objective"][-1],
             "rmse_against_clean": clean_rmse(model, U, V), "converged": model.converged_,
         }  # fmt: skip
+    again = RMFNL(RANK, init="auto", random_state=0, device="cuda").fit(host)
+    found["same_bits"] = bool(
+        np.array_equal(model.row_factors_, again.row_factors_) and np.array_equal(model.column_factors_, again.column_factors_)
+    )
     observed = DeviceObserved.from_indices(i, j, values, MOVIELENS)
     operations = _operations(observed)
     u, v = DeviceArray(U), DeviceArray(V)
@@ -323,65 +302,27 @@ def mm_fit(total: int) -> dict[str, Any]:
     return found
 
 
-def same_as_cpu() -> list[dict[str, Any]]:
-    """RMSE on both devices, from the same seed with as many sweeps: 6,040 × 3,706 with half a million entries."""
-    shape = (6040, 3706)
-    i, j, values, U, V = make_entries(500_000, shape, tail=1.0, seed=3)
-    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), shape)
-    cases: list[dict[str, Any]] = [
-        {"loss": "welsch"}, {"loss": "lsp"}, {"loss": "laplace"}, {"loss": "welsch", "bias": True}, {"loss": "welsch", "init": "auto"},
-        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {"loss": "welsch", "rank": 32},
-    ]  # fmt: skip
-    found = []
-    for case in cases:
-        settings = {"rank": RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0, **case}
-        models = [RobustMF(**settings, device=device).fit(observed) for device in ("cpu", "cuda")]
-        rmse = [clean_rmse(model, U, V) for model in models]
-        objective = [model.history_["objective"][-1] for model in models]
-        found.append({
-            **case, "cpu_rmse": rmse[0], "gpu_rmse": rmse[1], "relative": abs(rmse[1] / rmse[0] - 1),
-            "objective_relative": abs(objective[1] / objective[0] - 1),
-        })  # fmt: skip
-    return found
-
-
-def same_as_cpu_large(made: Made, sweeps: int = 5) -> dict[str, float]:
-    """The same on the large problem, from its ridge start."""
-    i, j, values, U, V = made
-    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), SHAPE)
-    settings: dict[str, Any] = {"theta": 1.0, "reg": 1.0, "init": "ridge", "max_iter": sweeps, "tol": 1e-12, "random_state": 0}
-    models, times = [], []
-    for device in ("cpu", "cuda"):
-        started = time.perf_counter()
-        models.append(RobustMF(RANK, **settings, device=device).fit(observed))
-        times.append(time.perf_counter() - started)
-    rmse = [clean_rmse(model, U, V) for model in models]
-    return {
-        "sweeps": sweeps,
-        "cpu_rmse": rmse[0],
-        "gpu_rmse": rmse[1],
-        "relative": abs(rmse[1] / rmse[0] - 1),
-        "cpu_seconds": times[0],
-        "gpu_seconds": times[1],
-    }
-
-
 def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """The record as tables to print."""
-    lines = [["rank", "loss", "rows ms", "columns ms", "sweep ms", "with objective", "gather only", "bytes bound", "operations bound"]]
+    head = "rank,loss,rows ms,columns ms,sweep ms,with objective,gather only,bytes bound,operations bound,matrix units"
+    lines = [head.split(",")]
     for line in found["sweeps"] if isinstance(found["sweeps"], list) else []:
         both = [line["rows_bound"], line["columns_bound"]]
         lines.append([
             str(line["rank"]), line["loss"], f"{line['rows_ms']:.2f}", f"{line['columns_ms']:.2f}", f"{line['sweep_ms']:.2f}",
             f"{line['sweep_with_objective_ms']:.2f}", f"{line['rows_gather_only_ms'] + line['columns_gather_only_ms']:.2f}",
-            f"{sum(b['bytes_ms'] for b in both):.2f}", f"{sum(b['operations_ms'] for b in both):.2f}",
+            *(f"{sum(b[kind] for b in both):.2f}" for kind in ("bytes_ms", "operations_ms", "matrix_ms")),
         ])  # fmt: skip
     made = [("A sweep of irls", lines)]
     for name in ("build", "long_tail", "fits", "fold_in", "recommend", "mm", "same_as_cpu_large", "memory"):
         made.append((name.replace("_", " "), [["what", "figure"], *([key, _shown(value)] for key, value in found[name].items())]))
-    same = found["same_as_cpu"]
+    same, errors = found["same_as_cpu"], found["half_step_error"]
+    if isinstance(errors, list):
+        shown = [[str(e["rank"]), f"{e['cpu']:.1e}", f"{e['gpu']:.1e}"] for e in errors]
+        made.append(("error of a half-step", [["rank", "CPU", "GPU"], *shown]))
     if isinstance(same, list):
-        made.append(("same as the CPU", [["case", "relative difference of RMSE"], *([str(c), f"{c['relative']:.1e}"] for c in same)]))
+        columns = ["case", "relative difference of RMSE", "CPU against itself"]
+        made.append(("same as the CPU", [columns, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))
     return made
 
 

@@ -5,6 +5,9 @@ For chunk c of row i, with entries t (column j, value m_t, optional sample weigh
     a_t = √((m_t − u·v_j)² + ε²),   w_t = s_t · weight(a_t),   part_c = (Σ w_t v_j v_jᵀ, Σ w_t m_t v_j).
 
 A part is a (rank + 1) × R array: the matrix, and the right-hand side as its last row.
+
+The matrix is XᵀX with rows x_t = √w_t v_j. The matrix units multiply numbers of 8 bits: x = a + b + c in three of them has float32's 24,
+and XᵀX = AᵀA + BᵀB + (AᵀB + AᵀC) + (AᵀB + AᵀC)ᵀ up to its last bit: four products, the two in brackets serving twice.
 """
 
 from __future__ import annotations
@@ -14,16 +17,31 @@ import triton.language as tl
 
 
 @triton.jit
+def _add_products(x, normal, mixed, PART: tl.constexpr):
+    """``normal`` plus the products that are their own mirror images, ``mixed`` plus those that serve twice."""
+    if PART is None:
+        return normal + tl.sum(x[:, :, None] * x[:, None, :], 0), mixed
+    a = x.to(PART)
+    rest = x - a.to(tl.float32)
+    b = rest.to(PART)
+    c = (rest - b.to(tl.float32)).to(PART)
+    # added up outside the matrix units, which do not round but cut
+    normal += tl.dot(tl.trans(a), a, tl.dot(tl.trans(b), b))
+    mixed += tl.dot(tl.trans(a), b, tl.dot(tl.trans(a), c))
+    return normal, mixed
+
+
+@triton.jit
 def accumulate(
     first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, parts,
     weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr,
-    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """Write the part of one chunk.
 
     V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its bound;
-    UNIT is least squares. Where the tile has a column to spare (RANK < R) the values ride in it: the product gives both sums at once.
+    UNIT is least squares; PART the type of the matrix units' numbers, None does without them. Where the tile has a column to spare
+    (RANK < R) the values ride in it: the product gives both sums at once.
     """
     at = tl.program_id(0).to(tl.int64)
     chunk = at + first_chunk
@@ -40,6 +58,7 @@ def accumulate(
     p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)
     largest = tl.load(numbers + 7)
     normal = tl.zeros((R, R), number)
+    mixed = tl.zeros((R, R), number)
     right = tl.zeros((BLOCK, R), number)
     for o in range(0, count, BLOCK):
         inside = o + t < count
@@ -62,13 +81,13 @@ def accumulate(
             w *= tl.load(sample + o + t, mask=inside, other=0.0)
         if RANK < R:
             v = tl.where((q == RANK)[None, :], y[:, None], v)
-        weighted = v * w[:, None]
+        root = tl.sqrt(w)
+        x = v * root[:, None]
         if RANK == R:
-            right += weighted * y[:, None]
-        if DOT:
-            normal = tl.dot(tl.trans(weighted), v, normal, input_precision=PRECISION)
-        else:
-            normal += tl.sum(weighted[:, :, None] * v[:, None, :], 0)
+            right += x * (root * y)[:, None]
+        normal, mixed = _add_products(x, normal, mixed, PART)
+    if PART is not None:
+        normal += mixed + tl.trans(mixed)
     out = parts + at * (RANK + 1) * R
     if RANK < R:
         tl.store(out + q[:, None] * R + q[None, :], normal, mask=(q <= RANK)[:, None])

@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import triton
+from robustmf.device.kernels.written import load, made, store
 
-from robustmf.device.expression import compiled_function
-
-#: Largest ranks whose sums fit, by the bytes of a number.
+#: Largest ranks whose sums fit, and whose factors do, by the bytes of a number.
 _LARGEST_RANK = {4: 16, 8: 8}
+_LARGEST_VALUE_RANK = {4: 64, 8: 8}
 
 #: Entries a lane has in flight.
 _AHEAD = 2
@@ -27,6 +26,11 @@ _LANES = 32
 def fits(rank: int, itemsize: int) -> bool:
     """Whether the sums of a row fit a lane's registers."""
     return rank <= _LARGEST_RANK[itemsize]
+
+
+def value_fits(rank: int, itemsize: int) -> bool:
+    """Whether the factors of a row and of an entry's column fit a lane's registers."""
+    return rank <= _LARGEST_VALUE_RANK[itemsize]
 
 
 def square_places(rank: int, width: int) -> list[tuple[int, int]]:
@@ -75,10 +79,10 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
     lines += [f"    {line}" for line in body]
     lines += ["at = parts + p.to(tl.int64)", "shared = (single == 0) & (count > 0)"]
     for name in _triangle(rank):
-        lines += [_store("at", name, "shared", wide), "at += n_lanes"]
+        lines += [store("at", name, "shared", wide), "at += n_lanes"]
     lines += ["ridge = tl.load(reg + row) if REGS else tl.load(reg)", "if tl.max(single.to(tl.int32), 0) > 0:"]
     lines += [f"    {line}" for line in _solution(rank, "single", wide)]
-    return _made("half_step", lines)
+    return made("half_step", lines)
 
 
 @cache
@@ -112,11 +116,7 @@ def value(rank: int, tips: int, wide: bool, ahead: int = _AHEAD) -> Any:
             ]
     lines += [f"    {line}" for line in body]
     lines += [f"tl.store(parts + {k} * n_lanes + p, total{k})" for k in range(tips)]
-    return _made("value", lines)
-
-
-def _made(name: str, lines: list[str]) -> Any:
-    return compiled_function(name, "\n    ".join(lines) + "\n")
+    return made("value", lines)
 
 
 def _triangle(rank: int) -> list[str]:
@@ -134,7 +134,7 @@ def _lane_head(rank: int, wide: bool) -> list[str]:
         "single, origin = tl.load(alone + p) > 0, tl.load(origins + p)",
         "indices += start",
         "values += start",
-        *(f"u{k} = {_load(f'U + row * {rank} + {k}', wide)}" for k in range(rank)),
+        *(f"u{k} = {load(f'U + row * {rank} + {k}', wide)}" for k in range(rank)),
     ]
 
 
@@ -160,26 +160,6 @@ def _wide_load(s: int, k: int) -> str:
     return f"{names} = tl.inline_asm_elementwise({code}, [{address}], dtype=({kinds}), is_pure=True, pack=1)"
 
 
-# Triton's compiler compares every load and store with all that depends on it: with 150 of them it takes a minute. Machine
-# instructions it leaves alone.
-
-
-def _load(address: str, wide: bool) -> str:
-    if not wide:
-        return f"tl.load({address})"
-    return (
-        f"tl.inline_asm_elementwise('ld.global.f32 $0, [$1];', '=f,l', [({address}).to(tl.int64)], dtype=tl.float32, is_pure=True, pack=1)"
-    )
-
-
-def _store(address: str, name: str, mask: str, wide: bool) -> str:
-    if not wide:
-        return f"tl.store({address}, {name}, mask={mask})"
-    code = "'{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.f32 [$1], $2; mov.u32 $0, 0; }', '=r,l,f,r'"
-    arguments = f"[({address}).to(tl.int64), {name}, {mask}.to(tl.int32)]"
-    return f"tl.inline_asm_elementwise({code}, {arguments}, dtype=tl.int32, is_pure=False, pack=1)"
-
-
 def _residual(rank: int, s: int) -> str:
     return f"y{s} - (" + " + ".join(f"u{k} * v{s}_{k}" for k in range(rank)) + ")"
 
@@ -200,9 +180,4 @@ def _solution(rank: int, mask: str, wide: bool) -> list[str]:
     for k in reversed(range(rank)):
         lines += [f"a{rank}_{k} -= a{i}_{k} * a{rank}_{i}" for i in range(k + 1, rank)]
         lines += [f"a{rank}_{k} *= a{k}_{k}", f"good &= tl.abs(a{rank}_{k}) <= 3e38"]
-    return lines + [_store(f"U + row * {rank} + {k}", f"a{rank}_{k}", "good", wide) for k in range(rank)]
-
-
-def interpreted() -> bool:
-    """Kernels run in Triton's interpreter, which has no machine instructions."""
-    return bool(triton.knobs.runtime.interpret)
+    return lines + [store(f"U + row * {rank} + {k}", f"a{rank}_{k}", "good", wide) for k in range(rank)]
