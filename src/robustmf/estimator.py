@@ -382,7 +382,9 @@ class RobustMF(Detection):
     ) -> int:
         """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
 
-        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB).
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB). Biases count
+        where they are asked for, not where ``bias="auto"`` may choose them. A checkpoint takes four times the size of its file while it
+        is written, on top.
 
         Parameters
         ----------
@@ -399,7 +401,8 @@ class RobustMF(Detection):
         graduated = isinstance(self.init, str) and self.init == "auto"
         itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
         conversion = int(source_bytes) * int(n_entries) + entries_bytes(shape, int(n_entries), itemsize)
-        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out))
+        biased = self.bias is True
+        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out, biased))
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with biases, the row's bias as the last column)."""

@@ -25,10 +25,15 @@ def choose_solver(solver: str, observed: Observed, rank: int, plain_model: bool,
             raise ValueError("solver='varpro' needs device='cpu'; on a GPU use solver='irls' or 'mm'")
         return solver, "asked for"
     m, n = observed.shape
-    short, long = min(m, n), max(m, n)
-    if projects and plain_model and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
-        return "varpro", f"{short} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
+    if projects and plain_model and is_worth_eliminating(observed.shape, rank):
+        return "varpro", f"{min(m, n)} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
     return "irls", f"{m} × {n} with {observed.n_entries} entries: sweeps of small regressions"
+
+
+def is_worth_eliminating(shape: tuple[int, int], rank: int) -> bool:
+    """Whether one side is so short that the other is best eliminated."""
+    short, long = min(shape), max(shape)
+    return short * rank <= _SMALL_SIDE and long >= _ELONGATED * short
 
 
 def require_concave(loss: Loss) -> None:

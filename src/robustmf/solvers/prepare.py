@@ -63,10 +63,7 @@ def prepare(
     """Start, λ and biases; the solver may be another than the one asked for where biases were chosen."""
     paper = settings.reg
     if settings.auto_reg:
-        problem = Problem(operations, settings.rank, settings.reg)
-        paper = _scaled_reg(settings, problem)
-        trace = _TRACE if _follows_noise(settings, problem) else 1.0
-        settings = replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread)))
+        settings, paper = _in_units(settings, operations)
     begun = _begin(settings, operations, sample_weights, rng, solver)
     if settings.auto_reg and begun.start.ridge is not None:
         if settings.loss.degree == 2:
@@ -87,6 +84,14 @@ def prepare(
         start.U, start.V, max(start.sigma, _least_sigma(operations.observed)), begun.center, begun.row_bias, begun.column_bias,
         settings.reg, settings.bias_unit, solver, reason,
     )  # fmt: skip
+
+
+def _in_units(settings: Settings, operations: Operations) -> tuple[Settings, float]:
+    """Settings with a first λ and the unit of biases, in units of the data; and the paper's λ in these."""
+    problem = Problem(operations, settings.rank, settings.reg)
+    paper = _scaled_reg(settings, problem)
+    trace = _TRACE if _follows_noise(settings, problem) else 1.0
+    return replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread))), paper
 
 
 @dataclass(frozen=True)
