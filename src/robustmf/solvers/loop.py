@@ -182,12 +182,10 @@ def run(
                 outcome.converged, outcome.reason = True, reason
             elif validation is not None and not stopped and outcome.iterations - outcome.best_iteration >= patience:
                 outcome.reason = f"no lower validation error in patience={patience} iterations"
-            elif record is not None:
+            if record is not None:
                 record.offer(solver, outcome, objective, seconds, must=stopped)
         if not outcome.reason and not stopped:
             outcome.reason = _limit(max_iter)
-        if outcome.reason and record is not None:
-            record.offer(solver, outcome, objective, seconds, must=True)
     except KeyboardInterrupt:
         outcome.drop_half_line()
         outcome.converged, outcome.stopped, outcome.reason = False, True, "interrupted"
