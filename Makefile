@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench torture docs package gpu-test clean
+.PHONY: demo test lint bench torture soak docs package gpu-test clean
 
 demo: $(VENV)/.demo
 	$(BIN)/robustmf demo --page demo.html
@@ -27,6 +27,10 @@ bench: $(VENV)/.dev
 # try to break it: a table of what was tried and what failed, under 20 minutes
 torture: $(VENV)/.dev
 	$(BIN)/python -m torture
+
+# an hour of fits, predictions and files; memory, open files and threads must not grow
+soak: $(VENV)/.dev
+	$(BIN)/python -m torture.soak --minutes 60
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

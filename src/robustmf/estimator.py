@@ -24,9 +24,12 @@ from robustmf.memory import entries_bytes, fit_bytes
 from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
 from robustmf.outliers import Detection
-from robustmf.solvers.fitting import Fit, Settings, fit
+from robustmf.solvers.checkpoint import Checkpoint, as_checkpoint
+from robustmf.solvers.choose import is_worth_eliminating
+from robustmf.solvers.fitting import Fit, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
+from robustmf.solvers.settings import Settings
 from robustmf.solvers.start import Init, Warm
 from robustmf.summary import facts_html
 from robustmf.validation import (
@@ -218,14 +221,42 @@ class RobustMF(Detection):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        weights: ArrayLike | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
 
         ``weights`` multiply each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array. (They weigh entries; what
         scikit-learn calls sample_weight weighs rows.)
+
+        Parameters
+        ----------
+        checkpoint : path, optional
+            A file to write the state of the fit to. If it exists, and is of the same fit (data, parameters, seed, release), the fit goes
+            on from it, and ends with the same bits as one that was never disturbed. At the end it holds the result: fitted again,
+            the model is there at once. ``n_jobs``, ``verbose`` and ``callbacks`` may change; callbacks hear of new iterations only.
+        checkpoint_every : float
+            Seconds between two writings; 0 writes after each iteration. The start is written as soon as it is found.
+        resume : path, optional
+            As ``checkpoint``, but the file must exist.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged, of another version, or of another fit. It is left as it is.
+        CheckpointWriteError
+            The file cannot be written; the last one that could is intact.
         """
+        kept = as_checkpoint(checkpoint, checkpoint_every, resume, self.random_state is not None, self.device)
         observed = self._entries_of(X, reset=True)
-        return self._fit(observed, None if weights is None else entry_weights(weights, observed))
+        return self._fit(observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept)
 
     def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
         """Go on with more entries: rows that arrive over time, and with ids also columns, and more entries of rows that are known.
@@ -246,7 +277,14 @@ class RobustMF(Detection):
         same_model = self.rank == len(self.components_) and self.bias in ("auto", self._has_bias)
         return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
 
-    def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
+    def _fit(
+        self,
+        observed: Observed,
+        weights: Array | None,
+        warm: Warm | None = None,
+        more: bool = False,
+        checkpoint: Checkpoint | None = None,
+    ) -> Self:
         self._check_parameters(observed)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
@@ -260,7 +298,7 @@ class RobustMF(Detection):
                     settings = replace(settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_)
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
-            found = fit(settings, operations, on_entries, rng)
+            found = fit(settings, operations, on_entries, rng, checkpoint)
         if warm is None:
             self._started_with = observed.n_entries
         self._take(found, observed, weights)
@@ -346,8 +384,10 @@ class RobustMF(Detection):
     ) -> int:
         """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
 
-        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB). With
-        ``device="cuda"`` the bytes are those of the card, the larger of its peaks: putting the entries in order, and the fit.
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB). Biases count
+        where they are asked for, not where ``bias="auto"`` may choose them. A checkpoint takes four times the size of its file while it
+        is written, on top. With ``device="cuda"`` the bytes are those of the card, the larger of its peaks: putting the entries in order,
+        and the fit.
 
         Parameters
         ----------
@@ -368,7 +408,10 @@ class RobustMF(Detection):
         graduated = isinstance(self.init, str) and self.init == "auto"
         itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
         conversion = int(source_bytes) * int(n_entries) + entries_bytes(shape, int(n_entries), itemsize)
-        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, self.solver, graduated, held_out))
+        biased, kinked = self.bias is True, make_loss(self.loss, None if self.theta == "auto" else self.theta).concave
+        eliminates = self.solver == "auto" and not biased and is_worth_eliminating(shape, int(n_entries), int(self.rank), kinked)
+        solver = "varpro" if eliminates else self.solver
+        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, solver, graduated, held_out, biased))
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with biases, the row's bias as the last column)."""

@@ -7,7 +7,6 @@ made from them once, when first asked for, so that a kernel can serve rows and c
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from robustmf.compressed import Compressed, Duplicates, Values, compress, merged
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.ids import number_ids
 from robustmf.kernels.compress import group_order
+from robustmf.lazily import cached
 from robustmf.tables import triplet_columns
 
 __all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
@@ -75,12 +75,12 @@ class Observed:
         """float32 or float64."""
         return self.rows.values.dtype
 
-    @cached_property
+    @cached
     def columns(self) -> Compressed:
         """The entries by columns."""
         return turned(self.rows, self.shape[1], self.dtype)
 
-    @cached_property
+    @cached
     def column_order(self) -> NDArray[np.int64]:
         """Positions, in row order, of the entries in column order."""
         order = np.empty(self.n_entries, np.int64)

@@ -6,7 +6,6 @@ Solvers see arrays and these methods only; another device offers the same method
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from robustmf.compiled_loss import weight_address, weight_parameters
 from robustmf.kernels import dual, entries, half_step, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
+from robustmf.lazily import cached
 from robustmf.losses import L2, Loss
 from robustmf.observed import Observed
 
@@ -226,7 +226,7 @@ class Operations:
             dtype.type(loss.epsilon**2), address, weight_parameters(loss), half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
-    @cached_property
+    @cached
     def transposed(self) -> Operations:
         """The same operations with the roles of rows and columns swapped."""
         other = Operations(self.observed.transposed, self.team)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
+from robustmf.lazily import cached
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.loop import Callback
@@ -80,12 +80,12 @@ class Point:
     R: Array
     V: Array
 
-    @cached_property
+    @cached
     def left(self) -> Gram:
         """RRᵀ."""
         return Gram(self.R @ self.R.T)
 
-    @cached_property
+    @cached
     def right(self) -> Gram:
         """RᵀR."""
         return Gram(self.R.T @ self.R)
@@ -145,7 +145,7 @@ class Gram:
         values, self._vectors = np.linalg.eigh(matrix)
         self._values = np.maximum(values, np.finfo(matrix.dtype).eps * (values[-1] if values[-1] > 0 else 1))
 
-    @cached_property
+    @cached
     def inverse(self) -> Array:
         """The inverse."""
         return np.asarray((self._vectors / self._values) @ self._vectors.T)

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from robustmf.exceptions import DeviceError, ModelFileError, RobustMFWarning
+from robustmf.exceptions import CheckpointError, DeviceError, ModelFileError, RobustMFWarning
 
 OK, FAILED, USAGE, BAD_INPUT, NOT_INSTALLED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -109,7 +109,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 #: Exit codes of errors, the first that fits; errors of files say so themselves, wherever they are raised.
 _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
-    ((BadInput, ModelFileError), BAD_INPUT),
+    ((BadInput, ModelFileError, CheckpointError), BAD_INPUT),
     ((NotInstalled, ImportError), NOT_INSTALLED),
     ((ValueError, TypeError), USAGE),
     ((OSError, ArithmeticError, MemoryError, DeviceError), FAILED),

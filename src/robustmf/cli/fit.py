@@ -32,6 +32,7 @@ def fit(
     max_iter: settings.MaxIter = 300,
     tol: settings.Tol = 1e-4,
     seed: settings.Seed = 0,
+    checkpoint: settings.Checkpoint = None,
     threads: settings.Threads = None,
     device: settings.Device = "cpu",
     row: given.Row = None,
@@ -56,7 +57,7 @@ def fit(
     """
     from robustmf.summary import facts  # noqa: PLC0415 - so that --help is quick
 
-    require_folder(output, report)
+    require_folder(output, report, checkpoint)
     if report is not None:
         require_plots()
     elif tracks:
@@ -67,7 +68,7 @@ def fit(
     )  # fmt: skip
     found = given.read_input(data, given.Asked(row, col, value, delimiter, header, text_ids, duplicates))
     started = time.perf_counter()
-    model.fit(found.entries)
+    model.fit(found.entries, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     if output is not None:
         model.save(output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +34,10 @@ ValidationFraction = Annotated[
 ]
 Bounds = Annotated[str | None, typer.Option("--bounds", help="Clip predictions, e.g. 1,5 for stars.", rich_help_panel=_PANEL)]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the start, and of what is set aside.", rich_help_panel=_PANEL)]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Write the fit's state here each minute; go on from it if it exists.", rich_help_panel=_PANEL),
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="All cores if not given; results do not depend on it.", rich_help_panel=_PANEL)
 ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, get_ident
 
 from threadpoolctl import threadpool_limits
 
 _lock = Lock()
-_users = 0
+_users: list[int] = []  # by thread
 _limits: threadpool_limits | None = None
 
 
@@ -19,16 +20,33 @@ def one_blas_thread() -> Iterator[None]:
 
     The limit is the process's: the first user sets it, the last one restores what was there before.
     """
-    global _users, _limits  # noqa: PLW0603 - it stands for a state of the process
+    global _limits  # noqa: PLW0603 - it stands for a state of the process
     with _lock:
-        if _users == 0:
+        if not _users:
             _limits = threadpool_limits(1, user_api="blas")
-        _users += 1
+        _users.append(get_ident())
     try:
         yield
     finally:
         with _lock:
-            _users -= 1
-            if _users == 0 and _limits is not None:
-                _limits.restore_original_limits()
-                _limits = None
+            _users.remove(get_ident())
+            _restore_if_unused()
+
+
+def _restore_if_unused() -> None:
+    global _limits  # noqa: PLW0603
+    if not _users and _limits is not None:
+        _limits.restore_original_limits()
+        _limits = None
+
+
+def _after_fork() -> None:
+    """Of all threads only the one that forked goes on in the new process; the others cannot give back what they hold."""
+    global _lock  # noqa: PLW0603
+    _lock = Lock()
+    _users[:] = [user for user in _users if user == get_ident()]
+    _restore_if_unused()
+
+
+if hasattr(os, "register_at_fork"):  # there are no forks elsewhere
+    os.register_at_fork(after_in_child=_after_fork)

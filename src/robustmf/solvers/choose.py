@@ -28,11 +28,16 @@ def choose_solver(solver: str, observed: Observed, rank: int, loss: Loss, plain_
             raise ValueError("solver='varpro' needs device='cpu'; on a GPU use solver='irls' or 'mm'")
         return solver, "asked for"
     m, n = observed.shape
-    short, long = min(m, n), max(m, n)
-    hard = loss.concave or observed.n_entries < _WELL_FILLED * m * n
-    if projects and plain_model and hard and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short:
-        return "varpro", f"{short} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
+    if projects and plain_model and is_worth_eliminating(observed.shape, observed.n_entries, rank, loss.concave):
+        return "varpro", f"{min(m, n)} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated"
     return "irls", f"{m} × {n} with {observed.n_entries} entries: sweeps of small regressions"
+
+
+def is_worth_eliminating(shape: tuple[int, int], n_entries: int, rank: int, kinked: bool) -> bool:
+    """Whether one side is so short that the other is best eliminated, and sweeps would do worse."""
+    short, long = min(shape), max(shape)
+    hard = kinked or n_entries < _WELL_FILLED * short * long
+    return hard and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short
 
 
 def require_concave(loss: Loss) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.lazily import cached
 from robustmf.losses import L2, Welsch
 from robustmf.objective import Objective
 from robustmf.observed import Observed
@@ -80,7 +80,7 @@ class Problem:
         host = self.operations.host()
         return self if host is self.operations else Problem(host, self.rank, self.reg)
 
-    @cached_property
+    @cached
     def near(self) -> Operations:
         """The entries without outliers on their face."""
         kept = self._is_near(self.operations.observed.rows.values)
