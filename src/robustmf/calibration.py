@@ -53,13 +53,18 @@ class Law:
     tail: float
     share: float
 
+    def in_scales(self, x: Array) -> NDArray[np.float64]:
+        """``x`` in units of the scale; infinite where an exact fit left none to speak of."""
+        with np.errstate(over="ignore"):
+            return np.asarray(x / self.scale, np.float64)
+
     def two_sided(self, x: Array) -> NDArray[np.float64]:
         """How often a value that follows the law is at least as far out as x."""
-        return np.asarray(2 * stdtr(self.tail, -np.abs(x) / self.scale))
+        return np.asarray(2 * stdtr(self.tail, -np.abs(self.in_scales(x))))
 
     def above(self, x: Array) -> NDArray[np.float64]:
         """How often a value that follows the law is at least x."""
-        return np.asarray(stdtr(self.tail, -x / self.scale))
+        return np.asarray(stdtr(self.tail, -self.in_scales(x)))
 
     def quantile(self, level: Any) -> Any:
         """|x| of that share of the values that follow the law lies below this."""

@@ -35,6 +35,7 @@ from robustmf.validation import (
     require_callables,
     require_flag,
     require_integer,
+    require_magnitude,
     require_positive,
     require_share,
     warn_of_empty,
@@ -247,6 +248,7 @@ class RobustMF(Detection):
 
     def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
         self._check_parameters(observed)
+        require_magnitude(observed)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:

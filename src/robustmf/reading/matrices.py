@@ -57,12 +57,12 @@ def read_matrix_market(source: Source) -> Observed:
 
 @contextmanager
 def _faults_named(source: Source) -> Iterator[None]:
+    if not source.path.is_file():
+        raise FileNotFoundError(f"{source.path} not found")
     try:
         yield
     except MalformedFileError:
         raise
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{source.path} not found") from None
     except (ValueError, TypeError, LookupError, ArithmeticError, OSError, EOFError, NotImplementedError, *_DAMAGED) as error:
         raise source.fault(" ".join(str(error).split()) or type(error).__name__) from None
 
