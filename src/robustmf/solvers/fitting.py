@@ -24,7 +24,7 @@ from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.loop import Callback, Outcome, run
 from robustmf.solvers.mm import MM
-from robustmf.solvers.problem import Problem, interpolated_sigma
+from robustmf.solvers.problem import Problem, interpolated_sigma, least_noise
 from robustmf.solvers.shrink import Choice, choose
 from robustmf.solvers.start import Init, Start, Warm, bias_start, check_init, make_start, without_biases
 from robustmf.solvers.varpro import VarPro, oriented, varpro_start
@@ -349,7 +349,7 @@ def _least_reg(settings: Settings, problem: Problem) -> float:
 def _least_sigma(observed: Observed) -> float:
     """Where the fit is exact, noise is taken to be this small beside the values."""
     some = observed.rows.values[:: max(1, observed.n_entries // 1_000_000)]
-    return 1e-8 * (float(np.median(np.abs(some))) or 1.0)
+    return max(1e-8 * (float(np.median(np.abs(some))) or 1.0), least_noise(some.dtype))
 
 
 def _with_theta(settings: Settings, sigma: float) -> Loss:

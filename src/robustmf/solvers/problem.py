@@ -34,7 +34,7 @@ _TRIM = 4.0
 def interpolated_sigma(residual: Array, spent: float) -> float:
     """σ̂ of a fit with a kinked loss, which makes as many residuals zero as it has parameters: the median of the others."""
     kept = np.sort(np.abs(residual))[int(spent * len(residual)) :]
-    return max(1.4826 * float(np.median(kept)), float(np.finfo(residual.dtype).tiny))
+    return max(1.4826 * float(np.median(kept)), least_noise(residual.dtype))
 
 
 def robust_sigma(residual: Array, spent: float) -> float:
@@ -46,9 +46,14 @@ def robust_sigma(residual: Array, spent: float) -> float:
     size = np.abs(residual)
     kept, sigma = size, 0.0
     for _ in range(3):
-        sigma = max(1.4826 * float(np.median(kept)), float(np.finfo(size.dtype).tiny))
+        sigma = max(1.4826 * float(np.median(kept)), least_noise(size.dtype))
         kept = size[size <= _TRIM * sigma]
     return sigma * max(1 - spent * len(size) / len(kept), 0.2) ** -0.25
+
+
+def least_noise(dtype: np.dtype[Any]) -> float:
+    """No spread or noise is taken to be less, whatever the unit: the inverse of its square is still a number in this precision."""
+    return float(np.finfo(dtype).tiny) ** 0.5 * 1e3
 
 
 class Problem:
@@ -69,7 +74,8 @@ class Problem:
         for _ in range(3):
             self.middle = float(np.median(kept))
             deviation = np.abs(kept - self.middle)
-            self.spread = 1.4826 * float(np.median(deviation)) or float(deviation.mean(dtype=np.float64)) or abs(self.middle) or 1.0
+            spread = 1.4826 * float(np.median(deviation)) or float(deviation.mean(dtype=np.float64)) or abs(self.middle) or 1.0
+            self.spread = max(spread, least_noise(values.dtype))
             kept = values[np.abs(values - self.middle) <= _FAR * self.spread]
         self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
         m, n = operations.observed.shape
