@@ -293,7 +293,7 @@ def _start(
     reg = settings.reg
     if settings.reg_by_count:
         reg *= operations.observed.n_entries / max(operations.observed.shape)
-    return make_start(settings.init, Problem(operations, settings.rank, reg), settings.loss, rng)
+    return make_start(settings.init, Problem(operations, settings.rank, reg, settings.loss.degree), settings.loss, rng)
 
 
 def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Generator) -> Start:
@@ -303,7 +303,7 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     that form a pattern of their own.
     """
     operations, swapped = oriented(operations)
-    problem = Problem(operations, settings.rank, settings.reg)
+    problem = Problem(operations, settings.rank, settings.reg, settings.loss.degree)
     size = float(np.std(operations.observed.rows.values)) or 1.0
     tip = _START_TIP * size
     widths: list[float] = []
@@ -329,10 +329,9 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
 
 
 def _scaled_reg(settings: Settings, problem: Problem) -> float:
-    """The paper's λ in units of the data: its own problem has values of size 2."""
+    """The paper's λ in units of the data."""
     degree = 1 if settings.loss.degree is None else settings.loss.degree
-    size = float(np.hypot(problem.middle, problem.spread))
-    return float(settings.reg * (size / 2) ** (degree - 1))
+    return float(settings.reg * problem.paper_unit ** (degree - 1))
 
 
 def _follows_noise(settings: Settings, problem: Problem) -> bool:

@@ -65,10 +65,12 @@ class Problem:
         Median and 1.4826·MAD of the values that are not outliers on their face.
     prior : float
         The variance of a factor's entry that gives values of this size: √((middle² + spread²)/rank).
+    reg : float
+        λ, given for a loss of this ``degree``, as a ridge on least squares.
     """
 
-    def __init__(self, operations: Operations, rank: int, reg: float) -> None:
-        self.operations, self.rank, self.reg = operations, rank, reg
+    def __init__(self, operations: Operations, rank: int, reg: float, degree: int | None = 2) -> None:
+        self.operations, self.rank = operations, rank
         self._sample = _sample(operations.observed)
         values = kept = self._sample[2]
         for _ in range(3):
@@ -78,8 +80,18 @@ class Problem:
             self.spread = max(spread, least_noise(values.dtype))
             kept = values[np.abs(values - self.middle) <= _FAR * self.spread]
         self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
+        self.reg = self.as_ridge(reg, degree)
         m, n = operations.observed.shape
         self.free_parameters = rank * (m + n - rank)
+
+    @property
+    def paper_unit(self) -> float:
+        """The unit of the data beside that of the paper's own problem, which has values of size 2."""
+        return float(np.hypot(self.middle, self.spread)) / 2
+
+    def as_ridge(self, reg: float, degree: int | None) -> float:
+        """λ for a loss of this degree as a ridge on least squares (degree 2): the two have different units, and agree in the paper's."""
+        return reg if degree is None else reg * self.paper_unit ** (2 - degree)
 
     def on_host(self) -> Problem:
         """The same problem in the memory of the host."""
