@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 
@@ -37,3 +39,56 @@ def weighted_ridge_rows(observed, weights, reg, V):
     W, Y = dense(observed, weights), dense(observed, observed.rows.values)
     rank = V.shape[1]
     return np.stack([np.linalg.solve((V * W[i][:, None]).T @ V + reg * np.eye(rank), V.T @ (W[i] * Y[i])) for i in range(len(Y))])
+
+
+def mean_weights(observed, U, V, rate):
+    """Mean of exp(−rate·e²) over each row; 1 for an empty one."""
+    w, seen = dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2)), dense(observed, np.ones(observed.n_entries))
+    counts = seen.sum(1)
+    return np.where(counts > 0, w.sum(1) / np.maximum(counts, 1), 1.0)
+
+
+def normal_inverses(observed, U, V, ridge, rate):
+    """(Σ exp(−rate·e²) v vᵀ + ridge·I)⁻¹, row by row."""
+    W, V = dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2)), V.astype(np.float64)
+    return np.stack([np.linalg.inv((V * w[:, None]).T @ V + ridge * np.eye(V.shape[1])) for w in W])
+
+
+def row_codes(observed, D, alpha):
+    """Ridge regression of each row on the dictionary's observed columns, the ridge growing with their number; zeros for an empty row."""
+    out = np.zeros((observed.shape[0], D.shape[1]))
+    for i, (start, end) in enumerate(zip(observed.rows.pointers[:-1], observed.rows.pointers[1:], strict=True)):
+        if end > start:
+            d, y = D[observed.rows.indices[start:end]].astype(np.float64), observed.rows.values[start:end].astype(np.float64)
+            out[i] = np.linalg.solve(d.T @ d + alpha * (end - start) / len(D) * np.eye(D.shape[1]), d.T @ y)
+    return out
+
+
+def batch_gradient(observed, U, V, reg):
+    """Gradient of Σ e² + reg/2 (‖u_i‖² + ‖v_j‖²), the ridge counted once an entry."""
+    E, seen = dense(observed, -residuals(observed, U, V)), dense(observed, np.ones(observed.n_entries))
+    return 2 * E @ V + reg * seen.sum(1)[:, None] * U, 2 * E.T @ U + reg * seen.sum(0)[:, None] * V
+
+
+@dataclass
+class Projection:
+    V: np.ndarray
+    e: np.ndarray
+    g: np.ndarray
+    H: np.ndarray
+
+
+def projected(observed, w, U, ridge):
+    """Columns by weighted ridge regression on U, residuals and weights in column order, and the Gauss–Newton matrix of what is left."""
+    columns, (m, n), r = observed.columns, observed.shape, U.shape[1]
+    V, e, g, H = np.zeros((n, r)), np.zeros(len(w)), np.zeros((m, r)), np.zeros((m, r, m, r))
+    for j, (start, end) in enumerate(zip(columns.pointers[:-1], columns.pointers[1:], strict=True)):
+        rows, weight, y = columns.indices[start:end], w[start:end], columns.values[start:end].astype(np.float64)
+        A = U[rows]
+        normal = (A * weight[:, None]).T @ A + ridge * np.eye(r)
+        V[j] = np.linalg.solve(normal, A.T @ (weight * y))
+        e[start:end] = y - A @ V[j]
+        g[rows] += (weight * e[start:end])[:, None] * V[j]
+        left = np.diag(weight) - weight[:, None] * (A @ np.linalg.solve(normal, A.T)) * weight if len(rows) else np.zeros((0, 0))
+        H[np.ix_(rows, range(r), rows, range(r))] += left[:, None, :, None] * np.outer(V[j], V[j])[None, :, None, :]
+    return Projection(V, e, g, H.reshape(m * r, m * r))

@@ -21,7 +21,7 @@ from robustmf.operations import Operations
 from robustmf.prediction import Predictor
 from robustmf.ranking import Ranked, seen_pairs, similar, top_n
 from robustmf.solvers.fold_in import Columns
-from robustmf.validation import columns_by_id, new_rows, positions, require_bounds, require_integer
+from robustmf.validation import columns_by_id, new_rows, positions, require_bounds, require_integer, require_magnitude
 
 Array = NDArray[np.floating[Any]]
 
@@ -188,6 +188,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _new_rows(self, X: Any) -> Observed:
         observed = new_rows(X, self._placed)
         self._check_columns(X, observed, reset=False)
+        require_magnitude(observed, new=True)
         lookup = self._lookup("column")
         if observed.column_ids is not None and lookup is not None:
             observed = columns_by_id(observed.to_host(), lookup)

@@ -100,7 +100,8 @@ def suspect_lines(
     order, ends = np.argsort(lines.i, kind="stable"), np.cumsum(counts)
     overall = float(lines.values.mean())
     listed = []
-    for k in [first + k for k in _worst(scores[first:], top, at_most)]:
+    scored = np.where(counts > 0, scores, np.inf)[first:]  # a line without entries has done nothing
+    for k in [first + k for k in _worst(scored, top, at_most)]:
         kind = min(found.kinds, key=lambda kind: float(found.kinds[kind][k]))
         own = order[ends[k] - counts[k] : ends[k]]
         reason = f"{_words(kind, lines, found, own, overall, names[1])}; {_odds(float(found.kinds[kind][k]))} honest {names[0]}s is as odd"
@@ -112,7 +113,9 @@ def _words(kind: str, lines: Lines, found: Found, own: NDArray[np.int64], overal
     """Why a line is listed; ``own`` are the numbers of its entries."""
     values = lines.values[own]
     if kind == "misfit":
-        return f"its residuals are {float(np.sqrt(np.mean(np.square(lines.z[own])))):.1f} times the noise"
+        with np.errstate(over="ignore"):  # beside an exact fit everything is infinitely far off
+            size = float(np.sqrt(np.mean(np.square(lines.z[own]))))
+        return f"its residuals are {size:.1f} times the noise"
     if kind == "alike":
         return f"its values are {values.mean():.3g} ± {values.std():.2g}: too much alike, or too far from {overall:.3g}, the mean of all"
     if kind == "company":

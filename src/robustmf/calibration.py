@@ -41,6 +41,9 @@ _ENOUGH = 200
 #: No fit is taken to have spent more parameters than this share of its entries.
 _MOST_SPENT = 0.8
 
+#: Of a row or column of which nothing is known, the variance of a prediction in units of the noise: it has no bound, but squares must have.
+_MOST_LEVERAGE = 1e12
+
 #: Entries looked at in one go.
 _SLICE = 1 << 18
 
@@ -53,13 +56,18 @@ class Law:
     tail: float
     share: float
 
+    def in_scales(self, x: Array) -> NDArray[np.float64]:
+        """``x`` in units of the scale; infinite where an exact fit left none to speak of."""
+        with np.errstate(over="ignore"):
+            return np.asarray(x / self.scale, np.float64)
+
     def two_sided(self, x: Array) -> NDArray[np.float64]:
         """How often a value that follows the law is at least as far out as x."""
-        return np.asarray(2 * stdtr(self.tail, -np.abs(x) / self.scale))
+        return np.asarray(2 * stdtr(self.tail, -np.abs(self.in_scales(x))))
 
     def above(self, x: Array) -> NDArray[np.float64]:
         """How often a value that follows the law is at least x."""
-        return np.asarray(stdtr(self.tail, -x / self.scale))
+        return np.asarray(stdtr(self.tail, -self.in_scales(x)))
 
     def quantile(self, level: Any) -> Any:
         """|x| of that share of the values that follow the law lies below this."""
@@ -121,7 +129,9 @@ class Side:
 
     def leverages(self, squares: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.float64]:
         """vᵀ(nS + λI)⁻¹v for regressions on ``counts`` entries each, at regressors with these coordinates."""
-        return np.asarray(np.einsum("tq,tq->t", squares, 1 / self._information(counts)[1]))
+        with np.errstate(over="ignore"):
+            told = np.einsum("tq,tq->t", squares, 1 / self._information(counts)[1])
+        return np.asarray(np.minimum(told, _MOST_LEVERAGE))
 
     def spent(self, counts: NDArray[Any]) -> float:
         """Parameters that regressions on ``counts`` entries spend, all together; the ridge saves some."""

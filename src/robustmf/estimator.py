@@ -39,6 +39,7 @@ from robustmf.validation import (
     require_callables,
     require_flag,
     require_integer,
+    require_magnitude,
     require_positive,
     require_share,
     warn_of_empty,
@@ -286,6 +287,7 @@ class RobustMF(Detection):
         checkpoint: Checkpoint | None = None,
     ) -> Self:
         self._check_parameters(observed)
+        require_magnitude(observed)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:

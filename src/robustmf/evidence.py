@@ -158,7 +158,9 @@ def _variances(variance: Array, freedom: Array, with_scale: bool = False) -> Any
     middle = float(np.median(centered)) if centered.size else 0.0
     found = 1.4826 * float(np.median(np.abs(centered - middle))) if centered.size else 0.0
     excess = found**2 - (float(np.median(polygamma(1, n[judged] / 2))) if centered.size else 0.0)
-    prior = 2 * brentq(lambda half: float(polygamma(1, half)) - max(excess, 1e-3), 1e-2, 1e4)
+    # between the two ends of the search
+    excess = min(max(excess, 1e-3), 1e4)
+    prior = 2 * brentq(lambda half: float(polygamma(1, half)) - excess, 1e-2, 1e4)
     typical = float(np.exp(middle + digamma(prior / 2) - np.log(prior / 2)))
     ratio = variance / max(typical, _LEAST)
     small, large = np.where(freedom >= 1, fdtr(n, prior, ratio), 1.0), np.where(freedom >= 1, fdtrc(n, prior, ratio), 1.0)

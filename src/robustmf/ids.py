@@ -31,7 +31,7 @@ def number_ids(ids: Any, role: str) -> tuple[Numbers, Sequence[Hashable]]:
     if kind in "fMm":
         missing = np.isnan(ids) if kind == "f" else np.isnat(ids)
         if missing.any():
-            raise _missing_id(role, ids[missing][0], int(np.argmax(missing)))
+            raise _missing_id(role, ids[missing][0].item(), int(np.argmax(missing)))
     if kind in "iu" and ids.size:
         return _integers(ids)
     if kind in "Mm":

@@ -80,10 +80,12 @@ def hit_ratio(scores: ArrayLike, targets: ArrayLike, n: int, seen: Observed | No
     >>> hit_ratio([[5, 3, 1], [1, 2, 3]], targets=[0], n=1)
     0.5
     """
-    table = np.array(scores, np.float64)
+    table = _numbers(scores, "scores")
     columns = np.atleast_1d(np.asarray(targets))
     if table.ndim != 2 or columns.dtype.kind not in "iu" or columns.min() < 0 or columns.max() >= table.shape[1]:
         raise ValueError(f"scores must be (users, items) and targets its columns; got shape {table.shape}, targets={targets!r}")
+    if np.isnan(table).any():
+        raise ValueError("scores must not be NaN")
     if n < 1:
         raise ValueError(f"n must be an integer >= 1, got n={n!r}")
     if seen is not None:
@@ -154,7 +156,7 @@ def paired_t_test(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> P
 
 
 def _pair(first: ArrayLike, second: ArrayLike, *names: str) -> tuple[Array, Array]:
-    a, b = (np.asarray(values, np.float64).ravel() for values in (first, second))
+    a, b = (_numbers(values, name).ravel() for values, name in zip((first, second), names, strict=True))
     if a.shape != b.shape or not a.size:
         raise ValueError(f"{names[0]} and {names[1]} must hold equally many numbers, at least one; got {a.size} and {b.size}")
     for name, values in zip(names, (a, b), strict=True):
@@ -163,8 +165,15 @@ def _pair(first: ArrayLike, second: ArrayLike, *names: str) -> tuple[Array, Arra
     return a, b
 
 
+def _numbers(values: ArrayLike, name: str) -> Array:
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
+    return array.astype(np.float64)
+
+
 def _detection(bad: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.floating[Any]]]:
-    truth, score = np.asarray(bad).ravel(), np.asarray(scores).ravel()
+    truth, score = np.asarray(bad).ravel(), _numbers(scores, "scores").ravel()
     if truth.dtype != np.bool_:
         raise TypeError(f"bad must be an array of bool, got dtype {truth.dtype}")
     if truth.shape != score.shape:

@@ -105,6 +105,10 @@ class Observed:
     def select(self, mask: NDArray[np.bool_]) -> Observed:
         """Only the entries where ``mask`` (in row order) is true; the shape stays."""
         rows = self.rows
+        if mask.dtype != bool:
+            raise TypeError(f"mask must be one bool an entry, got dtype {mask.dtype}")
+        if mask.shape != rows.values.shape:
+            raise ValueError(f"mask must be one bool an entry, {rows.values.shape}, got shape {mask.shape}")
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
         _require_shape(self.shape, int(pointers[-1]))
         return type(self)(Compressed(pointers, rows.indices[mask], rows.values[mask]), self.shape, self.row_ids, self.column_ids)
@@ -163,7 +167,7 @@ class Observed:
         if duplicates not in ("error", "last", "mean"):
             raise ValueError(f"duplicates must be 'error', 'last' or 'mean', got duplicates={duplicates!r}")
         if shape is None:
-            shape = (int(i.max()) + 1 if i.size else 0, int(j.max()) + 1 if j.size else 0)
+            shape = (max(int(i.max()), 0) + 1 if i.size else 0, max(int(j.max()), 0) + 1 if j.size else 0)
         _require_shape(shape, len(v))
         for name, index, bound in (("rows", i, shape[0]), ("cols", j, shape[1])):
             if index.min() < 0 or index.max() >= bound:
@@ -197,6 +201,8 @@ class Observed:
     @classmethod
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
         """Entries of a SciPy sparse array or matrix: every *stored* entry is observed, stored zeros too."""
+        if not sp.issparse(X):
+            raise TypeError(f"X must be a SciPy sparse array or matrix, got {type(X).__name__}; for a dense array use Observed.from_dense")
         if X.format in ("bsr", "dia"):
             raise ValueError(f"X is sparse, in {X.format} format, which stores zeros that nobody observed; convert it, e.g. with X.tocsr()")
         X = sp.coo_array(X)
@@ -309,6 +315,10 @@ def _require_finite(values: Values) -> None:
 
 
 def _require_shape(shape: tuple[int, int], n_entries: int) -> None:
+    if not isinstance(shape, (tuple, list)) or not all(isinstance(size, (int, np.integer)) for size in shape):
+        raise TypeError(f"shape must be a pair of integers (rows, columns), got shape={shape!r}")
+    if len(shape) != 2:
+        raise ValueError(f"shape must be a pair of integers (rows, columns), got shape={shape!r}")
     m, n = shape
     if m < 1 or n < 1:
         what = "sample(s)" if m < 1 else "feature(s)"

@@ -16,7 +16,7 @@ from robustmf.calibration import SAMPLE, Noise
 from robustmf.evidence import Lines, both_sides, combined
 from robustmf.lookup import UNKNOWN
 from robustmf.observed import Observed
-from robustmf.validation import new_rows, require_integer, require_positive
+from robustmf.validation import new_rows, require_integer, require_magnitude, require_positive
 
 Array = NDArray[np.floating[Any]]
 Rows = Literal["fitted", "new"]
@@ -159,6 +159,7 @@ class Detection(Answers):
         """X as entries of the fitted matrix: with the numbers of their rows and columns, found by id where X and the fit have ids."""
         check_is_fitted(self)
         observed = self._placed(X).to_host()
+        require_magnitude(observed, new=True)
         i: NDArray[Any] = observed.rows.group_of_entry()
         j: NDArray[Any] = observed.rows.indices
         rows, columns = self._lookup("row"), self._lookup("column")
@@ -213,7 +214,7 @@ class Detection(Answers):
     def _lines(self, judged: _Judged, noise: Noise, rows: Rows) -> Lines:
         """The entries to judge rows and columns by; new rows stand below those of the fit."""
         m, n = len(self.row_factors_), len(self.column_factors_)
-        z = judged.standardised / noise.law.scale
+        z = noise.law.in_scales(judged.standardised)
         if rows == "fitted":
             return Lines(judged.i, judged.j, m, n, judged.values, z)
         fitted = self._judged(None, "fitted", noise)
@@ -223,7 +224,7 @@ class Detection(Answers):
             m + judged.n_rows,
             n,
             np.concatenate([fitted.values, judged.values]),
-            np.concatenate([fitted.standardised / noise.law.scale, z]),
+            np.concatenate([noise.law.in_scales(fitted.standardised), z]),
         )
 
     def _line_scores(self, judged: _Judged, noise: Noise, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

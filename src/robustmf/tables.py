@@ -72,12 +72,14 @@ def _id_column(column: Any) -> Any:
     series = _series(column)
     if series is None:
         return column if isinstance(column, (list, tuple, np.ndarray)) else list(column)
-    if series.dtype.is_integer() and not series.null_count():
-        return series.to_numpy()
     import narwhals as nw  # noqa: PLC0415 - as above
 
-    # Python objects, perhaps of several types, stay what they are
-    return series.to_list() if series.dtype == nw.Object else series.to_arrow()
+    if series.dtype == nw.Object:  # Python objects, perhaps of several types, stay what they are
+        return series.to_list()
+    try:
+        return series.to_numpy() if series.dtype.is_integer() and not series.null_count() else series.to_arrow()
+    except Exception:  # 128-bit integers, foreign byte order: each library has errors of its own for what only Python objects can hold
+        return series.to_list()
 
 
 def _value_column(column: Any) -> NDArray[Any]:

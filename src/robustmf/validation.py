@@ -17,6 +17,10 @@ from robustmf.observed import Compressed, Observed, as_observed
 Array = NDArray[np.floating[Any]]
 
 
+#: Smallest and largest size of a matrix's largest value: its square, and that of the noise in it, can still be told from 0 and infinity.
+MAGNITUDES = {"float32": (1e-9, 1e12), "float64": (1e-75, 1e75)}
+
+
 def generator(random_state: Any) -> np.random.Generator:
     """A Generator from a seed, a Generator, or scikit-learn's RandomState."""
     if isinstance(random_state, np.random.RandomState):
@@ -36,6 +40,21 @@ def warn_of_empty(observed: Observed, bias: bool) -> None:
             f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns have no observed entry; "
             "their factors are zero, and predictions there are " + ("those of the biases" if bias else "zero"),
             EmptyRowsWarning,
+        )
+
+
+def require_magnitude(observed: Observed, *, new: bool = False) -> None:
+    """Refuse values that the arithmetic of their precision cannot square; ``new`` entries of a fitted matrix may be as small as they like."""
+    if not observed.n_entries:
+        return
+    values, name = observed.rows.values, str(observed.dtype)
+    largest = max(abs(float(values.min())), abs(float(values.max())))
+    least, most = MAGNITUDES[name]
+    if largest > most or (0 < largest < least and not new):
+        wider = " or give X as float64" if name == "float32" else ""
+        raise ValueError(
+            f"X has values of size {largest:.3g}; in {name} the largest must lie between {least:g} and {most:g}: "
+            f"multiply X by a constant{wider}"
         )
 
 

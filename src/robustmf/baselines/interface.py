@@ -17,7 +17,7 @@ from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
 from robustmf.solvers.blas import one_blas_thread
 from robustmf.solvers.loop import Callback, Solver, run, warn_of_limit
-from robustmf.validation import generator, positions, require_integer, require_positive, warn_of_empty
+from robustmf.validation import generator, positions, require_integer, require_magnitude, require_positive, warn_of_empty
 
 Array = NDArray[np.floating[Any]]
 
@@ -86,6 +86,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`."""
         observed = as_observed(X)
         self._check_parameters(observed)
+        require_magnitude(observed)
         warn_of_empty(observed, False)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.observed import Observed
+from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
 
@@ -106,7 +107,9 @@ def make_synthetic(
     True
     """
     n = m if n is None else n
-    if m < 1 or n < 1 or not 1 <= rank <= min(m, n):
+    for name, size in (("m", m), ("n", n), ("rank", rank)):
+        require_integer(name, size, 1)
+    if rank > min(m, n):
         raise ValueError(f"m, n >= 1 and 1 <= rank <= min(m, n) are needed, got m={m}, n={n}, rank={rank}")
     if not (0 <= outliers <= 1 and noise >= 0):
         raise ValueError(f"outliers must lie in [0, 1] and noise must be >= 0, got outliers={outliers}, noise={noise}")

@@ -5,14 +5,14 @@ at a time. The few operations below emit LLVM vector instructions directly, so t
 loops holds its sums in registers. A `Vector` is 32 bytes (8 float32 or 4 float64): one AVX register, two NEON or SSE
 ones; LLVM lowers the same code to whatever the machine has.
 
-Arrays are one-dimensional and contiguous and positions count elements: `x[i:]` below is the Vector at position i. There
-is no bounds check: a caller pads its buffers. A tile is a tuple of Vectors, kept in registers by the optimiser.
+Arrays are one-dimensional and contiguous and positions count elements: `x[i:]` below is the Vector at position i. A caller
+pads its buffers: bounds are checked only where Numba checks them too (NUMBA_BOUNDSCHECK=1), and then the process ends. A tile is a tuple of Vectors, kept in registers by the optimiser.
 """
 
 from __future__ import annotations
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.core.datamodel import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
@@ -45,20 +45,31 @@ class _Emitter:
         self.zero = ir.Constant(self.type, None)
         self.one = ir.Constant(self.type, [1.0] * self.lanes)
 
-    def address(self, array, position, shift=0):
-        """Pointer to array[position + shift]; `array` is a (type, value) pair."""
-        data = self.context.make_array(array[0])(self.context, self.builder, array[1]).data
-        return self.builder.gep(data, [self.builder.add(position, ir.Constant(position.type, shift))])
+    def address(self, array, position, shift=0, count=1):
+        """Pointer to array[position + shift], of which `count` elements will be used; `array` is a (type, value) pair."""
+        held = self.context.make_array(array[0])(self.context, self.builder, array[1])
+        place = self.builder.add(position, ir.Constant(position.type, shift))
+        if config.BOUNDSCHECK:
+            self._trap_outside(place, self.builder.add(place, ir.Constant(place.type, count)), held.nitems)
+        return self.builder.gep(held.data, [place])
+
+    def _trap_outside(self, first, end, size):
+        """End the process where the elements from `first` to `end` are not all among `size`."""
+        before = self.builder.icmp_signed("<", first, ir.Constant(first.type, 0))
+        beyond = self.builder.icmp_signed(">", end, size)
+        with self.builder.if_then(self.builder.or_(before, beyond), likely=False):
+            trap = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.trap")
+            self.builder.call(trap, [])
 
     def scalar(self, array, position, shift=0):
         return self.builder.load(self.address(array, position, shift))
 
     def load(self, array, position, shift=0):
-        pointer = self.builder.bitcast(self.address(array, position, shift), self.type.as_pointer())
+        pointer = self.builder.bitcast(self.address(array, position, shift, self.lanes), self.type.as_pointer())
         return self.builder.load(pointer, align=self.dtype.bitwidth // 8)
 
     def store(self, array, position, value):
-        pointer = self.builder.bitcast(self.address(array, position), self.type.as_pointer())
+        pointer = self.builder.bitcast(self.address(array, position, count=self.lanes), self.type.as_pointer())
         self.builder.store(value, pointer, align=self.dtype.bitwidth // 8)
 
     def splat(self, scalar):
@@ -329,7 +340,7 @@ def call_block(typingctx, address, a, w, n, params):
 
     def write(emit, address, a, w, n, params):
         zero = ir.Constant(n.type, 0)
-        args = [emit.address(a, zero), emit.address(w, zero), n, emit.address(params, zero)]
+        args = [emit.address(a, zero), emit.address(w, zero), n, emit.address(params, zero, count=0)]
         kind = ir.FunctionType(ir.VoidType(), [arg.type for arg in args])
         emit.builder.call(emit.builder.inttoptr(address, kind.as_pointer()), args)
 

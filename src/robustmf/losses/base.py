@@ -63,11 +63,13 @@ class Loss:
 
     def value(self, residual: Array) -> Array:
         """φ(|residual|), entry by entry."""
-        return self._value(np.abs(residual))
+        with np.errstate(over="ignore"):  # far out, where squares overflow, a loss is flat or linear
+            return self._value(np.abs(residual))
 
     def derivative(self, residual: Array) -> Array:
         """φ'(|residual|), entry by entry; at 0 the slope from the right."""
-        return self._derivative(np.abs(residual))
+        with np.errstate(over="ignore"):
+            return self._derivative(np.abs(residual))
 
     #: φ'(a)/a as a plain function of a and ``weight_parameters``, in terms that both NumPy and Numba understand, so that kernels
     #: can compile it. Without one, weights are computed by NumPy between passes.
@@ -88,7 +90,8 @@ class Loss:
         a = np.abs(residual)
         if self.concave or self.weight_formula is None:
             a = np.maximum(a, np.finfo(residual.dtype).tiny ** 0.25)
-        return self._derivative(a) / a if self.weight_formula is None else self.weight_formula(a, *self.weight_parameters)
+        with np.errstate(over="ignore"):
+            return self._derivative(a) / a if self.weight_formula is None else self.weight_formula(a, *self.weight_parameters)
 
     def at_scale(self, theta: float) -> Self:
         """The same loss with another θ."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.exceptions import MalformedFileError
+from robustmf.exceptions import DuplicateEntryError, MalformedFileError
 from robustmf.ids import number_ids
 from robustmf.kernels.grouped import FINE, NO_GROUP, OUT_OF_BOUNDS, parse_grouped
 from robustmf.observed import Observed
@@ -43,6 +43,7 @@ class _Part:
 def read_grouped(sources: Iterable[Source], form: GroupedForm, dtype: str = "float32") -> Observed:
     """Members by groups, e.g. users by movies, with their ids; members are numbered in the order of their ids, groups as they come."""
     require_precision(dtype)
+    sources = list(sources)
     parts = [part for source in sources for part in _parts(source, form)]
     if not parts:
         raise ValueError("no file to read from")
@@ -53,13 +54,18 @@ def read_grouped(sources: Iterable[Source], form: GroupedForm, dtype: str = "flo
     parts.clear()
     numbers, ids = number_ids(members, "member")
     del members
-    return Observed.from_columns(pointers, numbers.astype(np.int32, copy=False), values, (ids, groups), dtype)
+    try:
+        return Observed.from_columns(pointers, numbers.astype(np.int32, copy=False), values, (ids, groups), dtype)
+    except DuplicateEntryError as error:
+        where = f"row {error.row!r}, column {error.column!r} (values {error.values[0]!r} and {error.values[1]!r})"
+        files = "" if len(sources) == 1 else f", in it or in the {len(sources) - 1} files read with it"
+        raise sources[0].fault(f"duplicate entry at {where}{files}; remove one of the lines") from None
 
 
 def _parts(source: Source, form: GroupedForm) -> Iterator[_Part]:
     """The file piece by piece, each piece whole lines."""
     lines, rated, announced = 0, 0, -1
-    begun = False
+    begun = any_rated = False
     with source.open() as stream:
         rest = b""
         while True:
@@ -69,13 +75,13 @@ def _parts(source: Source, form: GroupedForm) -> Iterator[_Part]:
             text, rest = text[:cut], text[cut:]
             if text:
                 part = _parse(source, form, text, lines, begun)
-                begun = begun or len(part.groups) > 0
+                begun, any_rated = begun or len(part.groups) > 0, any_rated or len(part.members) > 0
                 lines += part.n_lines
                 rated, announced = _check_counts(source, part, rated, announced)
                 yield part
             if not block:
                 break
-    if not begun:
+    if not any_rated:
         raise source.fault(f"no ratings in it; expected lines like '1{form.mark}', then '{form.separator.join(['7', '5'])}'")
     if announced not in (-1, rated):
         raise source.fault(f"its last group announces {announced} ratings, but {rated} follow; the file is cut short")

@@ -116,15 +116,10 @@ def _is_pair(source: Source, fields: tuple[str, ...], known: tuple[Known, Known]
 
 
 def _from_parquet(source: Source, row: str | int | None, col: str | int | None) -> Pairs:
-    import pyarrow as pa  # noqa: PLC0415 - only those who read Parquet pay for it
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    from robustmf.reading.parquet import opened  # noqa: PLC0415 - only those who read Parquet pay for it
 
-    if not source.path.is_file():
-        raise FileNotFoundError(f"{source.path} not found")
-    try:
-        table = pq.read_table(source.path)
-    except (pa.ArrowException, OSError) as error:
-        raise source.fault(f"not a Parquet file that can be read ({' '.join(str(error).split())}); write it again") from None
-    names = tuple(table.column_names)
-    i, j = pair_positions(source, names, len(names), row, col)
-    return Pairs(table[names[i]].to_pylist(), table[names[j]].to_pylist(), f"Parquet; row={names[i]}, col={names[j]}", table=table)
+    with opened(source) as file:
+        table = file.read()
+        names = tuple(table.column_names)
+        i, j = pair_positions(source, names, len(names), row, col)
+        return Pairs(table[names[i]].to_pylist(), table[names[j]].to_pylist(), f"Parquet; row={names[i]}, col={names[j]}", table=table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robustmf.exceptions import DuplicateEntryError
+from robustmf.exceptions import DuplicateEntryError, MalformedFileError
 from robustmf.observed import Duplicates, Observed
 from robustmf.reading.layout import Layout, guess_layout
 from robustmf.reading.source import Source
@@ -65,10 +65,8 @@ def read_ratings(
     source = path if isinstance(path, Source) else Source(Path(path))
     kind = Path(source.member or source.path).suffix.lower()
     if kind in (".npz", ".mtx") or source.path.name.lower().endswith(".mtx.gz"):
-        from robustmf.reading.matrices import read_matrix_market, read_npz  # noqa: PLC0415 - a reader is imported when used
-
-        matrix = read_npz(source) if kind == ".npz" else read_matrix_market(source)
-        return matrix.with_values(matrix.rows.values.astype(dtype))
+        matrix = _read_matrix(source, kind)
+        return matrix if matrix.dtype == dtype else matrix.with_values(matrix.rows.values.astype(dtype))
     if kind == ".parquet":
         from robustmf.reading.parquet import read_parquet  # noqa: PLC0415 - as above
 
@@ -87,3 +85,17 @@ def read_ratings(
     except (ValueError, TypeError) as error:
         raise source.fault(str(error)) from None
     return made if made.dtype == dtype else made.with_values(made.rows.values.astype(dtype))
+
+
+def _read_matrix(source: Source, kind: str) -> Observed:
+    """A reader is imported when used."""
+    if kind == ".npz":
+        from robustmf.reading.npz import read_npz as read  # noqa: PLC0415
+    else:
+        from robustmf.reading.matrix_market import read_matrix_market as read  # noqa: PLC0415
+    try:
+        return read(source)
+    except (MalformedFileError, FileNotFoundError):
+        raise
+    except (ValueError, TypeError) as error:
+        raise source.fault(str(error)) from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -30,15 +33,28 @@ class Source:
     def __str__(self) -> str:
         return f"{self.path}/{self.member}" if self.member else str(self.path)
 
-    def open(self) -> BinaryIO:
-        """The bytes, decompressed, from the beginning."""
-        if self.member:
-            return cast("BinaryIO", zipfile.ZipFile(self.path).open(self.member))
-        import pyarrow as pa  # noqa: PLC0415 - only those who read files pay for it
-
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The bytes, decompressed, from the beginning; a stream that is damaged is a fault of the file."""
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} not found, or not a file")
-        return cast("BinaryIO", pa.input_stream(str(self.path)))
+        try:
+            with self._stream() as stream:
+                yield stream
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # invalid: a place before the beginning
+                raise  # of the disk, or of whatever is done with the bytes
+            raise self.fault(f"the compressed data are damaged or cut short ({error}); get the file again") from None
+
+    def _stream(self) -> BinaryIO:
+        if not self.member:
+            import pyarrow as pa  # noqa: PLC0415 - only those who read files pay for it
+
+            return cast("BinaryIO", pa.input_stream(str(self.path)))
+        archive = zipfile.ZipFile(self.path)
+        if self.member not in archive.namelist():
+            raise self.fault("the archive has no such member; get the file again")
+        return cast("BinaryIO", archive.open(self.member))
 
     def text(self, encoding: str = "utf-8-sig") -> Iterator[str]:
         """The lines; bytes that are not text come as lone surrogates."""

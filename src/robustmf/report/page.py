@@ -96,4 +96,5 @@ def write_page(path: Path, title: str, lead: str, parts: list[str], style: str =
         f"<script>{get_plotlyjs()}</script></head>"
         f"<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{''.join(parts)}</main><script>{_RESTYLE}{script}</script></body></html>\n",
         encoding="utf-8",
+        errors="backslashreplace",  # half a character, as a broken file name may have, is shown as its number
     )

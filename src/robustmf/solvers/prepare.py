@@ -15,7 +15,7 @@ from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.choose import choose_solver
 from robustmf.solvers.graduate import Found, better_of, graduated_start
-from robustmf.solvers.problem import Problem, interpolated_sigma
+from robustmf.solvers.problem import Problem, interpolated_sigma, least_noise
 from robustmf.solvers.settings import Settings
 from robustmf.solvers.shrink import Choice, choose
 from robustmf.solvers.start import Init, Start, Warm, bias_start, make_start, without_biases
@@ -151,7 +151,7 @@ def _start(
     reg = settings.reg
     if settings.reg_by_count:
         reg *= operations.observed.n_entries / max(operations.observed.shape)
-    return make_start(settings.init, Problem(operations, settings.rank, reg), settings.loss, rng)
+    return make_start(settings.init, Problem(operations, settings.rank, reg, settings.loss.degree), settings.loss, rng)
 
 
 def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Generator) -> Start:
@@ -161,7 +161,7 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     that form a pattern of their own.
     """
     operations, swapped = oriented(operations)
-    problem = Problem(operations, settings.rank, settings.reg)
+    problem = Problem(operations, settings.rank, settings.reg, settings.loss.degree)
     size = float(np.std(operations.observed.rows.values)) or 1.0
     tip = _START_TIP * size
     widths: list[float] = []
@@ -187,10 +187,9 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
 
 
 def _scaled_reg(settings: Settings, problem: Problem) -> float:
-    """The paper's λ in units of the data: its own problem has values of size 2."""
+    """The paper's λ in units of the data."""
     degree = 1 if settings.loss.degree is None else settings.loss.degree
-    size = float(np.hypot(problem.middle, problem.spread))
-    return float(settings.reg * (size / 2) ** (degree - 1))
+    return float(settings.reg * problem.paper_unit ** (degree - 1))
 
 
 def _follows_noise(settings: Settings, problem: Problem) -> bool:
@@ -207,4 +206,4 @@ def _least_reg(settings: Settings, problem: Problem) -> float:
 def _least_sigma(observed: Observed) -> float:
     """Where the fit is exact, noise is taken to be this small beside the values."""
     some = observed.rows.values[:: max(1, observed.n_entries // 1_000_000)]
-    return 1e-8 * (float(np.median(np.abs(some))) or 1.0)
+    return max(1e-8 * (float(np.median(np.abs(some))) or 1.0), least_noise(some.dtype))

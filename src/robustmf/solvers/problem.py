@@ -34,7 +34,7 @@ _TRIM = 4.0
 def interpolated_sigma(residual: Array, spent: float) -> float:
     """σ̂ of a fit with a kinked loss, which makes as many residuals zero as it has parameters: the median of the others."""
     kept = np.sort(np.abs(residual))[int(spent * len(residual)) :]
-    return max(1.4826 * float(np.median(kept)), float(np.finfo(residual.dtype).tiny))
+    return max(1.4826 * float(np.median(kept)), least_noise(residual.dtype))
 
 
 def robust_sigma(residual: Array, spent: float) -> float:
@@ -46,9 +46,14 @@ def robust_sigma(residual: Array, spent: float) -> float:
     size = np.abs(residual)
     kept, sigma = size, 0.0
     for _ in range(3):
-        sigma = max(1.4826 * float(np.median(kept)), float(np.finfo(size.dtype).tiny))
+        sigma = max(1.4826 * float(np.median(kept)), least_noise(size.dtype))
         kept = size[size <= _TRIM * sigma]
     return sigma * max(1 - spent * len(size) / len(kept), 0.2) ** -0.25
+
+
+def least_noise(dtype: np.dtype[Any]) -> float:
+    """No spread or noise is taken to be less, whatever the unit: the inverse of its square is still a number in this precision."""
+    return float(np.finfo(dtype).tiny) ** 0.5 * 1e3
 
 
 class Problem:
@@ -60,25 +65,38 @@ class Problem:
         Median and 1.4826·MAD of the values that are not outliers on their face.
     prior : float
         The variance of a factor's entry that gives values of this size: √((middle² + spread²)/rank).
+    reg : float
+        λ, given for a loss of this ``degree``, as a ridge on least squares.
     """
 
-    def __init__(self, operations: Operations, rank: int, reg: float) -> None:
-        self.operations, self.rank, self.reg = operations, rank, reg
+    def __init__(self, operations: Operations, rank: int, reg: float, degree: int | None = 2) -> None:
+        self.operations, self.rank = operations, rank
         self._sample = _sample(operations.observed)
         values = kept = self._sample[2]
         for _ in range(3):
             self.middle = float(np.median(kept))
             deviation = np.abs(kept - self.middle)
-            self.spread = 1.4826 * float(np.median(deviation)) or float(deviation.mean(dtype=np.float64)) or abs(self.middle) or 1.0
+            spread = 1.4826 * float(np.median(deviation)) or float(deviation.mean(dtype=np.float64)) or abs(self.middle) or 1.0
+            self.spread = max(spread, least_noise(values.dtype))
             kept = values[np.abs(values - self.middle) <= _FAR * self.spread]
         self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
+        self.reg = self.as_ridge(reg, degree)
         m, n = operations.observed.shape
         self.free_parameters = rank * (m + n - rank)
+
+    @property
+    def paper_unit(self) -> float:
+        """The unit of the data beside that of the paper's own problem, which has values of size 2."""
+        return float(np.hypot(self.middle, self.spread)) / 2
+
+    def as_ridge(self, reg: float, degree: int | None) -> float:
+        """λ for a loss of this degree as a ridge on least squares (degree 2): the two have different units, and agree in the paper's."""
+        return reg if degree is None else reg * self.paper_unit ** (2 - degree)
 
     def on_host(self) -> Problem:
         """The same problem in the memory of the host."""
         host = self.operations.host()
-        return self if host is self.operations else Problem(host, self.rank, self.reg)
+        return self if host is self.operations else Problem(host, self.rank, self.reg)  # λ is a ridge already
 
     @cached
     def near(self) -> Operations:

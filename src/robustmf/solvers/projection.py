@@ -162,7 +162,10 @@ def _damped_step(H: Array, g: Array, U: Array, damping: float) -> Array:
     P, s, Bt = np.linalg.svd(U, full_matrices=False)
     s = np.maximum(s, max(1e-6 * s[0], 1e-150))
     D = m * (Bt.T / s**2) @ Bt
-    c = float(np.trace(H) / (m * np.trace(D))) or 1.0
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        c = float(np.trace(H) / (m * np.trace(D))) or 1.0
+    if not np.isfinite(c):
+        raise LinAlgError("the curvature is beyond the numbers there are")
     K = c * (P @ P.T)
     K[np.diag_indices(m)] += c * damping
     B = H.copy()

@@ -29,7 +29,8 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
     observed, spread, prior, r = rows.observed, problem.spread, problem.prior, problem.rank
     at_row, at_column = np.arange(observed.n_entries), observed.column_order
     for factor in (U, V):
-        factor *= factor.dtype.type(0.7 * np.sqrt(prior) / max(float(np.sqrt(np.mean(np.square(factor, dtype=np.float64)))), 1e-150))
+        size = float(np.sqrt(np.mean(np.square(factor, dtype=np.float64))))
+        factor *= factor.dtype.type(0.7 * np.sqrt(prior) / max(size, float(np.finfo(factor.dtype).tiny)))
     of_rows, of_columns = (np.tile(0.5 * prior * np.eye(r), (len(factor), 1, 1)) for factor in (U, V))
     row_weights, column_weights = np.zeros(observed.n_entries), np.zeros(observed.n_entries)
     row_precision = column_precision = 1 / prior

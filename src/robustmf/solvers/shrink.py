@@ -76,7 +76,7 @@ class Trial:
         own = [np.hstack([A, b / A.dtype.type(self.bias_unit)]) for A, b in zip(factors, biases, strict=True)]
         reg, found = self.least_reg(problem), []
         for k in range(_DOUBLINGS):
-            sigma = problem.sigma(residual, reg)
+            sigma = problem.sigma(residual, problem.as_ridge(reg, self.loss_at(1.0).degree))
             irls = IRLS(
                 self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count, self.bias_unit
             )  # fmt: skip

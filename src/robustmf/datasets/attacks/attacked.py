@@ -36,6 +36,8 @@ class Attacked:
 
 def rating_bounds(ratings: Observed, bounds: Bounds | None) -> Bounds:
     """The given bounds, checked, or else the smallest and largest rating."""
+    if not isinstance(ratings, Observed):
+        raise TypeError(f"ratings must be Observed, got {type(ratings).__name__}; make them with Observed.from_dense or from_triplets")
     smallest, largest = float(ratings.rows.values.min()), float(ratings.rows.values.max())
     low, high = (smallest, largest) if bounds is None else (float(bounds[0]), float(bounds[1]))
     if not low < high:
