@@ -42,4 +42,6 @@ def normal_tile(rank: int, dtype: torch.dtype) -> dict[str, Any]:
         return {"R": R, "BLOCK": 4 if R <= 32 else 1, "PART": None, "num_warps": 4, "num_stages": 1}
     # the interpreter has no products of bfloat16
     part = tl.float32 if interpreted() else tl.bfloat16
-    return {"R": R, "BLOCK": 32, "PART": part, "num_warps": {16: 1, 32: 2, 64: 4, 128: 8}[R], "num_stages": 2}
+    # 128 registers at most: four programs a multiprocessor
+    registers = {"maxnreg": 128} if R == 64 else {}
+    return {"R": R, "BLOCK": 32, "PART": part, "num_warps": {16: 1, 32: 2, 64: 4, 128: 8}[R], "num_stages": 2, **registers}
