@@ -28,14 +28,14 @@ def low_rank(m, n, share, seed=0, dtype=np.float64):
     return Observed.from_dense(X.astype(dtype)), clean
 
 
-def stars(m, n, share, noise, seed=0):
+def stars(m, n, share, noise, dtype, seed=0):
     """Half stars, mostly a matter of who gives them and to what: the data decides for biases and a strong λ."""
     rng = np.random.default_rng(seed)
     clean = 3.4 + 0.5 * rng.standard_normal((m, 1)) + 0.6 * rng.standard_normal(n)
     clean = clean + 0.1 * rng.standard_normal((m, 2)) @ rng.standard_normal((n, 2)).T
     X = np.clip(np.rint(2 * (clean + noise * rng.standard_normal(clean.shape))) / 2, 0.5, 5)
     X[rng.random(X.shape) > share] = np.nan
-    return Observed.from_dense(X), clean
+    return Observed.from_dense(X.astype(dtype)), clean
 
 
 def both(observed, **settings):
@@ -82,8 +82,9 @@ def test_defaults_on_a_strong_signal(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(60, 50, 0.8, 0.7), pytest.param((400, 300, 0.2, 1.0), marks=needs_gpu)])
-def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, tmp_path):
-    observed, clean = stars(*size)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, dtype, tmp_path):
+    observed, clean = stars(*size, dtype)
     cpu, card = both(observed, bounds=(0.5, 5.0))
     assert cpu.has_bias_
     assert card.reg_ == cpu.reg_
