@@ -28,19 +28,19 @@ def low_rank(m, n, share, seed=0, dtype=np.float64):
     return Observed.from_dense(X.astype(dtype)), clean
 
 
-def stars(m, n, share, noise, seed=0):
+def stars(m, n, share, noise, dtype, seed=0):
     """Half stars, mostly a matter of who gives them and to what: the data decides for biases and a strong λ."""
     rng = np.random.default_rng(seed)
     clean = 3.4 + 0.5 * rng.standard_normal((m, 1)) + 0.6 * rng.standard_normal(n)
     clean = clean + 0.1 * rng.standard_normal((m, 2)) @ rng.standard_normal((n, 2)).T
     X = np.clip(np.rint(2 * (clean + noise * rng.standard_normal(clean.shape))) / 2, 0.5, 5)
     X[rng.random(X.shape) > share] = np.nan
-    return Observed.from_dense(X), clean
+    return Observed.from_dense(X.astype(dtype)), clean
 
 
 def both(observed, **settings):
     """The same fit on the CPU and on the card."""
-    settings = {"rank": 3, "random_state": 0} | SWEEPS | settings
+    settings = {"rank": 3, "random_state": 0, "n_jobs": 1} | SWEEPS | settings
     return [RobustMF(device=device, **settings).fit(observed) for device in ("cpu", "cuda")]
 
 
@@ -82,8 +82,9 @@ def test_defaults_on_a_strong_signal(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(60, 50, 0.8, 0.7), pytest.param((400, 300, 0.2, 1.0), marks=needs_gpu)])
-def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, tmp_path):
-    observed, clean = stars(*size)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, dtype, tmp_path):
+    observed, clean = stars(*size, dtype)
     cpu, card = both(observed, bounds=(0.5, 5.0))
     assert cpu.has_bias_
     assert card.reg_ == cpu.reg_
@@ -136,7 +137,7 @@ def test_defaults_where_the_start_is_made_on_the_card(dtype):
 def test_the_same_bits_in_every_run_of_either_solver(rank):
     observed, _ = low_rank(300, 250, 0.5, dtype=np.float32)
     for settings in ({"solver": "irls"}, {"solver": "mm", "loss": "lsp", "max_iter": 3}):
-        once, twice = (RobustMF(rank, device="cuda", random_state=0, init="ridge", **settings).fit(observed) for _ in range(2))
+        once, twice = (RobustMF(rank, device="cuda", random_state=0, init="ridge", n_jobs=1, **settings).fit(observed) for _ in range(2))
         np.testing.assert_array_equal(once.row_factors_, twice.row_factors_)
         np.testing.assert_array_equal(once.column_factors_, twice.column_factors_)
         assert once.history_["objective"] == twice.history_["objective"]

@@ -82,7 +82,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return DeviceArray(self.tensor[_index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.tensor[_index(key)] = tensor_like(value, self.tensor) if isinstance(value, (np.ndarray, DeviceArray)) else value
+        self.tensor[_index(key)] = _operand(value, self.tensor)
 
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, out: Any = None, where: Any = None, dtype: Any = None, **options: Any

@@ -30,6 +30,11 @@ def entry_tile(rank: int) -> dict[str, int]:
     return {"R": R, "BLOCK": max(16, 1024 // R), "num_warps": 1 if R <= 32 else 2}
 
 
+def system_width(rank: int) -> int:
+    """Length of the lines of a system to be solved. Not 2: Triton 3.6's compiler never ends on that tile."""
+    return max(4, triton.next_power_of_2(rank))
+
+
 def normal_tile(rank: int, dtype: torch.dtype) -> dict[str, Any]:
     """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
     R = max(16, triton.next_power_of_2(rank))
@@ -37,4 +42,6 @@ def normal_tile(rank: int, dtype: torch.dtype) -> dict[str, Any]:
         return {"R": R, "BLOCK": 4 if R <= 32 else 1, "PART": None, "num_warps": 4, "num_stages": 1}
     # the interpreter has no products of bfloat16
     part = tl.float32 if interpreted() else tl.bfloat16
-    return {"R": R, "BLOCK": 32, "PART": part, "num_warps": {16: 1, 32: 2, 64: 4, 128: 16}[R], "num_stages": 2}
+    # 128 registers at most: four programs a multiprocessor
+    registers = {"maxnreg": 128} if R == 64 else {}
+    return {"R": R, "BLOCK": 32, "PART": part, "num_warps": {16: 1, 32: 2, 64: 4, 128: 8}[R], "num_stages": 2, **registers}

@@ -12,7 +12,8 @@ def require_room(needed: int, device: torch.device, what: str) -> None:
     free, total = torch.cuda.mem_get_info(device)
     reserved = torch.cuda.memory_reserved(device)
     # a process may be given less than the card has (set_per_process_memory_fraction)
-    allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total) - reserved
+    index = torch.cuda.current_device() if device.index is None else device.index
+    allowed = int(torch.cuda.get_per_process_memory_fraction(index) * total) - reserved
     # what torch keeps for reuse is free too
     free = min(free, allowed) + reserved - torch.cuda.memory_allocated(device)
     if needed > free:

@@ -18,7 +18,7 @@ from torch import Tensor
 from robustmf.device.array import DeviceArray
 from robustmf.device.expression import SLOTS, values_of, weight_code
 from robustmf.device.kernels import eliminate, half_step, lanes, parts, solve
-from robustmf.device.layout import normal_tile, padded, rows_of
+from robustmf.device.layout import normal_tile, padded, rows_of, system_width
 from robustmf.losses import L2, Loss
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _solve_by_lanes(
     """One chunk a lane; rows of several chunks are added up and solved afterwards."""
     chunks, rank, V = of.chunks, V.shape[1], padded(V)
     numbers, formula, clipped = _weight_numbers(of, loss, clip)
-    R, split = triton.next_power_of_2(rank), chunks.split
+    R, split = system_width(rank), chunks.split
     places = _square_places(rank, V.device)
     size = len(places)
     found = of.empty(size, len(of.lanes.counts))
@@ -162,7 +162,7 @@ def _normal_matrices(
 
 @cache
 def _square_places(rank: int, device: torch.device) -> Tensor:
-    return torch.tensor(lanes.square_places(rank, triton.next_power_of_2(rank)), device=device)
+    return torch.tensor(lanes.square_places(rank, system_width(rank)), device=device)
 
 
 def _largest_eigenvalues(grams: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-import triton
 from torch import Tensor
 
 from robustmf.device.array import DeviceArray
+from robustmf.device.layout import system_width
 from robustmf.device.loss_sums import row_losses
 from robustmf.device.normal import normal_inverses, solved_systems
 from robustmf.device.observed import DeviceObserved
@@ -120,7 +120,7 @@ class _Trials:
         chosen = (drawn * (self._counts - rank + 1)[:, None]).long().sort(1).values
         at = self._starts[:, None] + chosen + torch.arange(rank, device=chosen.device)
         B, y = self._design[at], self._values[at]
-        systems = B.new_zeros(n, rank + 1, triton.next_power_of_2(rank))
+        systems = B.new_zeros(n, rank + 1, system_width(rank))
         systems[:, :rank, :rank] = B.mT @ B
         systems[:, rank, :rank] = (B * y[:, :, None]).sum(1)
         return solved_systems(self._operations, systems, self._ridge, rank)

@@ -54,11 +54,11 @@ def same_as_cpu() -> list[dict[str, Any]]:
 
     ``cpu_itself`` is how far the CPU's RMSE moves when every value is moved by about its last bit: no device can agree with it better.
     """
-    determined = {"loss": "welsch", "entries": 4_000_000}
+    denser = {"loss": "welsch", "entries": 4_000_000}
     cases: list[dict[str, Any]] = [
         {"loss": "welsch"}, {"loss": "lsp"}, {"loss": "laplace"}, {"loss": "welsch", "bias": True}, {"loss": "welsch", "init": "auto"},
         {"loss": "welsch", "init": "auto", "bias": "auto", "max_iter": 300, "tol": 1e-4},
-        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {**determined, "rank": 32}, {**determined, "rank": 64},
+        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {**denser, "rank": 32}, {**denser, "rank": 64},
         {"loss": "welsch", "rank": 32, "dtype": "float64"}, {"loss": "welsch", "rank": 32},
     ]  # fmt: skip
     return [_same(dict(case)) for case in cases]
