@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import signal
-import warnings
 
 import numpy as np
 import pytest
@@ -283,15 +282,17 @@ def test_an_error_in_a_callback_is_not_blamed_on_the_file(path):
 
 
 @needs_card
-def test_on_the_card(path, monkeypatch):
-    observed, *_ = random_problem()
-    settings = {"loss": "lsp", "device": "cuda", "max_iter": 10}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)
-        undisturbed = model(**settings).fit(observed)
-        while break_off(gone_on := model(**settings), observed, path):
-            pass
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("settings", [{"solver": "irls", "bias": True}, {"solver": "mm", "inner_max_iter": 5}], ids=["irls", "mm"])
+def test_on_the_card(settings, path):
+    observed, *_ = random_problem(24, 20, 2)
+    settings = settings | {"rank": 2, "loss": "lsp", "init": "ridge", "device": "cuda", "max_iter": 3}
+    undisturbed = model(**settings).fit(observed)
+    while break_off(gone_on := model(**settings), observed, path, after=1):
+        pass
     assert found(gone_on) == found(undisturbed)
+    with pytest.raises(CheckpointError, match="other device"):
+        model(**settings | {"device": "cpu"}).fit(observed, checkpoint=path)
 
 
 def test_on_the_command_line(tmp_path, monkeypatch):
