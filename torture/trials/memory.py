@@ -17,7 +17,7 @@ from robustmf.exceptions import RobustMFWarning
 from torture.tally import Tally
 
 TITLE = "peak memory of a fit within the estimate and 20 %"
-CASES, FEW = 20, 3
+CASES, FEW = 20, 2
 
 _WAYS: list[dict[str, Any]] = [
     {"solver": "irls"},
@@ -51,8 +51,8 @@ def _drawn(way: dict[str, Any], rng: np.random.Generator) -> tuple[tuple[int, in
         shape = (int(rng.integers(10, 60)), int(rng.integers(2_000, 8_000)))
         return shape, int(rng.uniform(0.3, 0.8) * shape[0] * shape[1]), int(rng.integers(2, 5)), dtype
     m, n = (int(np.exp(rng.uniform(np.log(1_000), np.log(60_000)))) for _ in range(2))
-    n_entries = min(int(np.exp(rng.uniform(np.log(2e5), np.log(8e5)))), m * n // 4)
-    return (m, n), n_entries, int(rng.integers(2, 13)), dtype
+    n_entries = min(int(np.exp(rng.uniform(np.log(1.5e5), np.log(6e5)))), m * n // 4)
+    return (m, n), n_entries, int(rng.integers(2, 9)), dtype
 
 
 def _warm_up(way: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 from robustmf import RobustMF
 from robustmf.baselines import AltGrad
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import NotConvergedWarning
+from robustmf.exceptions import RobustMFWarning
 from torture.tally import Tally
 
 TITLE = "24 fits side by side in threads, forked and spawned processes: same bits as alone, nothing changed"
@@ -41,7 +41,12 @@ _WAYS: list[dict[str, Any]] = [
 
 def run(tally: Tally, cases: int, seed: int) -> None:
     """Rounds of 24 fits: in threads, in processes forked beside fits that go on, and once in spawned ones."""
-    rounds = max(2, cases // _AT_ONCE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        _run_rounds(tally, max(2, cases // _AT_ONCE), seed)
+
+
+def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
     for k in range(rounds):
         alone = [_fitted(seed, k, number) for number in range(_AT_ONCE)]
         if k % 2 == 0:
@@ -101,16 +106,14 @@ def _fits_going_on() -> Iterator[None]:
             AltGrad(rank=2, max_iter=2, n_jobs=2, random_state=0).fit(data)
 
     threads = [threading.Thread(target=go_on) for _ in range(2)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
         for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
+            thread.join()
 
 
 @contextmanager
