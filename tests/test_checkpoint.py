@@ -258,6 +258,27 @@ def test_damaged_files_and_other_files_are_refused(path, tmp_path):
         model().fit(entries(), checkpoint=tmp_path)
 
 
+@pytest.mark.parametrize("part", ["state", "start", "shape of the start", "shape of the solver", "kind of the result"])
+def test_sealed_files_with_other_parts_are_refused(part, path):
+    assert break_off(model(loss="lsp"), entries(), path)
+    saved = modelfile.read(path)
+    state = saved.state
+    if part == "state":
+        del state["loops"]
+    elif part == "start":
+        del state["prepared"]["sigma"]
+    elif part == "shape of the start":
+        state["prepared"]["U"] = np.zeros((7, 3))
+    elif part == "shape of the solver":
+        state["loops"]["fit"]["solver"]["own"] = (np.zeros((7, 3)), np.zeros((7, 3)))
+    else:
+        state["ended"] = [{"U": 1}]
+    modelfile.write(path, saved)
+    with pytest.raises(CheckpointError, match="is sealed, but not what this release writes") as raised:
+        model(loss="lsp").fit(entries(), checkpoint=path)
+    assert str(path) in str(raised.value)
+
+
 def test_arguments(path):
     for arguments, kind, match in (
         ({"checkpoint": path, "resume": path}, ValueError, "not both"),

@@ -47,10 +47,11 @@ def run(tally: Tally, cases: int, seed: int) -> None:
 
 
 def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
+    before = _surroundings()
     for k in range(rounds):
         alone = [_fitted(seed, k, number) for number in range(_AT_ONCE)]
         if k % 2 == 0:
-            with _nothing_changes(tally, "24 threads"), ThreadPoolExecutor(_AT_ONCE) as pool:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
                 found = list(pool.map(lambda number, k=k: _fitted(seed, k, number), range(_AT_ONCE)))
         elif k == rounds - 1 and rounds > 2:
             found = _in_processes("spawn", _SPAWNED, seed, k)
@@ -61,6 +62,9 @@ def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
             with tally.case(f"round {k}, fit {number}: {_WAYS[number % len(_WAYS)]}"):
                 assert one is not None, f"no answer in {_HUNG} s"
                 assert one == expected, "other bits than alone"
+        with tally.case(f"round {k}: what is the process's own"):
+            for name, value in _surroundings().items():
+                assert value == before[name], f"{name} was {before[name]}, is {value}"
 
 
 def _in_processes(way: str, processes: int, seed: int, k: int) -> list[str | None]:
@@ -114,15 +118,6 @@ def _fits_going_on() -> Iterator[None]:
         over.set()
         for thread in threads:
             thread.join()
-
-
-@contextmanager
-def _nothing_changes(tally: Tally, label: str) -> Iterator[None]:
-    before = _surroundings()
-    yield
-    with tally.case(f"{label}: what is the process's own"):
-        for name, value in _surroundings().items():
-            assert value == before[name], f"{name} was {before[name]}, is {value}"
 
 
 def _surroundings() -> dict[str, Any]:

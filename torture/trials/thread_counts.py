@@ -21,7 +21,7 @@ from robustmf.kernels import team
 from torture.tally import Tally
 
 TITLE = "same bits with 1, 2 and 4 threads, from run to run, in another process"
-CASES, FEW = 126, 21
+CASES, FEW = 84, 21
 
 #: Threads of the fit, and of BLAS; the last is one of the others again.
 _THREADS = ((1, 1), (2, 2), (4, 4), (2, 1))
