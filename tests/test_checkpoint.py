@@ -23,6 +23,7 @@ from robustmf.exceptions import (
     ModelFileError,
     NotConvergedWarning,
 )
+from robustmf.solvers.checkpoint import FileProgress
 
 WAYS = {
     "irls": {"solver": "irls", "loss": "cauchy", "tol": 1e-5},
@@ -99,6 +100,19 @@ def test_broken_off_in_every_iteration_a_fit_ends_with_the_same_bits(way, dtype,
     assert found(gone_on) == found(undisturbed)
     assert np.all(np.diff(gone_on.history_["seconds"]) >= 0)
     assert os.listdir(path.parent) == ["checkpoint"]
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("way", ["mm, gap rule", "certify", "irls, biases", "varpro"])
+def test_broken_off_after_the_last_iteration(way, path, monkeypatch):
+    def fail(progress, ended):
+        raise BrokenOff
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileProgress, "keep_ended", fail)
+        with pytest.raises(BrokenOff):
+            model(**WAYS[way]).fit(entries(), checkpoint=path, checkpoint_every=0)
+    assert found(model(**WAYS[way]).fit(entries(), resume=path)) == found(model(**WAYS[way]).fit(entries()))
 
 
 def test_weights_and_rmfnl(path):

@@ -89,14 +89,14 @@ def _measure(
     # glibc keeps what was freed in pieces below 32 MB; as large ones always are, all of a megabyte and more are given back here
     ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
     _warm_up(way)  # a fork begins without the pages of libraries
-    before = _status("VmRSS")
+    before = _status("RssAnon")
     entries = _entries(shape, n_entries, dtype, seed)
     ctypes.CDLL(None).malloc_trim(0)  # what the entries were made from has been let go
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far, of making the entries, is forgotten
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
         model.fit(entries)
-    connection.send(_status("VmHWM") - before)
+    connection.send(_status("VmHWM") - _status("RssFile") - before)  # pages of libraries are not the fit's
 
 
 def _status(name: str) -> int:
