@@ -19,7 +19,7 @@ lint: $(VENV)/.dev
 
 # the card's operations on a GPU; without one, in Triton's interpreter (minutes)
 gpu-test: $(VENV)/.gpu
-	$(BIN)/pytest -n auto tests/test_operations.py tests/test_device.py tests/test_device_estimator.py
+	$(BIN)/pytest -n auto tests/test_operations.py tests/test_device.py tests/test_device_estimator.py tests/test_checkpoint.py
 
 bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm

@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import signal
-import warnings
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 
 import robustmf
 from conftest import Root, needs_card, random_problem
-from robustmf import RMFNL, Observed, RobustMF
+from robustmf import RMFNL, Observed, RobustMF, modelfile
 from robustmf.cli import app
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import (
@@ -24,6 +23,7 @@ from robustmf.exceptions import (
     ModelFileError,
     NotConvergedWarning,
 )
+from robustmf.solvers.checkpoint import FileProgress
 
 WAYS = {
     "irls": {"solver": "irls", "loss": "cauchy", "tol": 1e-5},
@@ -102,6 +102,19 @@ def test_broken_off_in_every_iteration_a_fit_ends_with_the_same_bits(way, dtype,
     assert os.listdir(path.parent) == ["checkpoint"]
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("way", ["mm, gap rule", "certify", "irls, biases", "varpro"])
+def test_broken_off_after_the_last_iteration(way, path, monkeypatch):
+    def fail(progress, ended):
+        raise BrokenOff
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileProgress, "keep_ended", fail)
+        with pytest.raises(BrokenOff):
+            model(**WAYS[way]).fit(entries(), checkpoint=path, checkpoint_every=0)
+    assert found(model(**WAYS[way]).fit(entries(), resume=path)) == found(model(**WAYS[way]).fit(entries()))
+
+
 def test_weights_and_rmfnl(path):
     data = entries()
     weights = np.random.default_rng(0).uniform(0.5, 2, data.n_entries)
@@ -141,14 +154,14 @@ def test_what_does_not_decide_the_result_may_change(path, capfd):
 
 def test_the_clock_goes_on(path):
     assert break_off(model(loss="lsp"), entries(), path, after=6)
-    spent = robustmf.modelfile.read(path).state["loops"]["fit"]["seconds"]
+    spent = modelfile.read(path).state["loops"]["fit"]["seconds"]
     seconds = model(loss="lsp").fit(entries(), checkpoint=path).history_["seconds"]
     assert 0 < spent <= seconds[-1]
     assert seconds[6] == spent
 
 
 def test_without_a_seed_the_one_of_the_file_is_taken(path, tmp_path):
-    data, settings = entries(), {"loss": "huber", "init": "random", "tol": 1e-3, "random_state": None}
+    data, settings = entries(), {"loss": "huber", "init": "random", "n_init": 2, "validation_fraction": 0.1, "random_state": None}
     assert break_off(model(**settings), data, path)
     shutil.copy(path, tmp_path / "copy")
     one, other = (found(model(**settings).fit(data, resume=file)) for file in (path, tmp_path / "copy"))
@@ -188,7 +201,7 @@ def test_ctrl_c_leaves_a_file_to_go_on_from(path):
 def test_a_fit_that_a_callback_ended_can_be_gone_on_with(path):
     data = entries()
     stopped = model(loss="lsp", callbacks=[lambda snapshot: snapshot.iteration == 5]).fit(data, checkpoint=path)
-    assert stopped.n_iter_ == 5
+    assert stopped.n_iter_ == modelfile.read(path).state["loops"]["fit"]["outcome"]["iterations"] == 5
     assert found(model(loss="lsp").fit(data, checkpoint=path)) == found(model(loss="lsp").fit(data))
 
 
@@ -259,6 +272,27 @@ def test_damaged_files_and_other_files_are_refused(path, tmp_path):
         model().fit(entries(), checkpoint=tmp_path)
 
 
+@pytest.mark.parametrize("part", ["state", "start", "shape of the start", "shape of the solver", "kind of the result"])
+def test_sealed_files_with_other_parts_are_refused(part, path):
+    assert break_off(model(loss="lsp"), entries(), path)
+    saved = modelfile.read(path)
+    state = saved.state
+    if part == "state":
+        del state["loops"]
+    elif part == "start":
+        del state["prepared"]["sigma"]
+    elif part == "shape of the start":
+        state["prepared"]["U"] = np.zeros((7, 3))
+    elif part == "shape of the solver":
+        state["loops"]["fit"]["solver"]["own"] = (np.zeros((7, 3)), np.zeros((7, 3)))
+    else:
+        state["ended"] = [{"U": 1}]
+    modelfile.write(path, saved)
+    with pytest.raises(CheckpointError, match="is sealed, but not what this release writes") as raised:
+        model(loss="lsp").fit(entries(), checkpoint=path)
+    assert str(path) in str(raised.value)
+
+
 def test_arguments(path):
     for arguments, kind, match in (
         ({"checkpoint": path, "resume": path}, ValueError, "not both"),
@@ -283,15 +317,17 @@ def test_an_error_in_a_callback_is_not_blamed_on_the_file(path):
 
 
 @needs_card
-def test_on_the_card(path, monkeypatch):
-    observed, *_ = random_problem()
-    settings = {"loss": "lsp", "device": "cuda", "max_iter": 10}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)
-        undisturbed = model(**settings).fit(observed)
-        while break_off(gone_on := model(**settings), observed, path):
-            pass
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("settings", [{"solver": "irls", "bias": True}, {"solver": "mm", "inner_max_iter": 5}], ids=["irls", "mm"])
+def test_on_the_card(settings, path):
+    observed, *_ = random_problem(24, 20, 2)
+    settings = settings | {"rank": 2, "loss": "lsp", "init": "ridge", "device": "cuda", "max_iter": 3}
+    undisturbed = model(**settings).fit(observed)
+    while break_off(gone_on := model(**settings), observed, path, after=1):
+        pass
     assert found(gone_on) == found(undisturbed)
+    with pytest.raises(CheckpointError, match="other device"):
+        model(**settings | {"device": "cpu"}).fit(observed, checkpoint=path)
 
 
 def test_on_the_command_line(tmp_path, monkeypatch):

@@ -387,7 +387,7 @@ class RobustMF(Detection):
         """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
 
         Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB). Biases count
-        where they are asked for, not where ``bias="auto"`` may choose them. A checkpoint takes four times the size of its file while it
+        where they are asked for, not where ``bias="auto"`` may choose them. A checkpoint takes three times the size of its file while it
         is written, on top. With ``device="cuda"`` the bytes are those of the card, the larger of its peaks: putting the entries in order,
         and the fit.
 

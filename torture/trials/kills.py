@@ -15,7 +15,7 @@ import numpy as np
 
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import NotConvergedWarning
+from robustmf.exceptions import RobustMFWarning
 from robustmf.modelfile import read
 from torture.tally import Tally
 
@@ -64,7 +64,7 @@ def run(tally: Tally, cases: int, seed: int) -> None:
 
 def _fitted(way: dict[str, Any], data: Observed, path: Path | None) -> RobustMF:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)
+        warnings.simplefilter("ignore", RobustMFWarning)
         return RobustMF(rank=3, n_jobs=1, random_state=7, **way).fit(data, checkpoint=path, checkpoint_every=0)
 
 

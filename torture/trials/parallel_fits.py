@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 from robustmf import RobustMF
 from robustmf.baselines import AltGrad
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import NotConvergedWarning
+from robustmf.exceptions import RobustMFWarning
 from torture.tally import Tally
 
 TITLE = "24 fits side by side in threads, forked and spawned processes: same bits as alone, nothing changed"
@@ -41,11 +41,17 @@ _WAYS: list[dict[str, Any]] = [
 
 def run(tally: Tally, cases: int, seed: int) -> None:
     """Rounds of 24 fits: in threads, in processes forked beside fits that go on, and once in spawned ones."""
-    rounds = max(2, cases // _AT_ONCE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        _run_rounds(tally, max(2, cases // _AT_ONCE), seed)
+
+
+def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
+    before = _surroundings()
     for k in range(rounds):
         alone = [_fitted(seed, k, number) for number in range(_AT_ONCE)]
         if k % 2 == 0:
-            with _nothing_changes(tally, "24 threads"), ThreadPoolExecutor(_AT_ONCE) as pool:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
                 found = list(pool.map(lambda number, k=k: _fitted(seed, k, number), range(_AT_ONCE)))
         elif k == rounds - 1 and rounds > 2:
             found = _in_processes("spawn", _SPAWNED, seed, k)
@@ -56,6 +62,9 @@ def run(tally: Tally, cases: int, seed: int) -> None:
             with tally.case(f"round {k}, fit {number}: {_WAYS[number % len(_WAYS)]}"):
                 assert one is not None, f"no answer in {_HUNG} s"
                 assert one == expected, "other bits than alone"
+        with tally.case(f"round {k}: what is the process's own"):
+            for name, value in _surroundings().items():
+                assert value == before[name], f"{name} was {before[name]}, is {value}"
 
 
 def _in_processes(way: str, processes: int, seed: int, k: int) -> list[str | None]:
@@ -101,25 +110,14 @@ def _fits_going_on() -> Iterator[None]:
             AltGrad(rank=2, max_iter=2, n_jobs=2, random_state=0).fit(data)
 
     threads = [threading.Thread(target=go_on) for _ in range(2)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
         for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-
-
-@contextmanager
-def _nothing_changes(tally: Tally, label: str) -> Iterator[None]:
-    before = _surroundings()
-    yield
-    with tally.case(f"{label}: what is the process's own"):
-        for name, value in _surroundings().items():
-            assert value == before[name], f"{name} was {before[name]}, is {value}"
+            thread.join()
 
 
 def _surroundings() -> dict[str, Any]:

@@ -134,7 +134,7 @@ def _checked(found: _Kept, rank: int, operations: Operations) -> _Kept:
     """What a file holds, its arrays those of this fit."""
     sides = [np.broadcast_to(operations.observed.dtype.type(0), (size, rank)) for size in operations.observed.shape]
     require_alike((found.U, found.V), sides)
-    require_alike((found.row_bias.reshape(-1), found.column_bias.reshape(-1)), [side[:, 0] for side in sides])
+    require_alike((found.row_bias, found.column_bias), [side[:, 0] if found.row_bias.ndim == 1 else side[:, :1] for side in sides])
     return found
 
 
