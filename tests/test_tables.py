@@ -158,7 +158,10 @@ def test_bad_columns_are_refused_by_name(row, error, message):
 
 def test_columns_that_fit_no_array_come_as_python_objects():
     huge, swapped = 10**30, np.array([2, 1], ">i4")
-    assert Observed.from_triplets(pl.DataFrame({"r": [huge, 0], "c": [1, 2], "v": [1.0, 2.0]}), row="r", col="c", value="v").row_ids == [0, huge]
+    assert Observed.from_triplets(pl.DataFrame({"r": [huge, 0], "c": [1, 2], "v": [1.0, 2.0]}), row="r", col="c", value="v").row_ids == [
+        0,
+        huge,
+    ]
     made = Observed.from_triplets(pd.DataFrame({"r": swapped, "c": [1, 2], "v": [1.0, 2.0]}), row="r", col="c", value="v")
     assert made.row_ids == [1, 2]
 

@@ -11,7 +11,7 @@ import tempfile
 from torture.tally import Tally
 
 TITLE = "every kernel with bounds checking, against NumPy"
-CASES, FEW = 400, 4
+CASES, FEW = 400, 2
 
 #: Fewer cases than this: only the operations that solvers are made of, as compiling the rest takes longer than CI has.
 _ALL = 50
