@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from robustmf import Observed, RobustMF
+from robustmf import RobustMF
 from robustmf.baselines import ScaledASD
 from robustmf.datasets import make_synthetic
 from robustmf.evidence import Lines, evidence

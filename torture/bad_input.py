@@ -304,6 +304,8 @@ def _entry_cells() -> Iterator[Cell]:
 
         return pl.DataFrame({**columns, "rating": [1.0, None]})
 
+    twice = {"row": ["a", "a"], "col": ["x", "x"]}
+    one_entry = Answers("one entry, the mean", lambda made: made.rows.values.tolist() == [1.5])
     both = Answers("entries in the order of the ids", lambda made: list(made.row_ids) == ["a", "b"])
     yield from (
         Cell("Observed.from_triplets", kind, call, expected)
@@ -312,13 +314,13 @@ def _entry_cells() -> Iterator[Cell]:
             ("NaN id", _triplets(row=[1.0, float("nan")]), Raises(ValueError, "row ids must not be missing, got nan at position 1")),
             ("missing id", _triplets(col=["x", None]), Raises(ValueError, "col ids must not be missing, got None at position 1")),
             ("id that cannot be one", _triplets(row=[["a"], ["b"]]), Raises(TypeError, "row ids must be hashable")),
-            ("column missing from the frame", _triplets(data=columns, row="who", col="item", value="rating"), Raises(ValueError, "row='who' is not a column")),
+            ("column missing from the frame", _triplets(columns, **by_name | {"row": "who"}), Raises(ValueError, "row='who' is not a column")),
             ("values of text", _triplets(value=["1", "x"]), Raises(TypeError, "values must hold real numbers, got dtype <U1")),
-            ("values missing", lambda: Observed.from_triplets(polars(), **by_name), Raises(ValueError, "values must not be missing, but 1 of 2 are")),
+            ("values missing", lambda: Observed.from_triplets(polars(), **by_name), Raises(ValueError, "values must not be missing, but 1")),
             ("NaN values", _triplets(value=[1.0, float("nan")]), Raises(ValueError, "values must be finite, got nan")),
             ("unsorted rows", _triplets(row=["b", "a"]), both),
-            ("repeated places", _triplets(row=["a", "a"], col=["x", "x"]), Raises(DuplicateEntryError, "duplicate entry at row 'a', column 'x'")),
-            ("repeated places, policy", _triplets(row=["a", "a"], col=["x", "x"], duplicates="mean"), Answers("one entry, the mean", lambda made: made.rows.values.tolist() == [1.5])),
+            ("repeated places", _triplets(**twice), Raises(DuplicateEntryError, "duplicate entry at row 'a', column 'x'")),
+            ("repeated places, duplicates='mean'", _triplets(**twice, duplicates="mean"), one_entry),
             ("wrong policy", _triplets(duplicates="sum"), Raises(ValueError, "duplicates must be 'error', 'last' or 'mean'")),
             ("not a table", _triplets(data=NotATable(), **by_name), Raises(TypeError, "data must be a table .pandas, polars, Arrow")),
             ("names without a table", _triplets(row="user"), Raises(TypeError, "names of columns need the table as data")),
