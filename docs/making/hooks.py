@@ -8,7 +8,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]  # torture too, whose tables pages print
 import blocks
 
 #: Sections that take what stands in a folder, and the pages at the top that the navigation does not name.
