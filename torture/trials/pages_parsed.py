@@ -21,7 +21,7 @@ from torture.generated import explore
 from torture.tally import Tally
 
 TITLE = "pages with hostile ids hold the template's elements and no others"
-CASES, FEW = 150, 6
+CASES, FEW = 100, 5
 
 _HOSTILE = (
     "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '" onmouseover="alert(1)', "' autofocus onfocus='x", "<!--",
