@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench torture soak docs package gpu-test clean
+.PHONY: demo test lint bench torture soak oldest audit-dependencies docs package gpu-test clean
 
 demo: $(VENV)/.demo
 	$(BIN)/robustmf demo --page demo.html
@@ -31,6 +31,15 @@ torture: $(VENV)/.dev
 # an hour of fits, predictions and files; memory, open files and threads must not grow
 soak: $(VENV)/.dev
 	$(BIN)/python -m torture.soak --minutes 60
+
+# the tests with the oldest release of everything that pyproject.toml allows, in an environment of its own (.venv-oldest)
+oldest:
+	.ci/oldest $(PYTHON)
+
+# known weaknesses of what is installed, by pip-audit; needs PyPI's own service, which mirrors do not offer
+audit-dependencies: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -269,6 +269,66 @@ def test_matrix_market_faults_are_named(tmp_path, body, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["general", "symmetric", "skew-symmetric"])
+@pytest.mark.parametrize("form", ["coordinate", "array"])
+def test_matrix_market_of_every_kind_is_read_as_scipy_does(tmp_path, form, kind):
+    rng = np.random.default_rng(0)
+    X = rng.integers(-9, 9, (4, 4)).astype(float)
+    X = {"general": X, "symmetric": X + X.T, "skew-symmetric": X - X.T}[kind]
+    path = tmp_path / "m.mtx"
+    scipy.io.mmwrite(path, sp.coo_array(X) if form == "coordinate" else X, symmetry=kind)
+    assert kind in path.read_text().splitlines()[0]
+    np.testing.assert_array_equal(read_ratings(path).to_sparse().toarray(), X)
+
+
+def test_matrix_market_patterns_are_ones_and_complex_ones_are_refused(tmp_path):
+    path = written(tmp_path, "%%MatrixMarket matrix coordinate pattern general\n% two\n2 2 2\n1 2\n\n2 1\n", "m.mtx")
+    assert read_ratings(path).to_sparse().toarray().tolist() == [[0, 1], [1, 0]]
+    path = written(tmp_path, "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n", "m.mtx")
+    with pytest.raises(MalformedFileError, match=r"m\.mtx, line 1: 'complex' is not one of real, double, integer, pattern"):
+        read_ratings(path)
+
+
+@pytest.mark.parametrize("end", [*range(1, 90, 3), -2, -3])
+def test_a_matrix_market_file_cut_anywhere_is_an_error_and_not_the_end_of_the_process(tmp_path, end):
+    text = "%%MatrixMarket matrix coordinate real general\n%\n6 5 4\n1 1 6.7E-1\n1 2 4.2E-1\n5 4 9.8E-1\n6 3 2.997118905373848E-1\n"
+    path = written(tmp_path, text[:end], "m.mtx")
+    with pytest.raises(MalformedFileError, match=r"m\.mtx"):
+        read_ratings(path)
+
+
+def test_damaged_compression_names_the_file(tmp_path):
+    text = b"user,film,stars\n" + b"".join(b"%d,%d,3\n" % (k, k) for k in range(999))
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(text)[:-30])
+    with pytest.raises(MalformedFileError, match=r"a\.csv\.gz: the compressed data are damaged or cut short"):
+        read_ratings(packed)
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as writing:
+        writing.writestr("ratings.csv", text)
+    whole = archive.read_bytes()
+    for damaged in (whole[1:], whole[:40] + b"?" * 20 + whole[60:], whole[:-10]):
+        archive.write_bytes(damaged)
+        with pytest.raises(MalformedFileError, match=r"a\.zip/ratings\.csv: the compressed data are damaged or cut short"):
+            read_ratings(Source(archive, "ratings.csv"))
+    archive.write_bytes(whole)
+    with pytest.raises(MalformedFileError, match="the archive has no such member"):
+        read_ratings(Source(archive, "other.csv"))
+
+
+def test_parquet_that_claims_too_much_or_is_no_text_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"user": pa.repeat(1, 10**6), "item": pa.repeat(1, 10**6), "rating": pa.repeat(1.0, 10**6)}), path)
+    monkeypatch.setattr("robustmf.reading.plausible._GIGABYTE", 10**6)
+    with pytest.raises(MalformedFileError, match=r"a\.parquet: claims at least 2\.4e\+07 bytes of ids and values"):
+        read_ratings(path)
+
+
+def test_groups_without_ratings_are_no_ratings(tmp_path):
+    with pytest.raises(MalformedFileError, match="no ratings in it"):
+        read_grouped([Source(written(tmp_path, "1:\n2:\n"))], NETFLIX)
+
+
 NETFLIX = GroupedForm(":", ",", (1, 5))
 MUSIC = GroupedForm("|", "\t", (0, 100))
 

@@ -61,7 +61,9 @@ def test_every_download_is_https_and_has_a_checksum():
     for archive in archives:
         assert archive.url.startswith("https://")
         assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", archive.checksum)
-    fetchers = {path for path, tree in TREES.items() if {"pooch", "requests", "urllib.request", "http.client", "socket"} & set(_imports(tree))}
+    fetchers = {
+        path for path, tree in TREES.items() if {"pooch", "requests", "urllib.request", "http.client", "socket"} & set(_imports(tree))
+    }
     assert fetchers == {"datasets/finding.py"}
 
 

@@ -156,11 +156,15 @@ def test_bad_columns_are_refused_by_name(row, error, message):
         Observed.from_triplets(row=row, col=[1, 2], value=[1.0, 2.0])
 
 
-def test_columns_that_fit_no_array_come_as_python_objects():
-    huge, swapped = 10**30, np.array([2, 1], ">i4")
-    assert Observed.from_triplets(pl.DataFrame({"r": [huge, 0], "c": [1, 2], "v": [1.0, 2.0]}), row="r", col="c", value="v").row_ids == [0, huge]
-    made = Observed.from_triplets(pd.DataFrame({"r": swapped, "c": [1, 2], "v": [1.0, 2.0]}), row="r", col="c", value="v")
-    assert made.row_ids == [1, 2]
+@pytest.mark.skipif(int(pl.__version__.split(".")[0]) < 2, reason="polars 1 panics on 128-bit integers")
+def test_integers_of_128_bits_come_as_python_objects():
+    data = pl.DataFrame({"r": [10**30, 0], "c": [1, 2], "v": [1.0, 2.0]})
+    assert Observed.from_triplets(data, row="r", col="c", value="v").row_ids == [0, 10**30]
+
+
+def test_foreign_byte_order_comes_as_python_objects():
+    data = pd.DataFrame({"r": np.array([2, 1], ">i4"), "c": [1, 2], "v": [1.0, 2.0]})
+    assert Observed.from_triplets(data, row="r", col="c", value="v").row_ids == [1, 2]
 
 
 def test_a_duplicate_survives_the_way_between_processes():

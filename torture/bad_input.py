@@ -280,7 +280,9 @@ def _unfitted_cells() -> Iterator[Cell]:
     }
     for function, call in asks.items():
         yield Cell(function, "not fitted", call, Raises(NotFittedError, "not fitted yet|has no model"))
-    yield Cell("RobustMF.partial_fit", "not fitted", lambda: fresh().partial_fit(matrix()), Answers("as `fit`", lambda a: hasattr(a, "theta_")))
+    yield Cell(
+        "RobustMF.partial_fit", "not fitted", lambda: fresh().partial_fit(matrix()), Answers("as `fit`", lambda a: hasattr(a, "theta_"))
+    )
 
 
 def _triplets(data: Any = None, **changed: Any) -> Callable[[], Observed]:
@@ -302,6 +304,8 @@ def _entry_cells() -> Iterator[Cell]:
 
         return pl.DataFrame({**columns, "rating": [1.0, None]})
 
+    twice = {"row": ["a", "a"], "col": ["x", "x"]}
+    one_entry = Answers("one entry, the mean", lambda made: made.rows.values.tolist() == [1.5])
     both = Answers("entries in the order of the ids", lambda made: list(made.row_ids) == ["a", "b"])
     yield from (
         Cell("Observed.from_triplets", kind, call, expected)
@@ -310,13 +314,13 @@ def _entry_cells() -> Iterator[Cell]:
             ("NaN id", _triplets(row=[1.0, float("nan")]), Raises(ValueError, "row ids must not be missing, got nan at position 1")),
             ("missing id", _triplets(col=["x", None]), Raises(ValueError, "col ids must not be missing, got None at position 1")),
             ("id that cannot be one", _triplets(row=[["a"], ["b"]]), Raises(TypeError, "row ids must be hashable")),
-            ("column missing from the frame", _triplets(data=columns, row="who", col="item", value="rating"), Raises(ValueError, "row='who' is not a column")),
+            ("column missing from the frame", _triplets(columns, **by_name | {"row": "who"}), Raises(ValueError, "row='who' is not")),
             ("values of text", _triplets(value=["1", "x"]), Raises(TypeError, "values must hold real numbers, got dtype <U1")),
-            ("values missing", lambda: Observed.from_triplets(polars(), **by_name), Raises(ValueError, "values must not be missing, but 1 of 2 are")),
+            ("values missing", lambda: Observed.from_triplets(polars(), **by_name), Raises(ValueError, "values must not be missing")),
             ("NaN values", _triplets(value=[1.0, float("nan")]), Raises(ValueError, "values must be finite, got nan")),
             ("unsorted rows", _triplets(row=["b", "a"]), both),
-            ("repeated places", _triplets(row=["a", "a"], col=["x", "x"]), Raises(DuplicateEntryError, "duplicate entry at row 'a', column 'x'")),
-            ("repeated places, policy", _triplets(row=["a", "a"], col=["x", "x"], duplicates="mean"), Answers("one entry, the mean", lambda made: made.rows.values.tolist() == [1.5])),
+            ("repeated places", _triplets(**twice), Raises(DuplicateEntryError, "duplicate entry at row 'a', column 'x'")),
+            ("repeated places, duplicates='mean'", _triplets(**twice, duplicates="mean"), one_entry),
             ("wrong policy", _triplets(duplicates="sum"), Raises(ValueError, "duplicates must be 'error', 'last' or 'mean'")),
             ("not a table", _triplets(data=NotATable(), **by_name), Raises(TypeError, "data must be a table .pandas, polars, Arrow")),
             ("names without a table", _triplets(row="user"), Raises(TypeError, "names of columns need the table as data")),
@@ -343,10 +347,27 @@ def _entry_cells() -> Iterator[Cell]:
     for kind in ("sparse with repeated places", "sparse with padding (dia)"):
         make, expected = MATRICES[kind]
         yield Cell("Observed.from_sparse", kind, lambda make=make: Observed.from_sparse(make()), expected)
-    yield Cell("Observed.from_sparse", "not sparse", lambda: Observed.from_sparse(np.ones((2, 2))), Raises(TypeError, "X must be a SciPy sparse"))
-    yield Cell("Observed.with_values", "wrong length", lambda: table().with_values([1.0]), Raises(ValueError, "values must have one number an entry"))
-    yield Cell("Observed.select", "mask of the wrong length", lambda: table().select(np.ones(3, bool)), Raises(ValueError, "mask must be one bool an entry"))
-    yield Cell("Observed.select", "mask of the wrong type", lambda: table().select(np.arange(table().n_entries)), Raises(TypeError, "mask must be one bool an entry"))
+    yield Cell(
+        "Observed.from_sparse", "not sparse", lambda: Observed.from_sparse(np.ones((2, 2))), Raises(TypeError, "X must be a SciPy sparse")
+    )
+    yield Cell(
+        "Observed.with_values",
+        "wrong length",
+        lambda: table().with_values([1.0]),
+        Raises(ValueError, "values must have one number an entry"),
+    )
+    yield Cell(
+        "Observed.select",
+        "mask of the wrong length",
+        lambda: table().select(np.ones(3, bool)),
+        Raises(ValueError, "mask must be one bool an entry"),
+    )
+    yield Cell(
+        "Observed.select",
+        "mask of the wrong type",
+        lambda: table().select(np.arange(table().n_entries)),
+        Raises(TypeError, "mask must be one bool an entry"),
+    )
 
 
 def _file_cells() -> Iterator[Cell]:
@@ -362,10 +383,20 @@ def _file_cells() -> Iterator[Cell]:
         return call
 
     yield Cell("load", "no such file", lambda: robustmf.load("/nowhere/model.rmf"), Raises(FileNotFoundError, "/nowhere/model.rmf"))
-    yield Cell("load", "another kind of file", with_file("m.rmf", b"hello", robustmf.load), Raises(ModelFileError, "not a model file, or truncated"))
+    yield Cell(
+        "load",
+        "another kind of file",
+        with_file("m.rmf", b"hello", robustmf.load),
+        Raises(ModelFileError, "not a model file, or truncated"),
+    )
     yield Cell("load", "a folder", lambda: robustmf.load(tempfile.gettempdir()), Raises(IsADirectoryError, "tmp"))
     yield Cell("RobustMF.save", "no such folder", lambda: fitted().save("/nowhere/m.rmf"), Raises(FileNotFoundError, "/nowhere"))
-    yield Cell("RobustMF.save", "a callback", lambda: fresh(callbacks=[lambda _: None]).fit(matrix()).save("m.rmf"), Raises(NotSavableError, "cannot save parameter callbacks"))
+    yield Cell(
+        "RobustMF.save",
+        "a callback",
+        lambda: fresh(callbacks=[lambda _: None]).fit(matrix()).save("m.rmf"),
+        Raises(NotSavableError, "cannot save parameter callbacks"),
+    )
     read = reading.read_ratings
     yield Cell("reading.read_ratings", "no such file", lambda: read("/nowhere/a.csv"), Raises(FileNotFoundError, "/nowhere/a.csv"))
     texts = {
@@ -378,9 +409,24 @@ def _file_cells() -> Iterator[Cell]:
     for kind, (content, match) in texts.items():
         yield Cell("reading.read_ratings", kind, with_file("a.csv", content, read), Raises(MalformedFileError, match))
     market = b"%%MatrixMarket matrix coordinate real general\n1000000 1000000 1000000000000\n1 1 1.0\n"
-    yield Cell("reading.read_ratings", "a claim of 10¹² entries", with_file("a.mtx", market, read), Raises(MalformedFileError, "claims at least 6e[+]12 bytes"))
-    yield Cell("reading.read_ratings", "wrong precision", lambda: read("a.csv", dtype="int8"), Raises(ValueError, "dtype must be 'float64' or 'float32'"))
-    yield Cell("reading.guess_layout", "column missing from the file", with_file("a.csv", b"u,i,r\na,x,1\n", lambda path: reading.guess_layout(path, row="who")), Raises(ValueError, "row='who' is not a column; the header names"))
+    yield Cell(
+        "reading.read_ratings",
+        "a claim of 10¹² entries",
+        with_file("a.mtx", market, read),
+        Raises(MalformedFileError, "claims at least 6e[+]12 bytes"),
+    )
+    yield Cell(
+        "reading.read_ratings",
+        "wrong precision",
+        lambda: read("a.csv", dtype="int8"),
+        Raises(ValueError, "dtype must be 'float64' or 'float32'"),
+    )
+    yield Cell(
+        "reading.guess_layout",
+        "column missing from the file",
+        with_file("a.csv", b"u,i,r\na,x,1\n", lambda path: reading.guess_layout(path, row="who")),
+        Raises(ValueError, "row='who' is not a column; the header names"),
+    )
 
 
 def _other_cells() -> Iterator[Cell]:
@@ -409,54 +455,174 @@ def _other_cells() -> Iterator[Cell]:
         yield Cell("RobustMF.fit", kind, lambda weights=weights: fresh().fit(matrix(), weights=weights), expected)
     for function, ask in (("RobustMF.inverse_transform", lambda T: fitted().inverse_transform(T)),
                           ("selection.RobustMFCV.inverse_transform", lambda T: _search().inverse_transform(T))):  # fmt: skip
-        yield Cell(function, "wrong number of columns", lambda ask=ask: ask(np.ones((2, 4))), Raises(ValueError, r"T must have shape \(rows, 1\)"))
+        yield Cell(
+            function, "wrong number of columns", lambda ask=ask: ask(np.ones((2, 4))), Raises(ValueError, r"T must have shape \(rows, 1\)")
+        )
         yield Cell(function, "text", lambda ask=ask: ask(np.full((2, 1), "x")), Raises(TypeError, "T must hold real numbers"))
     yield Cell("RobustMF.recommend", "n = 0", lambda: fitted().recommend(0, n=0), Raises(ValueError, "n must be an integer >= 1"))
     yield Cell("RobustMF.audit", "top = 0", lambda: fitted().audit(top=0), Raises(ValueError, "top must be an integer >= 1"))
     yield Cell("RobustMF.report", "tracks that are none", lambda: fitted().report("p.html", tracks=True), Raises(ValueError, "tracks"))
-    yield Cell("RobustMF.transform", "columns that the fit did not know", lambda: fitted(True).transform(Observed.from_triplets(row=["n"], col=["new"], value=[1.0])), _ZEROS)
-    yield Cell("selection.RobustMFCV.transform", "wrong number of columns", lambda: _search().transform(np.ones((2, 4))), Raises(ValueError, "X has 4 features"))
-    yield Cell("selection.RobustMFCV.score", "all missing", lambda: _search().score(_nan), Raises(ValueError, "at least one observed entry"))
-    yield Cell("selection.RobustMFCV.fit", "unknown scoring", lambda: selection.RobustMFCV([1], scoring="r2").fit(matrix()), Raises(ValueError, "scoring must be one of"))
-    yield Cell("selection.entry_split", "negative share", lambda: selection.entry_split(matrix(), (1, -1)), Raises(ValueError, "shares must be two or more numbers > 0"))
-    yield Cell("selection.entry_train_test_split", "share above 1", lambda: selection.entry_train_test_split(matrix(), 1.5), Raises(ValueError, "test_size must be a share below 1"))
+    yield Cell(
+        "RobustMF.transform",
+        "columns that the fit did not know",
+        lambda: fitted(True).transform(Observed.from_triplets(row=["n"], col=["new"], value=[1.0])),
+        _ZEROS,
+    )
+    yield Cell(
+        "selection.RobustMFCV.transform",
+        "wrong number of columns",
+        lambda: _search().transform(np.ones((2, 4))),
+        Raises(ValueError, "X has 4 features"),
+    )
+    yield Cell(
+        "selection.RobustMFCV.score", "all missing", lambda: _search().score(_nan), Raises(ValueError, "at least one observed entry")
+    )
+    yield Cell(
+        "selection.RobustMFCV.fit",
+        "unknown scoring",
+        lambda: selection.RobustMFCV([1], scoring="r2").fit(matrix()),
+        Raises(ValueError, "scoring must be one of"),
+    )
+    yield Cell(
+        "selection.entry_split",
+        "negative share",
+        lambda: selection.entry_split(matrix(), (1, -1)),
+        Raises(ValueError, "shares must be two or more numbers > 0"),
+    )
+    yield Cell(
+        "selection.entry_train_test_split",
+        "share above 1",
+        lambda: selection.entry_train_test_split(matrix(), 1.5),
+        Raises(ValueError, "test_size must be a share below 1"),
+    )
     yield Cell("selection.EntryKFold", "one fold", lambda: selection.EntryKFold(1), Raises(ValueError, "n_splits must be an integer >= 2"))
-    yield Cell("intervals.ConformalIntervals.predict", "level 1", lambda: _intervals().predict("u01", "i1", 1.0), Raises(ValueError, "level must be a share below 1"))
-    yield Cell("intervals.ConformalIntervals", "entries of the fit", lambda: ConformalIntervals(fitted(), matrix()), Raises(ValueError, "entries that the model was not fitted to"))
+    yield Cell(
+        "intervals.ConformalIntervals.predict",
+        "level 1",
+        lambda: _intervals().predict("u01", "i1", 1.0),
+        Raises(ValueError, "level must be a share below 1"),
+    )
+    yield Cell(
+        "intervals.ConformalIntervals",
+        "entries of the fit",
+        lambda: ConformalIntervals(fitted(), matrix()),
+        Raises(ValueError, "entries that the model was not fitted to"),
+    )
     for name, other in (("rmse", "predicted"), ("mae", "predicted"), ("prediction_shift", "after"), ("paired_t_test", "second")):
         ask = getattr(metrics, name)
-        yield Cell(f"metrics.{name}", "different lengths", lambda ask=ask: ask([1.0, 2.0], [1.0]), Raises(ValueError, f"and {other} must hold equally many"))
+        yield Cell(
+            f"metrics.{name}",
+            "different lengths",
+            lambda ask=ask: ask([1.0, 2.0], [1.0]),
+            Raises(ValueError, f"and {other} must hold equally many"),
+        )
         yield Cell(f"metrics.{name}", "NaN", lambda ask=ask: ask([1.0, 2.0], [1.0, np.nan]), Raises(ValueError, f"{other} must be finite"))
         yield Cell(f"metrics.{name}", "text", lambda ask=ask: ask([1.0, 2.0], ["a", "b"]), Raises(TypeError, f"{other} must hold numbers"))
     for name in ("detection_auc", "detection_average_precision", "precision_at_k"):
         ask = getattr(metrics, name)
-        yield Cell(f"metrics.{name}", "bad that is not bool", lambda ask=ask: ask([1, 0], [0.1, 0.2]), Raises(TypeError, "bad must be an array of bool"))
-        yield Cell(f"metrics.{name}", "all of one kind", lambda ask=ask: ask([True, True], [0.1, 0.2]), Raises(ValueError, "bad must hold both kinds"))
-        yield Cell(f"metrics.{name}", "NaN", lambda ask=ask: ask([True, False], [0.1, np.nan]), Raises(ValueError, "scores must not be NaN"))
+        yield Cell(
+            f"metrics.{name}",
+            "bad that is not bool",
+            lambda ask=ask: ask([1, 0], [0.1, 0.2]),
+            Raises(TypeError, "bad must be an array of bool"),
+        )
+        yield Cell(
+            f"metrics.{name}",
+            "all of one kind",
+            lambda ask=ask: ask([True, True], [0.1, 0.2]),
+            Raises(ValueError, "bad must hold both kinds"),
+        )
+        yield Cell(
+            f"metrics.{name}", "NaN", lambda ask=ask: ask([True, False], [0.1, np.nan]), Raises(ValueError, "scores must not be NaN")
+        )
         yield Cell(f"metrics.{name}", "text", lambda ask=ask: ask([True, False], ["a", "b"]), Raises(TypeError, "scores must hold numbers"))
-    yield Cell("metrics.hit_ratio", "targets out of range", lambda: metrics.hit_ratio([[1, 2]], [5], 1), Raises(ValueError, "targets its columns"))
+    yield Cell(
+        "metrics.hit_ratio", "targets out of range", lambda: metrics.hit_ratio([[1, 2]], [5], 1), Raises(ValueError, "targets its columns")
+    )
     yield Cell("metrics.hit_ratio", "no targets", lambda: metrics.hit_ratio([[1, 2]], [], 1), Raises(ValueError, "targets its columns"))
     yield Cell("metrics.hit_ratio", "NaN", lambda: metrics.hit_ratio([[1, np.nan]], [0], 1), Raises(ValueError, "scores must not be NaN"))
     yield Cell("metrics.hit_ratio", "n = 0", lambda: metrics.hit_ratio([[1, 2]], [0], 0), Raises(ValueError, "n must be an integer >= 1"))
-    yield Cell("datasets.make_synthetic", "rank above size", lambda: datasets.make_synthetic(5, rank=9), Raises(ValueError, "1 <= rank <= min.m, n. are needed"))
-    yield Cell("datasets.make_synthetic", "share above 1", lambda: datasets.make_synthetic(50, outliers=2.0), Raises(ValueError, "outliers must lie in"))
-    yield Cell("datasets.make_synthetic", "size with a fraction", lambda: datasets.make_synthetic(50.5), Raises(TypeError, "m must be an integer"))
-    yield Cell("datasets.make_synthetic", "NaN noise", lambda: datasets.make_synthetic(50, noise=float("nan")), Raises(ValueError, "noise must be >= 0"))
+    yield Cell(
+        "datasets.make_synthetic",
+        "rank above size",
+        lambda: datasets.make_synthetic(5, rank=9),
+        Raises(ValueError, "1 <= rank <= min.m, n. are needed"),
+    )
+    yield Cell(
+        "datasets.make_synthetic",
+        "share above 1",
+        lambda: datasets.make_synthetic(50, outliers=2.0),
+        Raises(ValueError, "outliers must lie in"),
+    )
+    yield Cell(
+        "datasets.make_synthetic", "size with a fraction", lambda: datasets.make_synthetic(50.5), Raises(TypeError, "m must be an integer")
+    )
+    yield Cell(
+        "datasets.make_synthetic",
+        "NaN noise",
+        lambda: datasets.make_synthetic(50, noise=float("nan")),
+        Raises(ValueError, "noise must be >= 0"),
+    )
     nowhere = {"folder": "/nowhere", "download": False}
     yield Cell("datasets.load_movielens", "unknown name", lambda: datasets.load_movielens("3m"), Raises(ValueError, "name must be one of"))
-    yield Cell("datasets.load_movielens", "files that are not there", lambda: datasets.load_movielens("10m", **nowhere), Raises(FileNotFoundError, "get movielens-10m from"))
+    yield Cell(
+        "datasets.load_movielens",
+        "files that are not there",
+        lambda: datasets.load_movielens("10m", **nowhere),
+        Raises(FileNotFoundError, "get movielens-10m from"),
+    )
     yield Cell("datasets.load_jester", "unknown part", lambda: datasets.load_jester(7), Raises(ValueError, "part must be 1, 2 or 3"))
-    yield Cell("datasets.load_jester", "files that are not there", lambda: datasets.load_jester(3, **nowhere), Raises(FileNotFoundError, "get jester from"))
-    yield Cell("datasets.load_netflix", "files that are not there", lambda: datasets.load_netflix("/nowhere"), Raises(FileNotFoundError, "get netflix from"))
-    yield Cell("datasets.load_yahoo", "files that are not there", lambda: datasets.load_yahoo("/nowhere"), Raises(FileNotFoundError, "get yahoo from"))
+    yield Cell(
+        "datasets.load_jester",
+        "files that are not there",
+        lambda: datasets.load_jester(3, **nowhere),
+        Raises(FileNotFoundError, "get jester from"),
+    )
+    yield Cell(
+        "datasets.load_netflix",
+        "files that are not there",
+        lambda: datasets.load_netflix("/nowhere"),
+        Raises(FileNotFoundError, "get netflix from"),
+    )
+    yield Cell(
+        "datasets.load_yahoo",
+        "files that are not there",
+        lambda: datasets.load_yahoo("/nowhere"),
+        Raises(FileNotFoundError, "get yahoo from"),
+    )
     for name in ("average_attack", "bandwagon_attack", "random_attack", "segment_attack"):
         ask = getattr(datasets, name)
         more = (ask, [1]) if name == "segment_attack" else (ask,)
-        yield Cell(f"datasets.{name}", "targets out of range", lambda more=more: _attacked(*more)(table(), [99]), Raises(ValueError, "targets must be different column numbers"))
-        yield Cell(f"datasets.{name}", "targets of text", lambda more=more: _attacked(*more)(table(), ["i1"]), Raises(TypeError, "targets must be column numbers"))
-        yield Cell(f"datasets.{name}", "not Observed", lambda more=more: _attacked(*more)(matrix(), [0]), Raises(TypeError, "ratings must be Observed"))
-    yield Cell("datasets.love_hate", "share above 1", lambda: datasets.love_hate(table(), share=2.0), Raises(ValueError, "share must be a share above 0"))
-    yield Cell("datasets.love_hate", "bounds that do not hold the ratings", lambda: datasets.love_hate(table(), (0, 1)), Raises(ValueError, "do not hold the ratings"))
+        yield Cell(
+            f"datasets.{name}",
+            "targets out of range",
+            lambda more=more: _attacked(*more)(table(), [99]),
+            Raises(ValueError, "targets must be different column numbers"),
+        )
+        yield Cell(
+            f"datasets.{name}",
+            "targets of text",
+            lambda more=more: _attacked(*more)(table(), ["i1"]),
+            Raises(TypeError, "targets must be column numbers"),
+        )
+        yield Cell(
+            f"datasets.{name}",
+            "not Observed",
+            lambda more=more: _attacked(*more)(matrix(), [0]),
+            Raises(TypeError, "ratings must be Observed"),
+        )
+    yield Cell(
+        "datasets.love_hate",
+        "share above 1",
+        lambda: datasets.love_hate(table(), share=2.0),
+        Raises(ValueError, "share must be a share above 0"),
+    )
+    yield Cell(
+        "datasets.love_hate",
+        "bounds that do not hold the ratings",
+        lambda: datasets.love_hate(table(), (0, 1)),
+        Raises(ValueError, "do not hold the ratings"),
+    )
     yield Cell("datasets.love_hate", "not Observed", lambda: datasets.love_hate(matrix()), Raises(TypeError, "ratings must be Observed"))
 
 
@@ -483,7 +649,7 @@ def markdown() -> str:
     before = ""
     for cell in cells():
         what = cell.executed().replace("|", "\\|").replace("<", "&lt;")
-        what = re.sub(r"/\S*/robustmf-\w+/", "", what)
+        what = re.sub(r"/\S*/robustmf-\w+/", "", what).replace(str(Path.home()), "~")
         what = what if len(what) <= 160 else what[:157] + "…"
         lines.append(f"| {f'`{cell.function}`' if cell.function != before else ''} | {cell.kind} | {what} |")
         before = cell.function

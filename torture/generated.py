@@ -22,7 +22,7 @@ LIMIT = 20.0
 _HARD = 6
 
 
-class TooSlow(AssertionError):
+class TooSlow(AssertionError):  # noqa: N818 - what is said of a case
     """A case that took longer than the limit."""
 
 

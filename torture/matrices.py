@@ -175,7 +175,7 @@ def _observed(array: Any, layout: str) -> Any:
 
 def _sparse(array: Any, layout: str, rng: np.random.Generator) -> Any:
     """Stored are the places that are not missing, some of the others as explicit zeros."""
-    kind = layout.split()[0]
+    kind = layout.split(maxsplit=1)[0]
     if array.dtype.char in "eg" or not array.dtype.isnative:
         array = array.astype(np.float64)  # SciPy has no sparse arrays of these
     stored = ~np.isnan(array) if array.dtype.kind == "f" else rng.random(array.shape) < 0.7

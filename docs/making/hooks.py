@@ -34,6 +34,7 @@ _pictures: dict[str, dict[str, str]] = {}
 def on_config(config: Any) -> Any:
     """Complete the navigation."""
     docs = Path(config.docs_dir)
+    sys.path.insert(0, str(docs.parent))  # for torture, whose tables pages print; MkDocs takes back what is inserted before this
     notes = sorted(f"design/{path.name}" for path in (docs / "design").glob("*.md"))
     config.nav = _completed(config.nav, notes, sorted(path.name for path in docs.glob("*.md") if path.name not in _NAMED))
     return config

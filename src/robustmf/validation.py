@@ -44,7 +44,7 @@ def warn_of_empty(observed: Observed, bias: bool) -> None:
 
 
 def require_magnitude(observed: Observed, *, new: bool = False) -> None:
-    """Refuse values that the arithmetic of their precision cannot square; ``new`` entries of a fitted matrix may be as small as they like."""
+    """Refuse values that the arithmetic of their precision cannot square; ``new`` entries of a fitted matrix may be of any smallness."""
     if not observed.n_entries:
         return
     values, name = observed.rows.values, str(observed.dtype)

@@ -15,7 +15,7 @@ from torture.generated import explore
 from torture.tally import Tally
 
 TITLE = "other unit, other order, transposed, float32: the same fit, for every solver"
-CASES, FEW = 1200, 60
+CASES, FEW = 600, 40
 
 Array = np.ndarray[Any, Any]
 

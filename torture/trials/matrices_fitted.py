@@ -24,7 +24,7 @@ from torture.matrices import Plan, fingerprint, plans
 from torture.tally import Tally
 
 TITLE = "any matrix, any solver, any question: a finite answer or a named error, input untouched"
-CASES, FEW = 6000, 120
+CASES, FEW = 4500, 120
 
 _MODELS: dict[str, Callable[..., Any]] = {
     "auto": RobustMF,

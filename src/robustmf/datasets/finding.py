@@ -55,7 +55,7 @@ def fetch(data: DataSet, archive: Archive, folder: str | Path | None = None) -> 
     if there.is_file():
         _require_checksum(there, archive)
         return there
-    if not archive.url.startswith("https://"):
+    if not archive.url.startswith(("https://", "http://127.0.0.1:")):  # this machine alone is trusted without
         raise ValueError(f"{data.name} must be fetched over HTTPS, got {archive.url}")
     try:
         return Path(pooch.retrieve(archive.url, archive.checksum, archive.file_name, base))

@@ -6,7 +6,8 @@ loops holds its sums in registers. A `Vector` is 32 bytes (8 float32 or 4 float6
 ones; LLVM lowers the same code to whatever the machine has.
 
 Arrays are one-dimensional and contiguous and positions count elements: `x[i:]` below is the Vector at position i. A caller
-pads its buffers: bounds are checked only where Numba checks them too (NUMBA_BOUNDSCHECK=1), and then the process ends. A tile is a tuple of Vectors, kept in registers by the optimiser.
+pads its buffers: bounds are checked only where Numba checks them too (NUMBA_BOUNDSCHECK=1), and then the process ends. A
+tile is a tuple of Vectors, kept in registers by the optimiser.
 """
 
 from __future__ import annotations

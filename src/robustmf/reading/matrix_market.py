@@ -72,12 +72,12 @@ def _header(source: Source, lines: Iterator[tuple[int, str]]) -> _Header:
         raise source.fault(f"expected rows, columns{' and entries' if form == 'coordinate' else ''}, got {shown(line)}", number)
     if max(map(len, sizes)) > 18:
         raise source.fault(f"the size {shown(line)} is beyond all measure; the file is damaged or a trap", number)
-    m, n, *claimed = map(int, sizes)
+    m, n, claimed = (*map(int, sizes), 0)[:3]
     if kind != "general" and m != n:
         raise source.fault(f"a {kind} matrix must be square, got {m} x {n}", number)
     if form == "array" and field == "pattern":
         raise source.fault("an array file has values; 'pattern' is for coordinate files", 1)
-    return _Header(form, field, kind, (m, n), *(claimed or [m * n]), number)
+    return _Header(form, field, kind, (m, n), claimed, number)
 
 
 def _content(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:

@@ -162,14 +162,14 @@ def _damped_step(H: Array, g: Array, U: Array, damping: float) -> Array:
     P, s, Bt = np.linalg.svd(U, full_matrices=False)
     s = np.maximum(s, max(1e-6 * s[0], 1e-150))
     D = m * (Bt.T / s**2) @ Bt
+    B = H.copy()
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         c = float(np.trace(H) / (m * np.trace(D))) or 1.0
-    if not np.isfinite(c):
+        K = c * (P @ P.T)
+        K[np.diag_indices(m)] += c * damping
+        B.reshape(m, r, m, r)[...] += K[:, None, :, None] * D[None, :, None, :]
+    if not np.isfinite(B).all():
         raise LinAlgError("the curvature is beyond the numbers there are")
-    K = c * (P @ P.T)
-    K[np.diag_indices(m)] += c * damping
-    B = H.copy()
-    B.reshape(m, r, m, r)[...] += K[:, None, :, None] * D[None, :, None, :]
     # the lower triangle of the C-ordered B is the upper one of Bᵀ for LAPACK: no copy
     factor = cho_factor(B.T, lower=False, overwrite_a=True, check_finite=False)
     return np.asarray(cho_solve(factor, g.ravel(), check_finite=False)).reshape(m, r)

@@ -1,0 +1,127 @@
+"""Units, extremes and exact fits: what arithmetic may not change or break. (Many more cases: torture/trials/equivariance.py.)"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy.linalg import LinAlgError
+
+from robustmf import RobustMF
+from robustmf.baselines import ScaledASD
+from robustmf.datasets import make_synthetic
+from robustmf.evidence import Lines, evidence
+from robustmf.exceptions import RobustMFWarning
+from robustmf.report import fit_page
+from robustmf.report.fitted import fit_record
+from robustmf.solvers.projection import _damped_step
+from torture.kernel_work import kernels_that_never_ran, work
+
+
+@pytest.mark.parametrize(("solver", "loss"), [("mm", "l1"), ("mm", "lsp"), ("irls", "lsp"), ("varpro", "l1")])
+@pytest.mark.parametrize("unit", [1e-3, 2.0**20])
+def test_kinked_losses_fit_data_in_any_unit(solver, loss, unit):
+    entries = make_synthetic(40, 25, rank=2, observed=0.9, random_state=0).train
+    models = [
+        RobustMF(2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, max_iter=50).fit(
+            entries.with_values(c * entries.rows.values)
+        )
+        for c in (1.0, unit)
+    ]
+    one, other = (model.row_factors_ @ model.column_factors_.T for model in models)
+    np.testing.assert_allclose(other / unit, one, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [1e76, 1e-76, -1e300, 5e-324])
+def test_values_that_cannot_be_squared_are_refused_with_a_remedy(value):
+    X = np.full((5, 4), value)
+    for model in (RobustMF(1), ScaledASD(1)):
+        with pytest.raises(
+            ValueError, match=r"X has values of size .*; in float64 the largest must lie between 1e-75 and 1e\+75: multiply X"
+        ):
+            model.fit(X)
+
+
+def test_float32_has_limits_of_its_own_and_new_rows_may_be_small():
+    X = np.outer(np.arange(1.0, 7), np.arange(1.0, 6)).astype(np.float32)
+    with pytest.raises(ValueError, match=r"in float32 .* between 1e-09 and 1e\+12: multiply X by a constant or give X as float64"):
+        RobustMF(1).fit(X * np.float32(1e20))
+    model = RobustMF(1, random_state=0, n_jobs=1).fit(X)
+    assert np.isfinite(model.transform(X * np.float32(1e-30))).all()
+    for ask in (model.transform, model.outlier_scores):
+        with pytest.raises(ValueError, match="X has values of size"):
+            ask(X * np.float32(1e20))
+
+
+@pytest.mark.parametrize("solver", ["irls", "varpro"])
+def test_values_of_all_sizes_together(solver):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((6, 5)) * 10.0 ** rng.integers(-300, 75, (6, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", RobustMFWarning)
+        model = RobustMF(1, solver=solver, random_state=0, n_jobs=1).fit(X)
+    assert np.isfinite(model.row_factors_ @ model.column_factors_.T).all()
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.RobustMFWarning")
+def test_exact_fits_and_rows_without_entries_are_audited_in_silence():
+    X = np.outer(np.arange(1.0, 9), np.arange(1.0, 7))
+    X[3] = np.nan
+    found = RobustMF(1, random_state=0, n_jobs=1, reg_by_count=True, loss="huber").fit(X).audit(at_most=1.0, top=50)
+    assert 3 not in [suspect.id for suspect in found.rows]
+    one = RobustMF(1, random_state=0, n_jobs=1, reg_by_count=True, loss="huber").fit([[2.0]])
+    assert np.isfinite(one.outlier_scores()).all()
+    assert str(one.audit(at_most=1.0))
+
+
+def test_variances_that_differ_beyond_measure_are_evidence_too():
+    i, j = np.divmod(np.arange(4), 2)
+    lines = Lines(i, j, 2, 2, np.array([0.0, 0.0, 1e70, -1e70]), np.array([0.0, 0.0, 1e150, 1e150]))
+    assert all(np.isfinite(kind).all() for kind in evidence(lines).values())
+
+
+def test_a_step_whose_curvature_overflows_is_refused_by_the_solver_and_not_by_a_warning():
+    with pytest.raises(LinAlgError, match="curvature"):
+        _damped_step(np.eye(2) * 1e300, np.zeros((2, 1)), np.full((2, 1), 1e100), 1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.RobustMFWarning")
+def test_a_title_with_half_a_character_is_shown_as_its_number(tmp_path):
+    model = RobustMF(1, random_state=0, n_jobs=1).fit(np.outer(np.arange(1.0, 9), np.arange(1.0, 7)))
+    fit_page.write(fit_record(model), tmp_path / "page.html", "\ud800")
+    assert "<h1>\\ud800</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_kernels_do_what_numpy_does():
+    assert work(10, seed=1, fits=False).failures == []
+
+
+def test_a_kernel_that_was_never_called_is_named():
+    code = "from torture.kernel_work import kernels_that_never_ran as idle; print(len(idle()))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100).stdout
+    assert int(shown) > 20
+    assert len(kernels_that_never_ran()) < int(shown)
+
+
+def test_vector_instructions_out_of_bounds_end_a_checked_process():
+    code = """
+import numpy as np
+from numba import njit
+from robustmf.kernels.vector import load, store
+copy = njit(lambda x, y, i: store(y, 0, load(x, i)))
+x, y = np.arange(8.0), np.zeros(8)
+copy(x, y, 4)
+print(y[:4].tolist(), flush=True)
+copy(x, y, 5)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, timeout=100, check=False
+    )
+    assert ended.stdout == "[4.0, 5.0, 6.0, 7.0]\n", ended.stderr
+    assert -ended.returncode in (signal.SIGILL, signal.SIGTRAP)
