@@ -31,14 +31,16 @@ def test_a_failing_case_is_told_and_the_trial_goes_on():
 
 def test_command_prints_a_table_and_keeps_no_record_of_a_part(tmp_path):
     record = tmp_path / "record.json"
-    command = [sys.executable, "-m", "torture", "thread_counts", "--times", "0.01", "--seed", "3", "--record", str(record)]
+    command = [sys.executable, "-m", "torture", "kills", "--times", "0.01", "--seed", "3", "--record", str(record)]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
     assert "seed 3" in shown
-    assert "same bits with 1, 2 and 4 threads" in shown
+    assert "SIGKILL at random times" in shown
     assert not record.exists()
 
 
 def test_a_trial_in_its_own_process_answers_in_json():
-    command = [sys.executable, "-m", "torture.one", "thread_counts", "1", "0"]
+    command = [sys.executable, "-m", "torture.one", "kills", "1", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == {"cases": 1, "failed": 0, "failures": []}
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer.pop("cases") >= 1
+    assert answer == {"failed": 0, "failures": []}

@@ -23,7 +23,7 @@ from torture.expected import refusal
 from torture.tally import Tally
 
 TITLE = "checkpoints: full and read-only disks, damaged files, files of other fits"
-CASES, FEW = 240, 36
+CASES, FEW = 240, 20
 
 #: Writes before a limit on the size of files is set; the files of the fits below are larger than it.
 _MOST_WRITES, _LIMIT = 8, 500

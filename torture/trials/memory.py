@@ -17,7 +17,7 @@ from robustmf.exceptions import RobustMFWarning
 from torture.tally import Tally
 
 TITLE = "peak memory of a fit within the estimate and 20 %"
-CASES, FEW = 20, 2
+CASES, FEW = 12, 2
 
 _WAYS: list[dict[str, Any]] = [
     {"solver": "varpro"},

@@ -61,7 +61,7 @@ _WAYS: dict[str, Callable[[int, int], Any]] = {
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Problems of 40 to 160 rows; whatever can be threaded is, however small."""
+    """Problems of 40 to 110 rows; whatever can be threaded is, however small."""
     names = list(_WAYS)
     with _another_process() as other:
         for case in range(cases):
@@ -102,7 +102,7 @@ def _always_threaded() -> Iterator[None]:
 def _digests(way: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]:
     """What a fit, and what can be asked of it, comes to, by name."""
     rng = np.random.default_rng(seed)
-    rows = int(rng.integers(40, 160))
+    rows = int(rng.integers(40, 110))
     data = make_synthetic(rows, rows + int(rng.integers(60)), rank=3, observed=float(rng.uniform(0.25, 0.6)), random_state=rng).train
     if rng.random() < 0.4:
         by_row = data.rows
