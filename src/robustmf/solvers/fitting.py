@@ -168,33 +168,10 @@ def _fit_once(
     solver: str,
     reason: str,
 ) -> Fit:
-    paper = settings.reg
-    if settings.auto_reg:
-        problem = Problem(operations, settings.rank, settings.reg)
-        paper = _scaled_reg(settings, problem)
-        trace = _TRACE if _follows_noise(settings, problem) else 1.0
-        settings = replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread)))
-    begun = _begin(settings, operations, sample_weights, rng, solver)
-    if settings.auto_reg and begun.start.ridge is not None:
-        if settings.loss.degree == 2:
-            settings = replace(settings, reg=max(settings.reg, begun.start.ridge))
-        chosen = _chosen(settings, operations, sample_weights, rng) if begun.start.weak else None
-        if chosen is not None:
-            anew = begun.start.lost or chosen.bias is not begun.bias
-            init: Init = "ridge" if anew else (np.asarray(begun.start.U), np.asarray(begun.start.V))
-            settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
-            if chosen.bias:
-                solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, False, operations.projects)
-            begun = _begin(settings, operations, sample_weights, rng, solver)
-        elif begun.start.lost:
-            settings = replace(settings, reg=max(settings.reg, paper))
-            begun = _begin(settings, operations, sample_weights, rng, solver)
-    start, bias = begun.start, begun.bias
-    center, row_bias, column_bias = begun.center, begun.row_bias, begun.column_bias
-    sigma = max(start.sigma, _least_sigma(operations.observed))
-    loss = _with_theta(settings, sigma)
-    objective = Objective(loss, settings.reg)
-    U, V = start.U, start.V
+    begun = begin_fit(settings, operations, sample_weights, rng, solver, reason)
+    settings, sigma, loss, solver, reason = begun.settings, begun.sigma, begun.loss, begun.solver, begun.reason
+    U, V, center, row_bias, column_bias = begun.U, begun.V, begun.center, begun.row_bias, begun.column_bias
+    bias, objective = center is not None, Objective(loss, settings.reg)
     watch: dict[str, Any] = {"validation": None if holdout is None else holdout.error, "patience": settings.patience}
     if solver == "mm":
         mm = MM(operations, objective, make_inner(settings.inner), settings.rule)
@@ -235,6 +212,53 @@ def _fit_once(
         measured,
         solver,
         reason,
+    )
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where the iteration begins: λ, bias and its unit settled in ``settings``, factors and biases (zero without: ``center`` is None), σ̂, θ."""
+
+    settings: Settings
+    U: Array
+    V: Array
+    center: float | None
+    row_bias: Array
+    column_bias: Array
+    sigma: float
+    loss: Loss
+    solver: str
+    reason: str
+
+
+def begin_fit(
+    settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str, reason: str
+) -> Beginning:
+    """Look for a start, and settle with it what is "auto"."""
+    paper = settings.reg
+    if settings.auto_reg:
+        problem = Problem(operations, settings.rank, settings.reg)
+        paper = _scaled_reg(settings, problem)
+        trace = _TRACE if _follows_noise(settings, problem) else 1.0
+        settings = replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread)))
+    begun = _begin(settings, operations, sample_weights, rng, solver)
+    if settings.auto_reg and begun.start.ridge is not None:
+        if settings.loss.degree == 2:
+            settings = replace(settings, reg=max(settings.reg, begun.start.ridge))
+        chosen = _chosen(settings, operations, sample_weights, rng) if begun.start.weak else None
+        if chosen is not None:
+            anew = begun.start.lost or chosen.bias is not begun.bias
+            init: Init = "ridge" if anew else (np.asarray(begun.start.U), np.asarray(begun.start.V))
+            settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
+            if chosen.bias:
+                solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, False, operations.projects)
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+        elif begun.start.lost:
+            settings = replace(settings, reg=max(settings.reg, paper))
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+    start, sigma = begun.start, max(begun.start.sigma, _least_sigma(operations.observed))
+    return Beginning(
+        settings, start.U, start.V, begun.center, begun.row_bias, begun.column_bias, sigma, _with_theta(settings, sigma), solver, reason
     )
 
 
