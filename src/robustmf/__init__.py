@@ -5,6 +5,7 @@ The names below are imported when first used, so that ``import robustmf`` itself
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ __all__ = ["RMFNL", "Observed", "RobustMF", "load"]
 __version__ = version("robustmf")
 
 _HOME = {"RobustMF": "robustmf.estimator", "RMFNL": "robustmf.estimator", "Observed": "robustmf.observed", "load": "robustmf.persistence"}
+
+
+# what a library has to say goes where the program that uses it says, and nowhere by itself
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

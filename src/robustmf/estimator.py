@@ -23,9 +23,11 @@ from robustmf.memory import entries_bytes, fit_bytes
 from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
 from robustmf.outliers import Detection
-from robustmf.solvers.fitting import Fit, Settings, fit
+from robustmf.solvers.checkpoint import Checkpoint, as_checkpoint
+from robustmf.solvers.fitting import Fit, fit
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
+from robustmf.solvers.settings import Settings
 from robustmf.solvers.start import Init, Warm
 from robustmf.summary import facts_html
 from robustmf.validation import (
@@ -217,14 +219,42 @@ class RobustMF(Detection):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        weights: ArrayLike | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
 
         ``weights`` multiply each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array. (They weigh entries; what
         scikit-learn calls sample_weight weighs rows.)
+
+        Parameters
+        ----------
+        checkpoint : path, optional
+            A file to write the state of the fit to. If it exists, and is of the same fit (data, parameters, seed, release), the fit goes
+            on from it, and ends with the same bits as one that was never disturbed. At the end it holds the result: fitted again,
+            the model is there at once. ``n_jobs``, ``verbose`` and ``callbacks`` may change; callbacks hear of new iterations only.
+        checkpoint_every : float
+            Seconds between two writings; 0 writes after each iteration. The start is written as soon as it is found.
+        resume : path, optional
+            As ``checkpoint``, but the file must exist.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged, of another version, or of another fit. It is left as it is.
+        CheckpointWriteError
+            The file cannot be written; the last one that could is intact.
         """
+        kept = as_checkpoint(checkpoint, checkpoint_every, resume, self.random_state is not None, self.device)
         observed = self._entries_of(X, reset=True)
-        return self._fit(observed, None if weights is None else entry_weights(weights, observed))
+        return self._fit(observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept)
 
     def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
         """Go on with more entries: rows that arrive over time, and with ids also columns, and more entries of rows that are known.
@@ -245,7 +275,14 @@ class RobustMF(Detection):
         same_model = self.rank == len(self.components_) and self.bias in ("auto", self._has_bias)
         return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
 
-    def _fit(self, observed: Observed, weights: Array | None, warm: Warm | None = None, more: bool = False) -> Self:
+    def _fit(
+        self,
+        observed: Observed,
+        weights: Array | None,
+        warm: Warm | None = None,
+        more: bool = False,
+        checkpoint: Checkpoint | None = None,
+    ) -> Self:
         self._check_parameters(observed)
         # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
         rng = generator(self.random_state).spawn(1)[0]
@@ -259,7 +296,7 @@ class RobustMF(Detection):
                     settings = replace(settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_)
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
-            found = fit(settings, operations, on_entries, rng)
+            found = fit(settings, operations, on_entries, rng, checkpoint)
         if warm is None:
             self._started_with = observed.n_entries
         self._take(found, observed, weights)

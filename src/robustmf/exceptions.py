@@ -61,6 +61,14 @@ class NotSavableError(TypeError):
     """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
 
 
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be gone on from: damaged, missing, of another version, of another fit. It is left as it is."""
+
+
+class CheckpointWriteError(OSError):
+    """A checkpoint could not be written: disk full, folder read-only. The last one that could is intact."""
+
+
 #: Frames of these packages stand between a user's line and what we have to say about it.
 _OURS = ("robustmf", "sklearn", "joblib")
 

@@ -7,6 +7,7 @@ byte, so what was truncated or altered is refused before it is looked at; what i
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -142,6 +143,13 @@ def _check_seal(content: bytes) -> None:
         raise ModelFileError(
             f"written in version {version!r} of the format; this release reads version {VERSION!r}: use the release it is from"
         )
+
+
+def discard_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove temporary files of this name: a process that was killed while it wrote could not. Nobody else may be writing the file."""
+    path = Path(path)
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def _replace_atomically(path: Path, content: bytes | bytearray) -> None:

@@ -16,7 +16,7 @@ from robustmf.kernels.team import Team
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
 from robustmf.solvers.blas import one_blas_thread
-from robustmf.solvers.loop import Callback, Solver, run
+from robustmf.solvers.loop import Callback, Solver, run, warn_of_limit
 from robustmf.validation import generator, positions, require_integer, require_positive, warn_of_empty
 
 Array = NDArray[np.floating[Any]]
@@ -94,6 +94,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
             with Team(self.n_jobs) as team, one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 solver, U, V = self._solver(Operations(observed, team), rng)
                 outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)
+            warn_of_limit(outcome, int(self.max_iter), float(self.tol))
         except np.linalg.LinAlgError as error:
             raise NumericalError(f"{error}; the values may be too large for their precision ({observed.dtype})") from None
         self.row_factors_, self.column_factors_ = (A.copy() for A in solver.factors)

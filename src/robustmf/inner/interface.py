@@ -67,3 +67,11 @@ class InnerSolver(Protocol):
     def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
         """Increments that satisfy the rule and, where the arithmetic allows, decrease the surrogate."""
         ...
+
+    def state(self) -> dict[str, Any]:
+        """What the next solve starts from, beside the witness of the last one."""
+        ...
+
+    def restore(self, state: dict[str, Any], witness: Array) -> None:
+        """Go on from there."""
+        ...

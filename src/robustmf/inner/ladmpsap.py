@@ -76,6 +76,14 @@ class LADMPSAP:
         self._state = run.state
         return run.increment(k)
 
+    def state(self) -> dict[str, Any]:
+        """The splitting."""
+        return {} if self._state is None else dict(vars(self._state))
+
+    def restore(self, state: dict[str, Any], witness: Array) -> None:
+        """Start the next solve from the splitting."""
+        self._state = Splitting(**state)
+
 
 class LADMPSAPRun:
     """The iteration on one surrogate."""

@@ -108,3 +108,11 @@ class WarmStartedAPG:
         found = minimise_surrogate(type(self).make_steps(surrogate, x), surrogate, rule)
         self._witness = found.witness
         return found
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: the witness is all."""
+        return {}
+
+    def restore(self, state: dict[str, Any], witness: Array) -> None:
+        """Start the next solve from the witness."""
+        self._witness = witness

@@ -19,7 +19,7 @@ from robustmf.losses import Loss, rounded
 from robustmf.objective import Objective
 from robustmf.observed import Observed
 from robustmf.operations import Operations
-from robustmf.solvers.loop import small_change
+from robustmf.solvers.loop import require_alike, small_change
 
 Array = NDArray[np.floating[Any]]
 
@@ -49,6 +49,22 @@ class Alternation:
         self._settling = False
         self._value = self._values(self._own)[0]
         return self._value
+
+    def state(self) -> dict[str, Any]:
+        """The last two points, and how the next is reached from them."""
+        return {
+            "own": self._own,
+            "before": self._before,
+            "pace": self._pace,
+            "settling": self._settling,
+            "value": self._value,
+            "tip": self._tip,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._own, self._before = (require_alike(state[name], self._own) for name in ("own", "before"))
+        self._pace, self._settling, self._value, self._tip = (state[name] for name in ("pace", "settling", "value", "tip"))
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow."""

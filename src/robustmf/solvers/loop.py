@@ -1,18 +1,21 @@
-"""The one loop around every solver: stopping, clock, history, validation, callbacks, interruption."""
+"""The one loop around every solver: stopping, clock, history, validation, callbacks, interruption, checkpoints."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.exceptions import InterruptedFitWarning, NotConvergedWarning, NumericalError, warn_user
+from robustmf.exceptions import CheckpointError, InterruptedFitWarning, NotConvergedWarning, NumericalError, warn_user
 
 Array = NDArray[np.floating[Any]]
+
+_log = logging.getLogger(__name__)
 
 
 class Solver(Protocol):
@@ -38,6 +41,37 @@ class Solver(Protocol):
     def report(self) -> dict[str, float]:
         """What else is worth keeping of this iteration; called outside the clock."""
         ...
+
+
+class Resumable(Solver, Protocol):
+    """A solver that can be put down and taken up again, by another process."""
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on and ``begin`` does not set: arrays and plain values."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``; ``begin`` has been called with the start of the same fit."""
+        ...
+
+
+class Record(Protocol):
+    """Where a loop writes down how far it is."""
+
+    def resume(self, solver: Any) -> tuple[Outcome, float, float] | None:
+        """Put the solver (a :class:`Resumable`) where it stood last, in whatever process: outcome so far, objective, seconds."""
+        ...
+
+    def offer(self, solver: Any, outcome: Outcome, objective: float, seconds: float, must: bool) -> None:
+        """Write all that down, if it is time to or ``must`` be."""
+        ...
+
+
+def require_alike(saved: Sequence[Array], own: Sequence[Array]) -> Any:
+    """``saved``, whose arrays must be of the shapes and types that ``own`` has: kernels look up without asking."""
+    if len(saved) != len(own) or any(A.shape != B.shape or A.dtype != B.dtype for A, B in zip(saved, own, strict=True)):
+        raise CheckpointError("its arrays are not those of this fit")
+    return tuple(saved)
 
 
 def small_change(before: float, objective: float, tol: float) -> str | None:
@@ -81,6 +115,10 @@ class Outcome:
     best_iteration: int = 0
     best_error: float = float("inf")
 
+    def parts(self) -> dict[str, Any]:
+        """The fields by name, not copied."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
     def record(self, **line: float) -> None:
         """Append one line to the history."""
         self.objective = line["objective"]
@@ -104,11 +142,12 @@ def run(
     validation: Validation | None = None,
     patience: int = 5,
     keep: Callable[[], tuple[Array, Array]] | None = None,
+    record: Record | None = None,
 ) -> Outcome:
     """Step until the solver has settled, ``max_iter`` is reached, or something else ends it.
 
     That is a callback, Ctrl-C, or ``patience`` iterations in a row without a lower validation error. The clock runs during steps only,
-    not while a line of history is computed, the validation error measured or a callback works.
+    not while a line of history is computed, the validation error measured, a callback works or a checkpoint is written.
 
     Parameters
     ----------
@@ -116,15 +155,21 @@ def run(
         The error of the solver's ``factors`` on entries held out; the iterate where it is lowest ends up in ``Outcome.best``.
     keep : callable, optional
         What to copy of such an iterate; by default the solver's ``factors``.
+    record : Record, optional
+        Where to go on from, and to write down each iteration that is worth it; the solver is then a :class:`Resumable`.
     """
     outcome = Outcome()
-    tell = _Teller(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
     started = time.perf_counter()
     objective = solver.begin(U, V)
     seconds = time.perf_counter() - started
+    known = None if record is None else record.resume(solver)
+    if known is not None:
+        outcome, objective, seconds = known
+    tell = _Teller(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
+    stopped = False
     try:
-        stopped = tell(objective, seconds)
-        while not stopped and outcome.iterations < max_iter:
+        stopped = known is None and tell(objective, seconds)
+        while not stopped and not outcome.reason and outcome.iterations < max_iter:
             started = time.perf_counter()
             before, objective = objective, solver.step()
             seconds += time.perf_counter() - started
@@ -135,22 +180,35 @@ def run(
             reason = solver.settled(before, objective, tol)
             if reason is not None:
                 outcome.converged, outcome.reason = True, reason
-                return outcome
-            if validation is not None and not stopped and outcome.iterations - outcome.best_iteration >= patience:
+            elif validation is not None and not stopped and outcome.iterations - outcome.best_iteration >= patience:
                 outcome.reason = f"no lower validation error in patience={patience} iterations"
-                return outcome
+            elif record is not None:
+                record.offer(solver, outcome, objective, seconds, must=stopped)
+        if not outcome.reason and not stopped:
+            outcome.reason = _limit(max_iter)
+        if outcome.reason and record is not None:
+            record.offer(solver, outcome, objective, seconds, must=True)
     except KeyboardInterrupt:
         outcome.drop_half_line()
-        outcome.stopped, outcome.reason = True, "interrupted"
+        outcome.converged, outcome.stopped, outcome.reason = False, True, "interrupted"
         kept = "the result so far" if outcome.best is None else f"iteration {outcome.best_iteration}, the best so far,"
         warn_user(f"fit interrupted after {outcome.iterations} iterations; {kept} is kept", InterruptedFitWarning)
-        return outcome
-    if stopped:
+    if not outcome.reason:
         outcome.stopped, outcome.reason = True, "stopped by a callback"
-        return outcome
-    outcome.reason = f"max_iter={max_iter} reached"
-    warn_user(f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; raise max_iter or tol", NotConvergedWarning)
+    _log.info("%s after %d iterations, %.3g s: objective %.9g", outcome.reason, outcome.iterations, seconds, outcome.objective)
     return outcome
+
+
+def _limit(max_iter: int) -> str:
+    return f"max_iter={max_iter} reached"
+
+
+def warn_of_limit(outcome: Outcome, max_iter: int, tol: float) -> None:
+    """Warn of a fit that ended at its limit; once a fit, which may be several loops."""
+    if outcome.reason.startswith(_limit(max_iter)):
+        warn_user(
+            f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; raise max_iter or tol", NotConvergedWarning
+        )
 
 
 @dataclass
@@ -170,6 +228,7 @@ class _Teller:
             if error < outcome.best_error or outcome.best is None:
                 outcome.best, outcome.best_error, outcome.best_iteration = _copies(self.keep()), error, outcome.iterations
         outcome.record(iteration=outcome.iterations, objective=objective, seconds=seconds, **details)
+        _log.debug("iteration %d: objective %.9g, %.3g s", outcome.iterations, objective, seconds)
         if not self.callbacks:
             return False
         snapshot = Snapshot(outcome.iterations, objective, seconds, _copies(self.solver.factors), details)

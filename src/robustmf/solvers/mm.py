@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,19 @@ from robustmf.inner import Increment, InnerRule, InnerSolver
 from robustmf.objective import Objective
 from robustmf.operations import Operations
 from robustmf.solvers.choose import require_concave
-from robustmf.solvers.loop import small_change
+from robustmf.solvers.loop import require_alike, small_change
 from robustmf.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an inner solve leaves behind: its dual point, a subgradient of the loss at every entry, its gap and its steps."""
+
+    witness: Array
+    gap: float
+    iterations: int
 
 
 class MM:
@@ -25,7 +35,7 @@ class MM:
     def __init__(self, operations: Operations, objective: Objective, inner: InnerSolver, rule: InnerRule) -> None:
         require_concave(objective.loss)
         self._operations, self._objective, self._inner, self._rule = operations, objective, inner, rule
-        self._last: Increment | None = None
+        self._last: Certificate | None = None
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """The objective hardly changes."""
@@ -43,12 +53,26 @@ class MM:
         self._value = self._objective.value(self._residual, U, V)
         return self._value
 
+    def state(self) -> dict[str, Any]:
+        """The point, the certificate of the last inner solve, and what the inner solver keeps beside it."""
+        last = None if self._last is None else {"witness": self._last.witness, "gap": self._last.gap, "iterations": self._last.iterations}
+        return {"factors": self._factors, "value": self._value, "last": last, "inner": self._inner.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._factors, self._value = require_alike(state["factors"], self._factors), state["value"]
+        self._residual = self._operations.residuals(*self._factors)
+        if state["last"] is not None:
+            (witness,) = require_alike((state["last"]["witness"],), (self._residual,))
+            self._last = Certificate(witness, state["last"]["gap"], state["last"]["iterations"])
+            self._inner.restore(state["inner"], witness)
+
     def step(self) -> float:
         """One MM iteration. H(new) ≤ F(increments) < F(0) = H(old), or the point stays where it is."""
         U, V = self._factors
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
         found = self._inner.solve(surrogate, self._rule)
-        self._last = found
+        self._last = Certificate(found.witness, found.gap, found.iterations)
         if not found.value < surrogate.at_zero:
             return self._value
         new = (U + found.dU, V + found.dV)
@@ -72,7 +96,7 @@ class MM:
 
     @property
     def witness(self) -> Array | None:
-        """The dual point of the last inner solve: a subgradient of the loss at every entry."""
+        """The dual point of the last inner solve."""
         return None if self._last is None else self._last.witness
 
     def report(self) -> dict[str, float]:

@@ -6,7 +6,7 @@ V is eliminated, and Levenberg–Marquardt runs on U alone, with the loss's weig
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustmf.losses import L1, Loss, rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
-from robustmf.solvers.loop import small_change
+from robustmf.solvers.loop import require_alike, small_change
 from robustmf.solvers.projection import Entries, LevenbergMarquardt, Point, Projected, balanced, orthonormal
 
 Array = NDArray[np.floating[Any]]
@@ -91,6 +91,18 @@ class VarPro:
         residual = entries.values - np.einsum("tq,tq->t", P[i], Q[j])
         self._steps = LevenbergMarquardt(self._problem, Point(P, Q, residual, at.Q, at.w), damping=1e-3)
         return self._steps.value
+
+    def state(self) -> dict[str, Any]:
+        """The point without weights and bases, which each step makes anew, its value, and the damping."""
+        point = self._steps.point
+        return {"U": point.U, "V": point.V, "e": point.e, "value": self._steps.value, "damping": self._steps.damping}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        point = self._steps.point
+        U, V, e = require_alike((state["U"], state["V"], state["e"]), (point.U, point.V, point.e))
+        self._steps.point = replace(point, U=U, V=V, e=e)
+        self._steps.value, self._steps.damping = state["value"], state["damping"]
 
     def step(self) -> float:
         """One Levenberg–Marquardt step."""

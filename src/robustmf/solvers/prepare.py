@@ -1,0 +1,203 @@
+"""Before the iterations: a start, the noise seen there, λ and biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.losses import L1, rounded
+from robustmf.objective import Objective
+from robustmf.observed import Observed
+from robustmf.operations import Operations
+from robustmf.solvers.choose import choose_solver
+from robustmf.solvers.graduate import Found, better_of, graduated_start
+from robustmf.solvers.problem import Problem, interpolated_sigma
+from robustmf.solvers.settings import Settings
+from robustmf.solvers.shrink import Choice, choose
+from robustmf.solvers.start import Init, Start, Warm, bias_start, make_start, without_biases
+from robustmf.solvers.varpro import oriented, varpro_start
+
+Array = NDArray[np.floating[Any]]
+
+#: Half-width of the tip of a start by ``varpro``, in units of the values' standard deviation; its noise is not taken to be less.
+_START_TIP = 1e-4
+
+#: ``varpro`` takes noise to be so many times what the l1 fit shows: a long side has few entries a column, and one that θ rejects leaves
+#: its column all but undetermined.
+_WIDER = 2.0
+
+#: Share of the paper's λ that stays where there is no noise: the factors of rows with few entries are then still determined.
+_TRACE = 1e-6
+
+#: Noise, in units of the spread, that the search for λ begins with.
+_LITTLE = 0.1
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the iterations begin with: the start, σ̂ there, biases (``center`` is None where there are none), λ, and the solver."""
+
+    U: Array
+    V: Array
+    sigma: float
+    center: float | None
+    row_bias: Array
+    column_bias: Array
+    reg: float
+    bias_unit: float
+    solver: str
+    reason: str
+
+    def parts(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+
+def prepare(
+    settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str, reason: str
+) -> Prepared:
+    """Start, λ and biases; the solver may be another than the one asked for where biases were chosen."""
+    paper = settings.reg
+    if settings.auto_reg:
+        problem = Problem(operations, settings.rank, settings.reg)
+        paper = _scaled_reg(settings, problem)
+        trace = _TRACE if _follows_noise(settings, problem) else 1.0
+        settings = replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread)))
+    begun = _begin(settings, operations, sample_weights, rng, solver)
+    if settings.auto_reg and begun.start.ridge is not None:
+        if settings.loss.degree == 2:
+            settings = replace(settings, reg=max(settings.reg, begun.start.ridge))
+        chosen = _chosen(settings, operations, sample_weights, rng) if begun.start.weak else None
+        if chosen is not None:
+            anew = begun.start.lost or chosen.bias is not begun.bias
+            init: Init = "ridge" if anew else (np.asarray(begun.start.U), np.asarray(begun.start.V))
+            settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
+            if chosen.bias:
+                solver, reason = choose_solver(settings.solver, operations.observed, settings.rank, False, operations.projects)
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+        elif begun.start.lost:
+            settings = replace(settings, reg=max(settings.reg, paper))
+            begun = _begin(settings, operations, sample_weights, rng, solver)
+    start = begun.start
+    return Prepared(
+        start.U, start.V, max(start.sigma, _least_sigma(operations.observed)), begun.center, begun.row_bias, begun.column_bias,
+        settings.reg, settings.bias_unit, solver, reason,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A start, and the biases to start with; ``center`` is None where the model has none."""
+
+    start: Start
+    center: float | None
+    row_bias: Array
+    column_bias: Array
+
+    @property
+    def bias(self) -> bool:
+        return self.center is not None
+
+
+def _begin(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str) -> _Begun:
+    m, n = operations.observed.shape
+    dtype = operations.observed.dtype
+    center: float | None = None
+    row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
+    if settings.bias is True:
+        known = settings.init.biases if isinstance(settings.init, Warm) else None
+        center, row_bias, column_bias = known or bias_start(operations, settings.reg / settings.bias_unit**2)
+    if sample_weights is not None and not sample_weights.all():
+        # entries without weight do not shape the start either
+        operations = operations.on(operations.observed.select(sample_weights > 0))
+    return _Begun(_start(settings, operations, center, row_bias, column_bias, rng, solver), center, row_bias, column_bias)
+
+
+def _chosen(settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator) -> Choice | None:
+    """λ, and biases where they are open, by what predicts entries set aside."""
+    roomy = settings.rank < operations.largest_rank  # a bias counts as one
+    free = settings.bias == "auto" and settings.solver in ("auto", "irls") and not settings.certify and roomy
+    biases = (False, True) if free else (settings.bias is True,)
+    return choose(
+        settings.rank, settings.loss_at, partial(_least_reg, settings), settings.reg_by_count, settings.bias_unit,
+        operations, sample_weights, settings.bounds, biases, rng,
+    )  # fmt: skip
+
+
+def _start(
+    settings: Settings,
+    operations: Operations,
+    center: float | None,
+    row_bias: Array,
+    column_bias: Array,
+    rng: np.random.Generator,
+    solver: str,
+) -> Start:
+    if solver == "varpro" and settings.init == "auto":
+        return _varpro_start(settings, operations, rng)
+    if center is not None:
+        operations = without_biases(operations, center, row_bias, column_bias)
+    reg = settings.reg
+    if settings.reg_by_count:
+        reg *= operations.observed.n_entries / max(operations.observed.shape)
+    return make_start(settings.init, Problem(operations, settings.rank, reg), settings.loss, rng)
+
+
+def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Generator) -> Start:
+    """The better of two starts.
+
+    Variable projection from the l1 loss, which needs no θ and gives one; and the graduated start, which is not fooled by outliers
+    that form a pattern of their own.
+    """
+    operations, swapped = oriented(operations)
+    problem = Problem(operations, settings.rank, settings.reg)
+    size = float(np.std(operations.observed.rows.values)) or 1.0
+    tip = _START_TIP * size
+    widths: list[float] = []
+
+    def objective_at(residual: Array) -> Objective:
+        if not settings.auto_theta:
+            return Objective(rounded(settings.loss, tip), settings.reg)
+        if settings.loss.degree != 2 or not problem.has_enough_entries:
+            return Objective(rounded(L1(), tip), settings.reg)
+        sigma = max(_WIDER * interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
+        widths.append(sigma)
+        return Objective(settings.loss_at(sigma), problem.ridge(sigma) if settings.auto_reg else settings.reg)
+
+    U, V = varpro_start(operations, settings.rank, objective_at, rng)
+    dtype = operations.observed.dtype
+    U, V = np.ascontiguousarray(U, dtype), np.ascontiguousarray(V, dtype)
+    best = Found(U, V, problem.sigma(problem.residuals(U, V)), sure=False)
+    if settings.loss.robust:
+        best = better_of(problem, best, graduated_start(problem, rng))
+    start = Start.of(best, problem)
+    start = replace(start, sigma=max(start.sigma, *widths)) if widths else start
+    return replace(start, U=best.V, V=best.U) if swapped else start
+
+
+def _scaled_reg(settings: Settings, problem: Problem) -> float:
+    """The paper's λ in units of the data: its own problem has values of size 2."""
+    degree = 1 if settings.loss.degree is None else settings.loss.degree
+    size = float(np.hypot(problem.middle, problem.spread))
+    return float(settings.reg * (size / 2) ** (degree - 1))
+
+
+def _follows_noise(settings: Settings, problem: Problem) -> bool:
+    """Whether λ will be that of the noise which the start finds: the losses with a noise to speak of, and entries enough to see it."""
+    graduated = settings.loss.robust and isinstance(settings.init, str) and settings.init == "auto"
+    return graduated and settings.loss.degree == 2 and problem.has_enough_entries
+
+
+def _least_reg(settings: Settings, problem: Problem) -> float:
+    """Where to begin with λ when the noise is not known: where it would be right for noise far below the spread."""
+    return float(problem.ridge(_LITTLE * problem.spread)) if settings.loss.degree == 2 else settings.reg
+
+
+def _least_sigma(observed: Observed) -> float:
+    """Where the fit is exact, noise is taken to be this small beside the values."""
+    some = observed.rows.values[:: max(1, observed.n_entries // 1_000_000)]
+    return 1e-8 * (float(np.median(np.abs(some))) or 1.0)
