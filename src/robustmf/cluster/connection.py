@@ -6,6 +6,7 @@ block of them has a copy on a second worker, and what was lost is replaced by it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
@@ -18,6 +19,9 @@ from robustmf.exceptions import ClusterLostError
 
 #: Seconds between looks at whether something was lost.
 _TICK = 0.2
+
+#: Seconds between looks at whether results are there.
+_NAP = 0.003
 
 #: A task that took down so many workers (times Dask's own ``allowed-failures``) is not tried again.
 _TRIES = 3
@@ -52,13 +56,11 @@ class Connection:
         """
         flat, tries = list(_flat(futures)), 0
         while True:
-            try:
-                with self.client.as_current():
-                    distributed.wait(flat, timeout=_TICK)
-                return self.client.gather(futures)
-            except TimeoutError:
+            while not _done(flat):
                 if mend():
-                    raise MendedError from None
+                    raise MendedError
+            try:
+                return self.client.gather(futures)
             except KilledWorker as error:
                 tries += 1
                 if tries == _TRIES:
@@ -104,6 +106,17 @@ def _nothing(_: Any) -> None:
 
 class MendedError(Exception):
     """Something was lost and has been replaced: submit again what depends on it."""
+
+
+def _done(futures: Sequence[Any]) -> bool:
+    """Whether all of them are there, or have failed; waits a while for it."""
+    until = time.monotonic() + _TICK
+    # not distributed.wait with a timeout: each one that passes leaves a cycle of references that keeps the futures alive
+    while not all(future.done() for future in futures):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_NAP)
+    return True
 
 
 def _flat(futures: Any) -> Iterable[Any]:
