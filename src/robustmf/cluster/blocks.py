@@ -9,13 +9,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.cluster.aside import Aside, Choice, set_aside
-from robustmf.cluster.identity import Ids, hashes, merged_ids, taken
+from robustmf.cluster.identity import Ids, hashes, listed, merged_ids, taken
 from robustmf.cluster.parts import Part
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.observed import Compressed, Duplicates, Observed
@@ -98,7 +99,7 @@ def gather_block(parts: Sequence[Part], other_blocks: int, side: int, duplicates
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))
     bounds = np.concatenate(([0], np.cumsum(np.bincount(block_of, minlength=other_blocks))))
-    wanted = [taken(others, order[low:high]) for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+    wanted = [taken(others, order[low:high]) for low, high in pairwise(bounds)]
     i = _numbered([part.own for part in parts], [len(part.own_ids) for part in parts], numbers)
     j = place[_numbered([part.other for part in parts], [len(part.other_ids) for part in parts], other_numbers)]
     values = np.concatenate([part.values for part in parts])
@@ -109,7 +110,7 @@ def gather_block(parts: Sequence[Part], other_blocks: int, side: int, duplicates
     try:
         rows = Observed.from_indices(i, j, values, shape, duplicates).rows
     except DuplicateEntryError as error:
-        place_of = taken(ids, np.array([error.row]))[0], taken(others, order[[error.column]])[0]
+        place_of = listed(taken(ids, np.array([error.row])))[0], listed(taken(others, order[[error.column]]))[0]
         raise error.named(*(place_of if side == 0 else place_of[::-1])) from None
     weights = None
     if parts[0].weights is not None:

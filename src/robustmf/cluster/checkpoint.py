@@ -169,7 +169,7 @@ class Folder:
                     width = array.shape[1]
                     blocks.append(self._matrix.connection.place(array))
             factors = Factors(self._matrix.connection, blocks, side.sizes, width, self._matrix.dtype, order)
-            factors.keep_copies()
+            factors.keep_copies(wait=True)
             pair.append(factors)
         return pair[0], pair[1]
 

@@ -7,6 +7,7 @@ block of them has a copy on a second worker, and what was lost is replaced by it
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
@@ -15,6 +16,7 @@ import distributed
 from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
+from robustmf.cluster.tasks import same
 from robustmf.exceptions import ClusterLostError
 
 #: Seconds between looks at whether something was lost.
@@ -79,6 +81,12 @@ class Connection:
     def wait(self, futures: Sequence[Any]) -> None:
         """Until all of them are there; an error of one is raised."""
         self.gather([self.submit(_nothing, future) for future in futures])
+
+    def constant(self, value: Any) -> Any:
+        """A future of a value of this machine; it travels with its task, so that it can be had again when its worker is lost."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            return self.submit(same, value)
 
     def place(self, value: Any) -> Any:
         """A future of a value of this machine, sent to a worker; if that is lost, so is the value."""

@@ -42,8 +42,8 @@ class Factors:
         """These: nothing changes them."""
         return self
 
-    def keep_copies(self) -> None:
-        """Have every block on a second worker too, where there is one; does not wait for it."""
+    def keep_copies(self, wait: bool = False) -> None:
+        """Have every block on a second worker too, where there is one."""
         addresses = list(self._connection.workers())
         for k, (block, homes) in enumerate(zip(self.blocks, self._connection.homes(self.blocks), strict=True)):
             # another worker that was sent the block for its own work has it already
@@ -52,6 +52,8 @@ class Factors:
                 return
             chosen = others[k % len(others)]
             self._copies.append(self._connection.submit(same, block, workers=[chosen], allow_other_workers=True))
+        if wait:
+            self._connection.wait(self._copies)
 
     def mend(self) -> bool:
         """Replace blocks that were lost by their copies, where there are any; whether one was."""

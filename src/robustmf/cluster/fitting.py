@@ -149,13 +149,13 @@ def _started(settings: Settings, matrix: Matrix, stream: np.random.Generator) ->
     whole = matrix.n_entries <= SAMPLE
     quota = None if whole else SAMPLE // len(matrix.sides[0].blocks)
     samples = [submit(sample_rows, block, quota, 0) for block in matrix.sides[0].blocks]
-    init = None if isinstance(settings.init, str) else connection.place(settings.init)
+    init = None if isinstance(settings.init, str) else connection.constant(settings.init)
     plain = replace(settings, callbacks=(), init=settings.init if init is None else "auto", solver="irls")
-    started = submit(start_on, samples, connection.place(matrix.order), whole, plain, init, stream)
+    started = submit(start_on, samples, matrix.numbered(), whole, plain, init, stream)
     basis, width = connection.gather(submit(basis_of, started))
     _log.info("start found: noise %.4g", basis.sigma)
     if init is not None and not whole:
-        started = connection.place(_given(settings.init, matrix, basis, width))
+        started = connection.constant(_given(settings.init, matrix, basis, width))
     known = [
         [submit(seeded, started, side, first, size) for first, size in zip(of.firsts, of.sizes, strict=True)]
         for side, of in enumerate(matrix.sides)

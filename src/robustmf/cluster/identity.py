@@ -59,7 +59,7 @@ def merged_ids(parts: Sequence[Ids], role: str) -> tuple[NDArray[np.integer[Any]
     if all(isinstance(part, np.ndarray) for part in parts):
         unique, numbers = np.unique(np.concatenate([np.empty(0, np.int64), *parts]), return_inverse=True)
         return numbers, unique
-    every = list(chain.from_iterable(part.tolist() if isinstance(part, np.ndarray) else part for part in parts))
+    every = list(chain.from_iterable(map(listed, parts)))
     of_every, ids = number_ids(every, role)
     return of_every, compact(ids)
 
@@ -73,11 +73,12 @@ def positions(known: Ids, asked: Ids) -> NDArray[np.int32]:
     """Where each id asked for stands among the known ones; all of them do."""
     if isinstance(known, np.ndarray) and isinstance(asked, np.ndarray):
         return np.searchsorted(known, asked).astype(np.int32)
-    place = {key: k for k, key in enumerate(_listed(known))}
-    return np.fromiter((place[key] for key in _listed(asked)), np.int32, count=len(asked))
+    place = {key: k for k, key in enumerate(listed(known))}
+    return np.fromiter((place[key] for key in listed(asked)), np.int32, count=len(asked))
 
 
-def _listed(ids: Ids) -> list[Any]:
+def listed(ids: Ids) -> list[Any]:
+    """The ids as Python has them."""
     return ids.tolist() if isinstance(ids, np.ndarray) else ids
 
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from robustmf.cluster.aside import Choice, stays
 from robustmf.cluster.blocks import Block, Gathered, Sections, Summary, finish_block, gather_block
 from robustmf.cluster.connection import Connection
-from robustmf.cluster.identity import Hashes, Ids, positions
+from robustmf.cluster.identity import Hashes, Ids, listed, merged_ids, positions
 from robustmf.cluster.parts import Columns, Part, split
 from robustmf.cluster.source import ParquetPiece, Triplets, pieces_of
-from robustmf.ids import number_ids
 
 #: A block that wants more than this share of another's factors is sent all of them: one message serves every block on a worker.
 WHOLE = 0.5
@@ -72,15 +71,11 @@ class Matrix:
 
     @cached_property
     def _numbering(self) -> list[tuple[NDArray[Any], list[Any]]]:
-        found = []
-        for side, role in zip(self.sides, ("row", "col"), strict=True):
-            parts = self.connection.gather(side.ids)
-            every = (
-                np.concatenate(parts) if all(isinstance(part, np.ndarray) for part in parts) else [key for part in parts for key in part]
-            )
-            numbers, ids = number_ids(every, role)
-            found.append((numbers, list(ids)))
-        return found
+        return [(places, listed(ids)) for places, ids in self.connection.gather(self.numbered())]
+
+    def numbered(self) -> list[Any]:
+        """For each side a future of the place of each row in the order of the ids, and of the ids in it."""
+        return [self.connection.submit(merged_ids, side.ids, role) for side, role in zip(self.sides, ("row", "col"), strict=True)]
 
 
 def load(connection: Connection, triplets: Triplets, blocks: int, fraction: float | None, seed: int) -> Matrix:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.cluster.blocks import Block
+from robustmf.cluster.identity import Ids
 from robustmf.cluster.tasks import on_block
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -84,12 +85,12 @@ def spread_entries(block: Block, at_most: int) -> Sample:
 
 
 def start_on(
-    samples: Sequence[Sample], orders: tuple[NDArray[Any], NDArray[Any]] | None, whole: bool, settings: Settings, init: Any,
+    samples: Sequence[Sample], numbered: Sequence[tuple[NDArray[Any], Ids]], whole: bool, settings: Settings, init: Any,
     rng: np.random.Generator,
 ) -> Started:  # fmt: skip
-    """Look for a start on the samples, with rows and columns in the order given (else in that of the blocks).
+    """Look for a start on the samples, with rows and columns in the order of their ids.
 
-    ``init`` is a pair of factors in that order, for all rows and columns, or None.
+    ``numbered`` has the places of both sides in that order. ``init`` is a pair of factors in it, for all rows and columns, or None.
     """
     i, j = (np.concatenate([getattr(one, name) for one in samples]) for name in ("rows", "columns"))
     values = np.concatenate([one.values for one in samples])
@@ -100,8 +101,7 @@ def start_on(
             i, j, values, weights = i[kept], j[kept], values[kept], None if weights is None else weights[kept]
     numbers, places, ranks = [], [], []
     for side, index in enumerate((i, j)):
-        ranked = index if orders is None else orders[side][index]
-        unique, first, place = np.unique(ranked, return_index=True, return_inverse=True)
+        unique, first, place = np.unique(numbered[side][0][index], return_index=True, return_inverse=True)
         numbers.append(index[first])
         places.append(place)
         ranks.append(unique)
