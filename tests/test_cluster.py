@@ -65,7 +65,7 @@ def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50) as started:
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50) as started:
         yield started
 
 
@@ -192,7 +192,7 @@ def test_a_start_from_some_of_the_rows(client, monkeypatch):
 
 def test_entries_set_aside(client, ratings):
     seen = []
-    model = RobustMF(2, validation_fraction=0.1, random_state=3, loss="huber", callbacks=[lambda snapshot: seen.append(snapshot)])
+    model = RobustMF(2, validation_fraction=0.1, random_state=3, loss="huber", callbacks=[seen.append])
     model.fit(Triplets(in_pieces(ratings), **NAMES), client=client)
     job = fitting.Job(client, Triplets(in_pieces(ratings), **NAMES), None, 0.1, np.random.default_rng(3).spawn(1)[0])
     rows, columns = (client.gather(side.blocks) for side in job.matrix.sides)
@@ -255,7 +255,9 @@ def test_ids_of_any_type(client, convert):
 def test_ids_have_one_hash_in_every_process():
     code = "from robustmf.cluster.identity import hashes; print(hashes(['a', 'b', (1, 'x')]).tolist(), hashes([1, '1', 1.0]).tolist())"
     printed = {
-        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
         for seed in ("1", "2")
     }
     assert len(printed) == 1
@@ -322,21 +324,23 @@ def test_a_lost_scheduler_and_a_fit_that_goes_on(client, ratings, tmp_path):
     script = (
         "import distributed, time\n"
         "if __name__ == '__main__':\n"
-        "    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as c:\n"
+        "    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=':0', silence_logs=50) as c:\n"
         "        print(c.scheduler_address, flush=True)\n"
         "        time.sleep(600)\n"
     )
     (tmp_path / "scheduler.py").write_text(script)
-    with subprocess.Popen([sys.executable, tmp_path / "scheduler.py"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        with distributed.Client(process.stdout.readline().strip()) as other:
-            other.wait_for_workers(2)
+    with (
+        subprocess.Popen([sys.executable, tmp_path / "scheduler.py"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process,
+        distributed.Client(process.stdout.readline().strip()) as other,
+    ):
+        other.wait_for_workers(2)
 
-            def lose(snapshot):
-                if snapshot.iteration == 6:
-                    os.killpg(process.pid, signal.SIGKILL)
+        def lose(snapshot):
+            if snapshot.iteration == 6:
+                os.killpg(process.pid, signal.SIGKILL)
 
-            with pytest.raises(ClusterLostError, match=r"fit\(…, resume='.*kept'\)"):
-                RobustMF(2, callbacks=[lose], **settings).fit(data, client=other, checkpoint=path, checkpoint_every=0)
+        with pytest.raises(ClusterLostError, match=r"fit\(…, resume='.*kept'\)"):
+            RobustMF(2, callbacks=[lose], **settings).fit(data, client=other, checkpoint=path, checkpoint_every=0)
     assert (path / "manifest.rmf").is_file()
     iterations = []
     resumed = RobustMF(2, callbacks=[lambda s: iterations.append(s.iteration)], **settings)
@@ -348,7 +352,7 @@ def test_a_lost_scheduler_and_a_fit_that_goes_on(client, ratings, tmp_path):
     assert identical(again, wanted)
     with pytest.raises(CheckpointError, match=r"another fit.*rank \(2 there, 1 here"):
         RobustMF(1, **settings).fit(data, client=client, checkpoint=path)
-    with pytest.raises(CheckpointError, match="another fit.*checksum"):
+    with pytest.raises(CheckpointError, match=r"another fit.*checksum"):
         RobustMF(2, **settings).fit(Triplets([ratings.iloc[1:]], **NAMES), client=client, checkpoint=path)
     block = next(path.glob("own-rows-*.rmf"))
     block.write_bytes(block.read_bytes()[:-1] + b"?")

@@ -246,8 +246,8 @@ class RobustMF(Detection):
         resume : path, optional
             As ``checkpoint``, but the file must exist.
         client : dask.distributed.Client, optional
-            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet file or a folder of them, a list of tables, or
-            :class:`robustmf.cluster.Triplets`, which names the columns; weights are a column. The checkpoint is a folder.
+            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet file or a folder of them, a list of
+            tables, or :class:`robustmf.cluster.Triplets`, which names the columns; weights are a column. The checkpoint is a folder.
 
         Raises
         ------
@@ -323,9 +323,10 @@ class RobustMF(Detection):
         require_share("validation_fraction", self.validation_fraction)
         triplets, rng = source.as_triplets(X), generator(self.random_state).spawn(1)[0]
         job = fitting.Job(client, triplets, checkpoint, self.validation_fraction, rng)
-        self._check_parameters(job.matrix)
+        matrix: Any = job.matrix  # has the shape, which is all that is asked of it
+        self._check_parameters(matrix)
         with self._progress() as shown:
-            found, seen = job.fit(self._settings(job.matrix, shown))
+            found, seen = job.fit(self._settings(matrix, shown))
         self._started_with = seen.n_entries
         self._take(found, seen, None)
         return self

@@ -206,14 +206,17 @@ class Detection(Answers):
             raise ValueError(
                 f"X has {int(unknown.sum())} entries in rows or columns that the fit did not know; give new rows with rows='new'"
             )
-        fitted = np.ones(len(i), bool) if X is None else self._is_fitted(i, j, observed.rows.values)
+        fitted = np.ones(len(i), bool) if X is None else self._is_fitted(i, j, observed.rows.values, True)
         values = observed.rows.values.astype(np.float64)
         return _Judged(observed.shape[0], ~unknown, i, j, values, self._predictor().pairs(i, j), noise.deviations(i, j, fitted))
 
-    def _is_fitted(self, i: NDArray[Any], j: NDArray[Any], values: Array) -> NDArray[np.bool_]:
-        """Which entries the model was fitted to: those at a fitted place with the fitted value; all, where the fit's stayed on a cluster."""
+    def _is_fitted(self, i: NDArray[Any], j: NDArray[Any], values: Array, unknown: bool) -> NDArray[np.bool_]:
+        """Which entries the model was fitted to: those at a fitted place with the fitted value.
+
+        Where the fit's entries stayed on a cluster, all are taken to be what ``unknown`` says.
+        """
         if "pointers" not in self.entries_:
-            return np.ones(len(i), bool)
+            return np.full(len(i), unknown)
         known = self._fitted_entries()
         n = known.shape[1]
         places = known.rows.group_of_entry().astype(np.int64) * n + known.rows.indices

@@ -12,7 +12,8 @@ from robustmf.observed import Observed
 def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
     """Predictions for the pairs of a Dask DataFrame: a Dask Series beside it, with its index and divisions.
 
-    ``row`` and ``col`` name the columns of ids (or numbers, where the fit had none); see :meth:`RobustMF.predict <robustmf.RobustMF.predict>`.
+    ``row`` and ``col`` name the columns of ids (or numbers, where the fit had none); see
+    :meth:`RobustMF.predict <robustmf.RobustMF.predict>`.
     """
     _require_columns(pairs, row=row, col=col)
     return pairs.map_partitions(_predicted, _sent(model), row, col, meta=("prediction", model.row_factors_.dtype))
@@ -44,8 +45,13 @@ def recommend(model: Any, users: Any, n: int = 10, *, row: Any, seen: Any = None
     _require_columns(users, row=row)
     known = model.column_ids_ or [0]
     sample = pd.DataFrame(
-        {row: users._meta[row], "place": pd.Series([], dtype="int64"), "item": pd.Series([known[0]]).iloc[:0], "prediction": pd.Series([], dtype="float64")}
-    )  # fmt: skip
+        {
+            row: users._meta[row],
+            "place": pd.Series([], dtype="int64"),
+            "item": pd.Series(known[:1]).iloc[:0],
+            "prediction": pd.Series([], dtype="float64"),
+        }
+    )
     if seen is None:
         return users[[row]].map_partitions(_recommended, _sent(model), n, row, meta=sample)
     _require_columns(seen, row=row, col=col)

@@ -22,13 +22,19 @@ class Factors:
     ----------
     blocks : futures of arrays
     sizes : rows of each
-    order : array or None
+    order : array
         The place of each row, numbered over all blocks, in the order of the ids.
     """
 
     def __init__(
-        self, connection: Connection, blocks: Sequence[Any], sizes: Sequence[int], width: int, dtype: np.dtype[Any], order: NDArray[Any] | None
-    ) -> None:  # fmt: skip
+        self,
+        connection: Connection,
+        blocks: Sequence[Any],
+        sizes: Sequence[int],
+        width: int,
+        dtype: np.dtype[Any],
+        order: NDArray[Any],
+    ) -> None:
         self._connection, self.blocks, self.sizes, self.dtype, self.order = connection, list(blocks), list(sizes), dtype, order
         self.shape = (sum(sizes), width)
         self._copies: list[Any] = []
@@ -77,8 +83,7 @@ class Factors:
         whole = np.empty(self.shape, self.dtype)
         start = 0
         for block in self.each():
-            places = slice(start, start + len(block)) if self.order is None else self.order[start : start + len(block)]
-            whole[places] = block
+            whole[self.order[start : start + len(block)]] = block
             start += len(block)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
@@ -91,6 +96,6 @@ def gather_mended(connection: Connection, submit: Callable[[], tuple[Any, Any]],
     while True:
         kept, futures = submit()
         try:
-            return kept, connection.gather(futures, lambda: any([each.mend() for each in factors]))
+            return kept, connection.gather(futures, lambda: sum(each.mend() for each in factors) > 0)
         except MendedError:
             del kept, futures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,8 @@ class Seen:
 
 def require_cluster(solver: str, n_init: int, certify: bool, device: str) -> None:
     """Refuse what a fit on a cluster does not offer, before anything is read."""
-    for name, value, allowed in (("solver", solver, ("auto", "irls")), ("n_init", n_init, (1,)), ("certify", certify, (False,)), ("device", device, ("cpu",))):  # fmt: skip
+    offered = {"solver": ("auto", "irls"), "n_init": (1,), "certify": (False,), "device": ("cpu",)}
+    for (name, allowed), value in zip(offered.items(), (solver, n_init, certify, device), strict=True):
         if value not in allowed:
             raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))} with client=, got {name}={value!r}")
 
@@ -107,9 +108,9 @@ class Job:
         terms = Terms(basis.reg, settings.reg_by_count, BiasModel(basis.center, basis.bias_unit), settings.bounds)
         irls = ClusterIRLS(matrix, Objective(basis.loss, basis.reg), basis.sigma, terms)
         validation = None if settings.validation_fraction is None else irls.validation_error
-        start: Any = (U, V)
+        solver: Any = irls  # its factors are where the blocks are
         outcome = run(
-            irls, *start, settings.max_iter, settings.tol, settings.callbacks,
+            solver, cast("Any", U), cast("Any", V), settings.max_iter, settings.tol, settings.callbacks,
             validation=validation, patience=settings.patience, record=folder,
         )  # fmt: skip
         warn_of_limit(outcome, settings.max_iter, settings.tol)
@@ -138,8 +139,8 @@ def _require_room(matrix: Matrix, settings: Settings, shards: Any) -> None:
     needed = sum(matrix.shape) * (settings.rank + 1) * matrix.dtype.itemsize
     if needed > CLIENT_BYTES and shards is None:
         raise ValueError(
-            f"factors of shape {matrix.shape} at rank {settings.rank} take {needed / 1e9:.1f} GB, more than the {CLIENT_BYTES / 1e9:.1f} GB that "
-            "come to the client; give Triplets(…, shards=folder) to have them written by the workers"
+            f"factors of shape {matrix.shape} at rank {settings.rank} take {needed / 1e9:.1f} GB, more than the "
+            f"{CLIENT_BYTES / 1e9:.1f} GB that come to the client; give Triplets(…, shards=folder) to have them written by the workers"
         )
 
 

@@ -84,9 +84,12 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
     tables = connection.client.compute(pieces) if hasattr(pieces[0], "dask") else pieces
     cut = [connection.submit(_split, table, columns, (blocks, blocks)) for table in tables]
     gathered = [
-        [connection.submit(_gathered, [connection.submit(_part, one, side, b) for one in cut], blocks, side, triplets.duplicates) for b in range(blocks)]
+        [
+            connection.submit(gather_block, [connection.submit(_part, one, side, b) for one in cut], blocks, side, triplets.duplicates)
+            for b in range(blocks)
+        ]
         for side in (0, 1)
-    ]  # fmt: skip
+    ]
     del cut, tables
     summaries: list[list[Summary]] = connection.gather([[connection.submit(Gathered.summary, one) for one in side] for side in gathered])
     _require_entries(summaries)
@@ -156,10 +159,6 @@ def _split(table: Any, columns: Columns, blocks: tuple[int, int]) -> tuple[list[
 
 def _part(cut: tuple[list[Part], list[Part]], side: int, block: int) -> Part:
     return cut[side][block]
-
-
-def _gathered(parts: Sequence[Part], other_blocks: int, side: int, duplicates: Any) -> Gathered:
-    return gather_block(parts, other_blocks, side, duplicates)
 
 
 def _ids(gathered: Gathered) -> Ids:

@@ -17,7 +17,10 @@ Array = NDArray[np.floating[Any]]
 
 
 def write_shards(matrix: Matrix, pair: tuple[Factors, Factors], biases: BiasModel, folder: Path) -> None:
-    """Files ``rows-00000.parquet`` … and ``columns-00000.parquet`` … with columns id, bias (where there are any), factor0, factor1, …"""
+    """Files ``rows-00000.parquet``, … and ``columns-00000.parquet``, … with the columns id, bias (where there are any) and factor0, ….
+
+    Where they are written again, each is replaced whole.
+    """
     folder.mkdir(parents=True, exist_ok=True)
 
     def submitted() -> tuple[None, list[Any]]:

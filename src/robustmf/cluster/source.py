@@ -117,7 +117,8 @@ def _named(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
     places = [None if name is None else names.index(name) for name in given[:3]]
     free = tuple("" if name == triplets.weight else one for name, one in zip(names, text, strict=True))
     found = column_names(Source(Path("data")), free, *places)
-    return Columns(*(names[text.index(name)] for name in found), triplets.weight)
+    row, col, value = (names[text.index(name)] for name in found)
+    return Columns(row, col, value, triplets.weight)
 
 
 def _names_of(table: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""A fit on a cluster of worker processes on this machine: seconds and bytes of a sweep, beside the plain solver and the model of traffic."""
+"""Worker processes on this machine: seconds and bytes of a sweep, beside the plain solver and what the model of traffic says."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def run(total: int, small: int, announce: Callable[[str], None], repeats: int = 
 
 def _model(**options: Any) -> RobustMF:
     """A given number of sweeps from the ridge start with θ and λ given."""
-    return RobustMF(RANK, solver="irls", theta=1.0, reg=1.0, bias=False, init="ridge", max_iter=_SWEEPS, tol=1e-12, random_state=0, **options)
+    return RobustMF(
+        RANK, solver="irls", theta=1.0, reg=1.0, bias=False, init="ridge", max_iter=_SWEEPS, tol=1e-12, random_state=0, **options
+    )
 
 
 def _write(folder: str, i: Any, j: Any, values: Any) -> None:
@@ -74,7 +76,7 @@ def _measured(folder: str, workers: int, blocks: int) -> dict[str, Any]:
     """One fit on a cluster of its own."""
     with (
         distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs=50
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0, silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -118,7 +120,7 @@ def tables(record: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     lines = [
         [
             str(one["workers"]), str(one["blocks"]), f"{one['sweep_seconds']:.2f}", f"{one['sweep_bytes'] / 1e6:.2f}",
-            f"{one['predicted_bytes'] / 1e6:.2f}", f"{one['sweep_bytes'] / max(one['predicted_bytes'], 1):.3f}" if one["predicted_bytes"] else "",
+            f"{one['predicted_bytes'] / 1e6:.2f}", f"{one['sweep_bytes'] / one['predicted_bytes']:.3f}" if one["predicted_bytes"] else "",
             f"{one['load_bytes'] / 1e6:.0f}", f"{one['worker_gigabytes']:.2f}",
         ]
         for one in record["grid"]
