@@ -50,6 +50,20 @@ class Connection:
                 raise
             raise self._lost() from error
 
+    def spread(self, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Futures of ``(function, *arguments)``, spread evenly over the threads of the cluster, which keep the results.
+
+        So many at a time as there are threads: what waits in a queue is taken by whoever is idle, and the results would stay there.
+        Where a worker is lost, others take its place.
+        """
+        threads = [address for address, number in sorted(self.workers().items()) for _ in range(number)]
+        futures: list[Any] = []
+        for low in range(0, len(tasks), len(threads)):
+            wave = zip(tasks[low : low + len(threads)], threads, strict=False)
+            futures += [self.submit(*task, workers=[home], allow_other_workers=True) for task, home in wave]
+            self.wait(futures[low:])
+        return futures
+
     def gather(self, futures: Any, mend: Callable[[], bool] = lambda: False) -> Any:
         """The results of futures, in their structure.
 
@@ -80,7 +94,11 @@ class Connection:
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Until all of them are there; an error of one is raised."""
-        self.gather([self.submit(_nothing, future) for future in futures])
+        while not _done(futures):
+            pass
+        failed = [future for future in futures if future.status != "finished"]
+        if failed:
+            self.gather(failed)
 
     def constant(self, value: Any) -> Any:
         """A future of a value of this machine; it travels with its task, so that it can be had again when its worker is lost."""
@@ -106,10 +124,6 @@ class Connection:
     def workers(self) -> dict[str, int]:
         """Addresses of the workers, and the threads of each."""
         return dict(self.client.nthreads())
-
-
-def _nothing(_: Any) -> None:
-    """What is left of a value that is only waited for."""
 
 
 class MendedError(Exception):

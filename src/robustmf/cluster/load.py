@@ -83,14 +83,13 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
     pieces, columns = pieces_of(triplets)
     tables = connection.client.compute(pieces) if hasattr(pieces[0], "dask") else pieces
     cut = [connection.submit(_split, table, columns, (blocks, blocks)) for table in tables]
-    gathered = [
-        [
-            connection.submit(gather_block, [connection.submit(_part, one, side, b) for one in cut], blocks, side, triplets.duplicates)
-            for b in range(blocks)
-        ]
-        for side in (0, 1)
-    ]
+    parts = [[[connection.submit(_part, one, side, b) for one in cut] for b in range(blocks)] for side in (0, 1)]
+    connection.wait(cut)
     del cut, tables
+    gathered = []
+    for side in (0, 1):
+        gathered.append(connection.spread([(gather_block, of_block, blocks, side, triplets.duplicates) for of_block in parts[side]]))
+    del parts
     summaries: list[list[Summary]] = connection.gather([[connection.submit(Gathered.summary, one) for one in side] for side in gathered])
     _require_entries(summaries)
     dtype = np.result_type(*(one.dtype for one in summaries[0] if one.n_entries))
@@ -111,13 +110,13 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
     for side in (0, 1):
         other_sizes, counts = sizes[1 - side], [one.wanted for one in summaries[side]]
         whole = [[count > WHOLE * size for count, size in zip(of_block, other_sizes, strict=True)] for of_block in counts]
-        finished = [
-            connection.submit(
+        finished = connection.spread([
+            (
                 finish_block, gathered[side][b], _firsts(sizes[side])[b], Sections(_firsts(other_sizes), other_sizes, whole[b]),
                 places[side][b], dtype.name, columns.weight is not None, choices[side][b],
             )
             for b in range(blocks)
-        ]  # fmt: skip
+        ])  # fmt: skip
         wanted = [[None if whole[b][c] else places[side][b][c] for c in range(blocks)] for b in range(blocks)]
         sides.append(Side(finished, ids[side], sizes[side], wanted, counts))
     n_entries = sum(one.n_entries for one in summaries[0])
