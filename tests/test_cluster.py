@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -13,20 +14,21 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 
+import dask.dataframe as dd
+import distributed
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import robustmf
 from robustmf import Observed, RobustMF
-from robustmf.cluster import Triplets, fitting, identity, outlier_scores, predict, recommend
+from robustmf.cli import app
+from robustmf.cluster import Triplets, fitting, identity, outlier_scores, predict, recommend, traffic
 from robustmf.cluster.source import pieces_of
 from robustmf.exceptions import CheckpointError, ClusterLostError, DuplicateEntryError, NotConvergedWarning
 from robustmf.losses import Loss
-
-distributed = pytest.importorskip("distributed", reason="needs the extra 'dask'")
-dd = pytest.importorskip("dask.dataframe", reason="needs the extra 'dask'")
 
 NAMES = {"row": "user", "col": "item", "value": "rating"}
 
@@ -266,6 +268,24 @@ def test_ids_have_one_hash_in_every_process():
     assert identity.hashes(np.array([5, -5]))[1] == identity.hashes(["-5"])[0]
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_the_bytes_of_a_sweep_are_those_of_the_model(client):
+    rng = np.random.default_rng(0)
+    i, j = np.divmod(rng.permutation(6000 * 30)[:90_000], 30)
+    data = Triplets([{"user": i, "item": j, "rating": rng.normal(size=len(i))}], blocks=3, **NAMES)
+    sent = []
+    model = RobustMF(8, loss="huber", theta=1.0, reg=1.0, init="random", max_iter=8, tol=1e-12, random_state=0)
+    model.set_params(callbacks=[lambda _: sent.append(traffic.sent_bytes(client))])
+    job = fitting.Job(client, data, None, None, np.random.default_rng(0))
+    assert sorted(map(len, job.matrix.connection.homes(job.matrix.sides[0].blocks))) == [1, 1, 1]
+    job.fit(model._settings(job.matrix, ()))
+    said = traffic.predicted(job.matrix, 8)
+    assert said.to_columns == 2 * 6000 * 8 * 8  # all of U to the two other workers
+    assert said.to_rows == 2 * 30 * 8 * 8
+    assert said.copies == 30 * 8 * 8
+    assert 0.9 * said.total < np.median(np.diff(sent[1:])) < 1.3 * said.total
+
+
 def worker_pids(client):
     return client.run(os.getpid)
 
@@ -477,3 +497,30 @@ def test_without_dask(monkeypatch, ratings):
 def test_it_warns_at_its_limit(client, ratings):
     with pytest.warns(NotConvergedWarning, match="max_iter=1"):
         RobustMF(2, loss="lsp", max_iter=1, random_state=0).fit([ratings], client=client)
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+
+
+def test_the_command_line(client, ratings, tmp_path):
+    path, model = tmp_path / "ratings.parquet", tmp_path / "model.rmf"
+    ratings.to_parquet(path, index=False)
+    scheduler = client.scheduler.address
+    done = command("fit", path, "--scheduler", scheduler, "--rank", 2, "-o", model, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["data"]["rows"], found["data"]["columns"], found["data"]["entries"]) == (60, 40, len(ratings))
+    assert f"Cluster: {scheduler}" in done.stderr
+    assert robustmf.load(model).row_ids_ == sorted(set(ratings.user))
+    (tmp_path / "ratings.csv").write_text("a,b,1\n")
+    for arguments, code, message in [
+        ([tmp_path / "ratings.csv", "--local-workers", 1], 2, "must be a Parquet file or a folder"),
+        ([path, "--local-workers", 1, "--scheduler", scheduler], 2, "not both"),
+        ([path, "--scheduler", scheduler, "--report", tmp_path / "x.html"], 2, "needs the entries here"),
+        ([path, "--scheduler", scheduler, "--row", "who"], 3, "'who' is not a column"),
+        ([path, "--scheduler", "nowhere"], 2, "is not an address"),
+    ]:
+        refused = command("fit", *arguments)
+        assert refused.exit_code == code, refused.output
+        assert message in refused.stderr.splitlines()[-1]

@@ -50,19 +50,42 @@ class Connection:
                 raise
             raise self._lost() from error
 
+    def homes_for(self, n: int) -> list[str]:
+        """Workers for so many blocks, spread evenly over the threads of the cluster."""
+        threads = [address for address, number in sorted(self.workers().items()) for _ in range(number)]
+        if not threads:
+            raise self._lost("no worker is left")
+        return [threads[k % len(threads)] for k in range(n)]
+
     def spread(self, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Futures of ``(function, *arguments)``, spread evenly over the threads of the cluster, which keep the results.
 
-        So many at a time as there are threads: what waits in a queue is taken by whoever is idle, and the results would stay there.
-        Where a worker is lost, others take its place.
+        Each is bound to its worker while it runs, for Dask would let others take it, and the results would stay with these; not after, so
+        that it can be made again anywhere.
         """
-        threads = [address for address, number in sorted(self.workers().items()) for _ in range(number)]
-        futures: list[Any] = []
-        for low in range(0, len(tasks), len(threads)):
-            wave = zip(tasks[low : low + len(threads)], threads, strict=False)
-            futures += [self.submit(*task, workers=[home], allow_other_workers=True) for task, home in wave]
-            self.wait(futures[low:])
+        futures: list[Any] = [None] * len(tasks)
+        homes, missing = [""] * len(tasks), list(range(len(tasks)))
+        while missing:
+            for k, home in zip(missing, self.homes_for(len(tasks)), strict=False):
+                homes[k], futures[k] = home, self.submit(*tasks[k], workers=[home])
+            while not _done(futures) and not self._stranded(futures, homes):
+                pass
+            self.unbind([future for future in futures if future.status == "finished"])
+            missing = self._stranded(futures, homes)
+        self.wait(futures)
         return futures
+
+    def unbind(self, futures: Sequence[Any]) -> None:
+        """Results that were bound to a worker may be made again anywhere, if that worker is lost."""
+        try:
+            self.client.sync(self.client.scheduler.set_restrictions, worker={future.key: () for future in futures})
+        except (CommClosedError, OSError) as error:
+            raise self._lost() from error
+
+    def _stranded(self, futures: Sequence[Any], homes: Sequence[str]) -> list[int]:
+        """Which of them wait for a worker that is no longer there."""
+        there = self.workers()
+        return [k for k, future in enumerate(futures) if homes[k] not in there and not future.done()]
 
     def gather(self, futures: Any, mend: Callable[[], bool] = lambda: False) -> Any:
         """The results of futures, in their structure.
@@ -94,9 +117,10 @@ class Connection:
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Until all of them are there; an error of one is raised."""
-        while not _done(futures):
+        flat = list(_flat(futures))
+        while not _done(flat):
             pass
-        failed = [future for future in futures if future.status != "finished"]
+        failed = [future for future in flat if future.status != "finished"]
         if failed:
             self.gather(failed)
 

@@ -88,14 +88,14 @@ class Factors:
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
 
-def gather_mended(connection: Connection, submit: Callable[[], tuple[Any, Any]], factors: Sequence[Factors]) -> tuple[Any, Any]:
+def gather_mended(connection: Connection, submit: Callable[[], tuple[Any, Any]], needed: Sequence[Any]) -> tuple[Any, Any]:
     """What ``submit()`` gives to keep, and the results of the futures that it gives to wait for.
 
-    It is asked again until none of the factors it needs was lost meanwhile.
+    It is asked again until nothing that it needs was lost meanwhile: factors, or the matrix's workers.
     """
     while True:
         kept, futures = submit()
         try:
-            return kept, connection.gather(futures, lambda: sum(each.mend() for each in factors) > 0)
+            return kept, connection.gather(futures, lambda: sum(each.mend() for each in needed) > 0)
         except MendedError:
             del kept, futures

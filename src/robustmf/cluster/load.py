@@ -58,6 +58,24 @@ class Matrix:
     def __init__(self, connection: Connection, sides: tuple[Side, Side], n_entries: int, dtype: np.dtype[Any], checksum: int) -> None:
         self.connection, self.sides, self.n_entries, self.dtype, self.checksum = connection, sides, n_entries, dtype, checksum
         self.shape = (sum(sides[0].sizes), sum(sides[1].sizes))
+        self._homes = connection.homes_for(len(sides[0].blocks))
+
+    def at(self, block: int) -> dict[str, Any]:
+        """Options for a task of a sweep on this row block or column block: where its entries are, and nowhere else.
+
+        Dask would let idle workers take it, entries and all, sweep after sweep.
+        """
+        return {"workers": [self._homes[block]]}
+
+    def mend(self) -> bool:
+        """Find another worker for blocks whose own is lost; whether one was."""
+        there = self.connection.workers()
+        lost = [k for k, home in enumerate(self._homes) if home not in there]
+        if not lost or not there:
+            return False
+        for k, home in zip(lost, self.connection.homes_for(len(lost)), strict=True):
+            self._homes[k] = home
+        return True
 
     @cached_property
     def ids(self) -> tuple[list[Any], list[Any]]:
@@ -84,7 +102,7 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
     tables = connection.client.compute(pieces) if hasattr(pieces[0], "dask") else pieces
     cut = [connection.submit(_split, table, columns, (blocks, blocks)) for table in tables]
     parts = [[[connection.submit(_part, one, side, b) for one in cut] for b in range(blocks)] for side in (0, 1)]
-    connection.wait(cut)
+    connection.wait(parts)  # else the blocks would go to whoever has nothing to cut
     del cut, tables
     gathered = []
     for side in (0, 1):
@@ -106,6 +124,7 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
                 connection.submit(_at, own[1 - side][c], places[side][b][c]) for c in range(blocks)
             ]) for b in range(blocks)
         ] for side in (0, 1)]  # fmt: skip
+    connection.wait(places)
     sides = []
     for side in (0, 1):
         other_sizes, counts = sizes[1 - side], [one.wanted for one in summaries[side]]

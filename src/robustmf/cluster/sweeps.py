@@ -58,8 +58,13 @@ class ClusterIRLS(Alternation):
 
     def _swept(self, ahead: float | None) -> tuple[Pair, float, float]:
         """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
-        connection, needed = self._matrix.connection, [*self._own, *self._before]
-        (U_blocks, V_blocks), (sums, penalty) = gather_mended(connection, lambda: self._submitted(ahead), needed)  # type: ignore[arg-type]
+        connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
+        while True:
+            (U_blocks, V_blocks, bound), (sums, penalty) = gather_mended(connection, lambda: self._submitted(ahead), needed)
+            connection.unbind(bound)
+            # what was lost before it was unbound would wait for its worker for ever
+            if all(future.status == "finished" for future in bound):
+                break
         self._aside = sums.aside
         values = self._objectives(sums.losses, sums.weight, penalty)
         if ahead is None:
@@ -73,29 +78,32 @@ class ClusterIRLS(Alternation):
         """Factors of the same side in other blocks."""
         return Factors(self._matrix.connection, blocks, old.sizes, old.shape[1], old.dtype, old.order)
 
-    def _submitted(self, ahead: float | None) -> tuple[tuple[list[Any], list[Any]], Any]:
-        """The tasks of a sweep: futures of its factors, and of (:class:`Sums`, penalty)."""
-        submit, terms = self._matrix.connection.submit, self._terms
+    def _submitted(self, ahead: float | None) -> tuple[tuple[list[Any], list[Any], list[Any]], Any]:
+        """The tasks of a sweep: futures of its factors and of what is bound to a worker, and one of (:class:`Sums`, penalty)."""
+        submit, at, terms = self._matrix.connection.submit, self._matrix.at, self._terms
         (U, V), (U_before, V_before) = ([each.blocks for each in pair] for pair in (self._own, self._before))  # type: ignore[attr-defined]
         rows, columns = self._matrix.sides
         loss, losses = rounded(self._objective.loss, self._tip), self._measured_losses()
         if ahead is not None:
             sections = self._sections(0, V, V_before, ahead)
             U = [
-                submit(half_step, block, own, before, ahead, section, loss, terms)
-                for block, own, before, section in zip(rows.blocks, U, U_before, sections, strict=True)
+                submit(half_step, block, own, before, ahead, section, loss, terms, **at(k))
+                for k, (block, own, before, section) in enumerate(zip(rows.blocks, U, U_before, sections, strict=True))
             ]
         sections = self._sections(1, U, None, 0.0)
         if ahead is None:
-            stepped = [submit(column_measure, *one, losses, terms) for one in zip(columns.blocks, V, sections, strict=True)]
+            stepped = [
+                submit(column_measure, *one, losses, terms, **at(k)) for k, one in enumerate(zip(columns.blocks, V, sections, strict=True))
+            ]
         else:
             stepped = [
-                submit(column_step, block, own, before, ahead, section, loss, losses, terms)
-                for block, own, before, section in zip(columns.blocks, V, V_before, sections, strict=True)
+                submit(column_step, block, own, before, ahead, section, loss, losses, terms, **at(k))
+                for k, (block, own, before, section) in enumerate(zip(columns.blocks, V, V_before, sections, strict=True))
             ]
             V = [submit(factors_of, one) for one in stepped]
-        penalties = [submit(block_penalty, block, own, terms) for block, own in zip(rows.blocks, U, strict=True)]
-        return (U, V), submit(sweep_total, [submit(sums_of, one) for one in stepped], penalties)
+        penalties = [submit(block_penalty, block, own, terms, **at(k)) for k, (block, own) in enumerate(zip(rows.blocks, U, strict=True))]
+        bound = [*stepped, *penalties, *(U if ahead is not None else ())]
+        return (U, V, bound), submit(sweep_total, [submit(sums_of, one) for one in stepped], penalties)
 
     def _sections(self, side: int, others: list[Any], before: list[Any] | None, ahead: float) -> list[list[Any]]:
         """For each block of the side, what it is sent by the blocks of the other: all, or what it wants."""
