@@ -263,5 +263,9 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fitted_entries(self) -> Observed:
         stored = self.entries_
+        if "pointers" not in stored:
+            raise ValueError(
+                "the entries of this fit stayed on the cluster: give X, use exclude_seen=False, or the functions of robustmf.cluster"
+            )
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
         return Observed(rows, (len(self.row_factors_), len(self.column_factors_)), self.row_ids_, self.column_ids_)

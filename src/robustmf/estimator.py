@@ -231,6 +231,7 @@ class RobustMF(Detection):
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
         resume: str | os.PathLike[str] | None = None,
+        client: Any = None,
     ) -> Self:
         """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
 
@@ -247,6 +248,9 @@ class RobustMF(Detection):
             Seconds between two writings; 0 writes after each iteration. The start is written as soon as it is found.
         resume : path, optional
             As ``checkpoint``, but the file must exist.
+        client : dask.distributed.Client, optional
+            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet file or a folder of them, a list of
+            tables, or :class:`robustmf.cluster.Triplets`, which names the columns; weights are a column. The checkpoint is a folder.
 
         Raises
         ------
@@ -256,6 +260,8 @@ class RobustMF(Detection):
             The file cannot be written; the last one that could is intact.
         """
         kept = as_checkpoint(checkpoint, checkpoint_every, resume, self.random_state is not None, self.device)
+        if client is not None:
+            return self._fit_on_cluster(X, weights, client, kept)
         observed = self._entries_of(X, reset=True)
         return self._fit(observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept)
 
@@ -309,7 +315,27 @@ class RobustMF(Detection):
             print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
         return self
 
-    def _take(self, found: Fit, observed: Observed, weights: Array | None) -> None:
+    def _fit_on_cluster(self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None) -> Self:
+        from robustmf import cluster  # noqa: PLC0415 - Dask is an extra, imported only when a fit asks for it
+
+        cluster.require_dask()
+        from robustmf.cluster import fitting, source  # noqa: PLC0415 - as above
+
+        if weights is not None:
+            raise ValueError("weights must be a column of the data with client=: give X as robustmf.cluster.Triplets(data, weight=name)")
+        fitting.require_cluster(self.solver, self.n_init, self.certify, self.device)
+        require_share("validation_fraction", self.validation_fraction)
+        triplets, rng = source.as_triplets(X), generator(self.random_state).spawn(1)[0]
+        job = fitting.Job(client, triplets, checkpoint, self.validation_fraction, rng)
+        matrix: Any = job.matrix  # has the shape, which is all that is asked of it
+        self._check_parameters(matrix)
+        with self._progress() as shown:
+            found, seen = job.fit(self._settings(matrix, shown))
+        self._started_with = seen.n_entries
+        self._take(found, seen, None)
+        return self
+
+    def _take(self, found: Fit, observed: Any, weights: Array | None) -> None:
         """Set the attributes of a fit."""
         self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
         self.components_ = self.column_factors_.T

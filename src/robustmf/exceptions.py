@@ -69,6 +69,10 @@ class CheckpointWriteError(OSError):
     """A checkpoint could not be written: disk full, folder read-only. The last one that could is intact."""
 
 
+class ClusterLostError(ConnectionError):
+    """The cluster that a fit was made on is gone, or what it alone had; a checkpoint is where to go on from."""
+
+
 #: Frames of these packages stand between a user's line and what we have to say about it.
 _OURS = ("robustmf", "sklearn", "joblib")
 

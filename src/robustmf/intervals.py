@@ -60,7 +60,7 @@ class ConformalIntervals:
         check_is_fitted(model)
         self._model, self._noise = model, model._noise()
         observed, i, j = model._located(X)
-        fitted = model._is_fitted(i, j, observed.rows.values)
+        fitted = model._is_fitted(i, j, observed.rows.values, False)
         if fitted.any():
             raise ValueError(
                 f"X must hold entries that the model was not fitted to, but {int(fitted.sum())} of {len(i)} were; "

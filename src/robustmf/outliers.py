@@ -144,16 +144,25 @@ class Detection(Answers):
     def _noise(self) -> Noise:
         """The noise of the fit, from (some of) its entries."""
         check_is_fitted(self)
-        entries = self._fitted_entries()
-        rows = entries.rows
-        chosen = np.unique(np.linspace(0, entries.n_entries - 1, min(SAMPLE, entries.n_entries)).astype(np.int64))
-        i, j = np.searchsorted(rows.pointers, chosen, side="right") - 1, rows.indices[chosen]
-        residual = rows.values[chosen] - self._predictor().pairs(i, j)
-        counts = rows.counts, np.bincount(rows.indices, minlength=entries.shape[1])
+        i, j, values, counts = self._sampled()
+        residual = values - self._predictor().pairs(i, j)
         return Noise.fit(
             self.row_factors_, self.column_factors_, self.bias_unit_ if self._has_bias else 0.0, self.reg_, self.reg_by_count, counts,
             residual, i, j,
         )  # fmt: skip
+
+    def _sampled(self) -> tuple[NDArray[Any], NDArray[Any], Array, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Some of the fit's entries, evenly spread, and how many each row and column has."""
+        stored = self.entries_
+        if "pointers" not in stored:  # they stayed on a cluster
+            chosen = _spread(len(stored["values"]))
+            found = stored["rows"][chosen], stored["columns"][chosen], stored["values"][chosen]
+            return *found, (stored["row_counts"], stored["column_counts"])
+        entries = self._fitted_entries()
+        rows = entries.rows
+        chosen = _spread(entries.n_entries)
+        i, j = np.searchsorted(rows.pointers, chosen, side="right") - 1, rows.indices[chosen]
+        return i, j, rows.values[chosen], (rows.counts, np.bincount(rows.indices, minlength=entries.shape[1]))
 
     def _located(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
         """X as entries of the fitted matrix: with the numbers of their rows and columns, found by id where X and the fit have ids."""
@@ -198,12 +207,17 @@ class Detection(Answers):
             raise ValueError(
                 f"X has {int(unknown.sum())} entries in rows or columns that the fit did not know; give new rows with rows='new'"
             )
-        fitted = np.ones(len(i), bool) if X is None else self._is_fitted(i, j, observed.rows.values)
+        fitted = np.ones(len(i), bool) if X is None else self._is_fitted(i, j, observed.rows.values, True)
         values = observed.rows.values.astype(np.float64)
         return _Judged(observed.shape[0], ~unknown, i, j, values, self._predictor().pairs(i, j), noise.deviations(i, j, fitted))
 
-    def _is_fitted(self, i: NDArray[Any], j: NDArray[Any], values: Array) -> NDArray[np.bool_]:
-        """Which entries the model was fitted to: those at a fitted place with the fitted value."""
+    def _is_fitted(self, i: NDArray[Any], j: NDArray[Any], values: Array, unknown: bool) -> NDArray[np.bool_]:
+        """Which entries the model was fitted to: those at a fitted place with the fitted value.
+
+        Where the fit's entries stayed on a cluster, all are taken to be what ``unknown`` says.
+        """
+        if "pointers" not in self.entries_:
+            return np.full(len(i), unknown)
         known = self._fitted_entries()
         n = known.shape[1]
         places = known.rows.group_of_entry().astype(np.int64) * n + known.rows.indices
@@ -230,6 +244,11 @@ class Detection(Answers):
     def _line_scores(self, judged: _Judged, noise: Noise, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         by_row, by_column = both_sides(self._lines(judged, noise, rows))
         return by_row.scores, by_column.scores
+
+
+def _spread(n_entries: int) -> NDArray[np.int64]:
+    """Places evenly spread over entries, as many as the noise is judged by."""
+    return np.unique(np.linspace(0, n_entries - 1, min(SAMPLE, n_entries)).astype(np.int64))
 
 
 def _names(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:

@@ -94,6 +94,9 @@ def _check_state(state: dict[str, Any]) -> None:
 
 def _check_entries(entries: Any, shape: tuple[int, int]) -> None:
     """The fitted entries are what :class:`Observed` would hold: kernels look up what these name without asking again."""
+    if isinstance(entries, dict) and set(entries) == {"row_counts", "column_counts", "rows", "columns", "values"}:
+        _check_some_entries(entries, shape)
+        return
     if not isinstance(entries, dict) or set(entries) != {"pointers", "indices", "values", "weights"}:
         raise ModelFileError("entries_ must hold pointers, indices, values and weights")
     pointers, indices, values, weights = (entries[name] for name in ("pointers", "indices", "values", "weights"))
@@ -112,3 +115,16 @@ def _check_entries(entries: Any, shape: tuple[int, int]) -> None:
         raise ModelFileError(f"entries_ must be finite values at places of a matrix of shape {shape}")
     if weights is not None and not (isinstance(weights, np.ndarray) and weights.shape == values.shape and weights.dtype == values.dtype):
         raise ModelFileError("weights of entries_ must be one number an entry, or None")
+
+
+def _check_some_entries(entries: dict[str, Any], shape: tuple[int, int]) -> None:
+    """What a fit on a cluster keeps: some entries by their places, and how many each row and column has."""
+    counts, places, values = [entries["row_counts"], entries["column_counts"]], [entries["rows"], entries["columns"]], entries["values"]
+    if not all(isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == np.int64 for array in (*counts, *places)):
+        raise ModelFileError("counts, rows and columns of entries_ must be vectors of int64")
+    if not (isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype in (np.float32, np.float64) and np.isfinite(values).all()):
+        raise ModelFileError("values of entries_ must be a vector of finite float32 or float64")
+    for count, place, size in zip(counts, places, shape, strict=True):
+        inside = len(place) == len(values) > 0 and place.min() >= 0 and place.max() < size
+        if len(count) != size or (count < 0).any() or not inside:
+            raise ModelFileError(f"entries_ must be counts and places of a matrix of shape {shape}")

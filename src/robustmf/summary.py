@@ -9,12 +9,13 @@ from typing import Any
 def facts(model: Any) -> dict[str, str]:
     """What a fit was made of and how it ended, by name; nothing is computed."""
     m, n = len(model.row_factors_), len(model.column_factors_)
-    entries = len(model.entries_["values"])
+    kept_entries = model.entries_  # all of them, or of a fit on a cluster some, and how many each row has
+    entries = int(kept_entries["row_counts"].sum()) if "row_counts" in kept_entries else len(kept_entries["values"])
     best, loss = model.best_iteration_, getattr(model.loss_, "name", type(model.loss_).__name__)
     kept = f", number {best} kept" if best != model.n_iter_ else ""
     found = {
         "matrix": f"{m:,} rows × {n:,} columns",
-        "entries": f"{entries:,} ({100 * entries / (m * n):.3g} % observed, {model.entries_['values'].dtype})",
+        "entries": f"{entries:,} ({100 * entries / max(m * n, 1):.3g} % observed, {kept_entries['values'].dtype})",
         "model": f"rank {len(model.components_)}{', biases' if model._has_bias else ''}, {loss} loss",
         "θ": f"{model.theta_:.4g}" if model.loss_.has_scale else "none: the loss has no scale",
         "λ": f"{model.reg_:.4g}{' times the entries of a row or column' if model.reg_by_count else ''}",

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from robustmf.cluster import require_dask
 from robustmf.device import require_device
 from robustmf.experiments import accuracy as accuracy_experiment
 from robustmf.experiments import audit_speed, baselines_speed, dinosaur_tracks, estimator_use, irls_speed, mm_speed
@@ -125,6 +126,19 @@ def gpu(
     found = gpu_speed.run(lambda text: console.print(text, style="dim"), int(entries), int(movielens))
     _show(console, gpu_speed.tables(found))
     _keep(console, record, found)
+
+
+@app.command()
+def cluster(
+    entries: Annotated[float, typer.Option(help="Entries for the comparison with the plain solver.")] = 2e7,
+    small: Annotated[float, typer.Option(help="Entries for the table over workers and blocks.")] = 2e6,
+    record: Record = None,
+) -> None:
+    """Worker processes on this machine (extra 'dask'): seconds and bytes of a sweep, the model's bytes, the plain solver beside it."""
+    require_dask()
+    from robustmf.experiments import cluster_scale  # noqa: PLC0415 - imports Dask
+
+    _measured(record, lambda announce: cluster_scale.run(int(entries), int(small), announce), cluster_scale.tables)
 
 
 @app.command()

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from robustmf.cli import cluster, settings
 from robustmf.cli import input as given
-from robustmf.cli import settings
 from robustmf.cli.config import Config
 from robustmf.cli.output import Json, print_json, print_table, require_folder, require_plots, say
 
@@ -42,6 +42,8 @@ def fit(
     header: given.Header = None,
     text_ids: given.TextIds = None,
     duplicates: given.Duplicates = "error",
+    scheduler: cluster.Scheduler = None,
+    local_workers: cluster.LocalWorkers = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -54,6 +56,8 @@ def fit(
         robustmf fit ratings.csv --rank 3 --bias --validation-fraction 0.1 --report fit.html
 
         robustmf fit ratings.csv --row userId --col movieId --value rating --config robustmf.toml --json
+
+        robustmf fit ratings.parquet --local-workers 2 -o clustered.rmf
     """
     from robustmf.summary import facts  # noqa: PLC0415 - so that --help is quick
 
@@ -66,10 +70,21 @@ def fit(
         rank, loss=loss, theta=theta, reg=reg, bias=bias, solver=solver, validation_fraction=validation_fraction, bounds=bounds,
         max_iter=max_iter, tol=tol, seed=seed, threads=threads, device=device,
     )  # fmt: skip
-    found = given.read_input(data, given.Asked(row, col, value, delimiter, header, text_ids, duplicates))
-    started = time.perf_counter()
-    model.fit(found.entries, checkpoint=checkpoint)
-    seconds = time.perf_counter() - started
+    asked = given.Asked(row, col, value, delimiter, header, text_ids, duplicates)
+    if cluster.is_asked_for(scheduler, local_workers):
+        if report is not None:
+            raise typer.BadParameter("needs the entries here; leave it out with --scheduler or --local-workers", param_hint="--report")
+        triplets, layout = cluster.as_triplets(data, asked), "Parquet"
+        with cluster.connected(scheduler, local_workers) as client:
+            started = time.perf_counter()
+            model.fit(triplets, client=client, checkpoint=checkpoint)
+            seconds = time.perf_counter() - started
+    else:
+        found = given.read_input(data, asked)
+        layout = found.described
+        started = time.perf_counter()
+        model.fit(found.entries, checkpoint=checkpoint)
+        seconds = time.perf_counter() - started
     if output is not None:
         model.save(output)
         say(f"Model: {output}")
@@ -79,15 +94,14 @@ def fit(
     if output is None and report is None:
         say("Nothing was kept: -o model.rmf keeps the model, --report fit.html writes a page")
     if as_json:
-        rows, columns = found.entries.shape
         print_json(
             {
                 "data": {
                     "path": str(data),
-                    "layout": found.described,
-                    "rows": rows,
-                    "columns": columns,
-                    "entries": found.entries.n_entries,
+                    "layout": layout,
+                    "rows": len(model.row_factors_),
+                    "columns": len(model.column_factors_),
+                    "entries": model._started_with,
                 },
                 "settings": {"rank": rank, "loss": loss, "theta": model.theta_, "reg": model.reg_, "bias": model.has_bias_, "seed": seed},
                 "solver": model.solver_,

@@ -1,0 +1,248 @@
+"""A whole fit on a cluster: load, start, sweep, and bring the result home."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.cluster.blocks import Block
+from robustmf.cluster.checkpoint import Folder, Known
+from robustmf.cluster.connection import Connection
+from robustmf.cluster.factors import Factors, gather_mended
+from robustmf.cluster.load import Matrix, load
+from robustmf.cluster.shards import write_shards
+from robustmf.cluster.source import Triplets
+from robustmf.cluster.start import SAMPLE, Basis, Started, basis_of, folded, sample_rows, seeded, spread_entries, start_on
+from robustmf.cluster.sweeps import ClusterIRLS
+from robustmf.cluster.tasks import Terms
+from robustmf.objective import Objective
+from robustmf.solvers.checkpoint import Checkpoint
+from robustmf.solvers.fitting import Fit
+from robustmf.solvers.irls import BiasModel
+from robustmf.solvers.loop import Outcome, run, warn_of_limit
+from robustmf.solvers.settings import Settings
+from robustmf.solvers.start import check_init
+
+Array = NDArray[np.floating[Any]]
+
+_log = logging.getLogger(__name__)
+
+#: Entries that come to the client, evenly spread, for the statistics that a fitted model keeps.
+_KEPT = 200_000
+
+#: Bytes of factors that come to the client.
+CLIENT_BYTES = 1 << 32
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a model keeps of entries that stayed on the cluster: sizes, ids, how many entries each row and column has, and some of them."""
+
+    shape: tuple[int, int]
+    n_entries: int
+    row_ids: list[Any] | None
+    column_ids: list[Any] | None
+    counts: tuple[NDArray[np.int64], NDArray[np.int64]]
+    places: tuple[NDArray[np.int64], NDArray[np.int64]]
+    values: Array
+
+    @property
+    def rows(self) -> Seen:
+        """Where an :class:`~robustmf.observed.Observed` has its values."""
+        return self
+
+    def to_keep(self, weights: None) -> dict[str, Any]:
+        """The part that a fitted model keeps as ``entries_``."""
+        return {
+            "row_counts": self.counts[0], "column_counts": self.counts[1], "rows": self.places[0], "columns": self.places[1],
+            "values": self.values,
+        }  # fmt: skip
+
+
+def require_cluster(solver: str, n_init: int, certify: bool, device: str) -> None:
+    """Refuse what a fit on a cluster does not offer, before anything is read."""
+    offered = {"solver": ("auto", "irls"), "n_init": (1,), "certify": (False,), "device": ("cpu",)}
+    for (name, allowed), value in zip(offered.items(), (solver, n_init, certify, device), strict=True):
+        if value not in allowed:
+            raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))} with client=, got {name}={value!r}")
+
+
+class Job:
+    """A fit on a cluster: its data are loaded at once, cut and some of them set aside as in the fit that is to be gone on with, if any."""
+
+    def __init__(
+        self, client: Any, triplets: Triplets, checkpoint: Checkpoint | None, fraction: float | None, rng: np.random.Generator
+    ) -> None:  # fmt: skip
+        folder = None if checkpoint is None else Folder(checkpoint.path, checkpoint.every, checkpoint.must_exist)
+        going_on = "fit again (with checkpoint=path it could go on)" if folder is None else f"fit(…, resume={str(folder.path)!r}) goes on"
+        connection = Connection(client, f"connect a new client, and {going_on}")
+        threads = connection.workers()
+        if not threads:
+            raise ValueError("client has no workers; start some, e.g. with cluster.scale(4) and client.wait_for_workers(4)")
+        self._folder, self._shards, self._stream = folder, triplets.shards, rng.spawn(1)[0]
+        seed = int(rng.spawn(1)[0].integers(1 << 62))
+        known = folder.known if folder is not None else None
+        self._known = known or Known(triplets.blocks or sum(threads.values()), seed)
+        self.matrix = load(connection, triplets, self._known.blocks, fraction, self._known.aside_seed)
+
+    def fit(self, settings: Settings) -> tuple[Fit, Seen]:
+        """Start and iterate; the result, its factors here or written as shards, and what it keeps of the entries."""
+        matrix, folder = self.matrix, self._folder
+        check_init(settings.init)
+        _require_room(matrix, settings, self._shards)
+        basis = None
+        if folder is not None:
+            folder.begin(matrix, settings.deciding(), self._known)
+            basis = folder.basis(settings.loss)
+        if folder is None or basis is None:
+            basis, (U, V) = _started(settings, matrix, self._stream)
+        else:
+            U, V = folder.points()
+        if folder is not None:
+            folder.keep_basis(basis)
+        terms = Terms(basis.reg, settings.reg_by_count, BiasModel(basis.center, basis.bias_unit), settings.bounds)
+        irls = ClusterIRLS(matrix, Objective(basis.loss, basis.reg), basis.sigma, terms)
+        validation = None if settings.validation_fraction is None else irls.validation_error
+        solver: Any = irls  # its factors are where the blocks are
+        outcome = run(
+            solver, cast("Any", U), cast("Any", V), settings.max_iter, settings.tol, settings.callbacks,
+            validation=validation, patience=settings.patience, record=folder,
+        )  # fmt: skip
+        warn_of_limit(outcome, settings.max_iter, settings.tol)
+        pair: Any = outcome.best or irls.factors
+        if self._shards is None:
+            arrays, seen = [np.asarray(one) for one in pair], _seen(matrix)
+        else:
+            write_shards(matrix, pair, terms.biases, Path(self._shards))
+            arrays, seen = [np.empty((0, pair[0].shape[1]), matrix.dtype)] * 2, _unseen(matrix)
+        return _as_fit(arrays, basis, outcome, len(matrix.sides[0].blocks)), seen
+
+
+def _as_fit(arrays: list[Array], basis: Basis, outcome: Outcome, blocks: int) -> Fit:
+    unit = arrays[0].dtype.type(basis.bias_unit)
+    bias = basis.center is not None
+    (U, b), (V, c) = ((A[:, :-1].copy(), A[:, -1] * unit) if bias else (A, np.zeros(len(A), A.dtype)) for A in arrays)
+    if outcome.best is not None:
+        outcome.best = (U, V)
+    return Fit(
+        U, V, bias, basis.center or 0.0, b, c, basis.bias_unit, basis.loss, basis.reg, outcome, float("nan"),
+        "irls", f"on a cluster, {blocks} blocks a side",
+    )  # fmt: skip
+
+
+def _require_room(matrix: Matrix, settings: Settings, shards: Any) -> None:
+    needed = sum(matrix.shape) * (settings.rank + 1) * matrix.dtype.itemsize
+    if needed > CLIENT_BYTES and shards is None:
+        raise ValueError(
+            f"factors of shape {matrix.shape} at rank {settings.rank} take {needed / 1e9:.1f} GB, more than the "
+            f"{CLIENT_BYTES / 1e9:.1f} GB that come to the client; give Triplets(…, shards=folder) to have them written by the workers"
+        )
+
+
+def _started(settings: Settings, matrix: Matrix, stream: np.random.Generator) -> tuple[Basis, tuple[Factors, Factors]]:
+    """Factors for all blocks, and what else the iterations begin with."""
+    connection, submit = matrix.connection, matrix.connection.submit
+    whole = matrix.n_entries <= SAMPLE
+    quota = None if whole else SAMPLE // len(matrix.sides[0].blocks)
+    samples = [submit(sample_rows, block, quota, 0) for block in matrix.sides[0].blocks]
+    init = None if isinstance(settings.init, str) else connection.constant(settings.init)
+    plain = replace(settings, callbacks=(), init=settings.init if init is None else "auto", solver="irls")
+    started = submit(start_on, samples, matrix.numbered(), whole, plain, init, stream)
+    basis, width = connection.gather(submit(basis_of, started))
+    _log.info("start found: noise %.4g", basis.sigma)
+    if init is not None and not whole:
+        started = connection.constant(_given(settings.init, matrix, basis, width))
+    known = [
+        [submit(seeded, started, side, first, size) for first, size in zip(of.firsts, of.sizes, strict=True)]
+        for side, of in enumerate(matrix.sides)
+    ]
+    if not whole and init is None:
+        for side in (0, 1):
+            known[side] = _folded_in(matrix, side, known, basis, settings.reg_by_count)
+    pair = [
+        Factors(connection, blocks, of.sizes, width, matrix.dtype, order)
+        for blocks, of, order in zip(known, matrix.sides, matrix.order, strict=True)
+    ]
+    connection.wait([*known[0], *known[1]])
+    for factors in pair:
+        factors.keep_copies()
+    return basis, (pair[0], pair[1])
+
+
+def _folded_in(matrix: Matrix, side: int, known: list[list[Any]], basis: Basis, reg_by_count: bool) -> list[Any]:
+    submit = matrix.connection.submit
+    of, others = matrix.sides[side], known[1 - side]
+    sections = [
+        [others[c] if places is None else submit(_rows_of, others[c], places) for c, places in enumerate(of_block)]
+        for of_block in of.wanted
+    ]
+    return [
+        submit(folded, block, own, section, basis, reg_by_count)
+        for block, own, section in zip(of.blocks, known[side], sections, strict=True)
+    ]
+
+
+def _rows_of(factors: Array, places: NDArray[np.int32]) -> Array:
+    return factors[places]
+
+
+def _given(init: Any, matrix: Matrix, basis: Basis, width: int) -> Started:
+    """Factors that were given in the order of the ids, by blocks; biases begin at 0."""
+    factors = []
+    for A, order in zip(init, matrix.order, strict=True):
+        out = np.zeros((len(order), width), matrix.dtype)
+        out[:, : np.shape(A)[1]] = np.asarray(A)[order]
+        factors.append(out)
+    return Started(basis, (np.arange(matrix.shape[0]), np.arange(matrix.shape[1])), (factors[0], factors[1]))
+
+
+def _seen(matrix: Matrix) -> Seen:
+    """What a model keeps of the entries."""
+    submit = matrix.connection.submit
+    rows, columns = matrix.sides
+    quota = max(_KEPT // len(rows.blocks), 1)
+    futures = [
+        [submit(spread_entries, block, quota) for block in rows.blocks],
+        *([submit(_counts, block) for block in of.blocks] for of in (rows, columns)),
+    ]
+    samples, *counts = gather_mended(matrix.connection, lambda: (None, futures), [])[1]
+    ordered = []
+    for parts, order in zip(counts, matrix.order, strict=True):
+        every = np.concatenate(parts)
+        out = np.empty_like(every)
+        out[order] = every
+        ordered.append(out)
+    places = [
+        order[np.concatenate([getattr(one, name) for one in samples])]
+        for order, name in zip(matrix.order, ("rows", "columns"), strict=True)
+    ]
+    values = np.concatenate([one.values for one in samples])
+    return Seen(
+        matrix.shape,
+        matrix.n_entries,
+        *matrix.ids,
+        (ordered[0], ordered[1]),
+        (places[0].astype(np.int64), places[1].astype(np.int64)),
+        values,
+    )
+
+
+def _unseen(matrix: Matrix) -> Seen:
+    """Of a model without factors, the same for no rows and columns."""
+    none: Any = np.empty(0, np.int64)
+    values = np.concatenate(
+        [
+            one.values
+            for one in matrix.connection.gather([matrix.connection.submit(spread_entries, block, 1000) for block in matrix.sides[0].blocks])
+        ]
+    )
+    return Seen(matrix.shape, matrix.n_entries, None, None, (none, none), (none, none), values)
+
+
+def _counts(block: Block) -> NDArray[np.int64]:
+    return block.observed.rows.counts

@@ -1,0 +1,526 @@
+"""A fit on a Dask cluster of real worker processes: the answer of one machine, also when workers or the scheduler are killed."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import robustmf
+from robustmf import Observed, RobustMF
+from robustmf.cli import app
+from robustmf.cluster import Triplets, fitting, identity, outlier_scores, predict, recommend, traffic
+from robustmf.cluster.source import pieces_of
+from robustmf.exceptions import CheckpointError, ClusterLostError, DuplicateEntryError, NotConvergedWarning
+from robustmf.losses import Loss
+
+NAMES = {"row": "user", "col": "item", "value": "rating"}
+
+
+@dataclass(frozen=True)
+class Own(Loss):
+    """A loss of one's own, which no kernel knows; it travels to the workers."""
+
+    theta: float = 0.5
+    name = "own"
+    concave = False
+
+    def value(self, a):
+        return self.theta * (np.sqrt(self.theta**2 + a**2) - self.theta)
+
+    def derivative(self, a):
+        return self.theta * np.abs(a) / np.sqrt(self.theta**2 + a**2)
+
+    def weight(self, a):
+        return self.theta / np.sqrt(self.theta**2 + a**2)
+
+
+def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    U, V = rng.normal(size=(m, rank)), rng.normal(size=(n, rank))
+    i, j = np.nonzero(rng.random((m, n)) < share)
+    order = rng.permutation(len(i))
+    i, j = i[order], j[order]
+    values = (U @ V.T)[i, j] + 0.1 * rng.normal(size=len(i))
+    bad = rng.random(len(i)) < 0.05
+    values[bad] += 5
+    return pd.DataFrame(
+        {"user": [f"u{k:03}" for k in i], "item": 7 * j, "rating": values.astype(dtype), "trust": rng.integers(0, 3, len(i)).astype(dtype)}
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    with distributed.Client(cluster) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def observed(ratings):
+    return Observed.from_triplets(ratings, **NAMES)
+
+
+def in_pieces(frame, n=3):
+    return [frame.iloc[k::n] for k in range(n)]
+
+
+def assert_same(one, other, rtol=1e-5):
+    """The same model to the tolerance, ids and history too."""
+    assert one.row_ids_ == other.row_ids_
+    assert one.column_ids_ == other.column_ids_
+    assert one.n_iter_ == other.n_iter_
+    for name in ("row_factors_", "column_factors_", "row_bias_", "column_bias_"):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=rtol * np.abs(theirs).max())
+    np.testing.assert_allclose(one.history_["objective"], other.history_["objective"], rtol=rtol)
+    for name in ("theta_", "reg_", "center_", "median_", "scale_"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=rtol)
+
+
+def identical(one, other):
+    return np.array_equal(one.row_factors_, other.row_factors_) and one.history_["objective"] == other.history_["objective"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"loss": "lsp"},
+        {"loss": "l2", "bias": True, "reg": 0.3},
+        {"loss": "huber", "bias": True, "reg_by_count": True, "reg": 0.02},
+        {"loss": "l1", "init": "ridge", "tol": 1e-3},
+        {"loss": Own(0.4), "reg": 0.5},
+    ],
+    ids=lambda settings: "-".join(f"{key}={getattr(value, 'name', value)}" for key, value in settings.items()) or "defaults",
+)
+def test_the_answer_of_one_machine(client, ratings, observed, settings):
+    one = RobustMF(2, solver="irls", random_state=0, **settings).fit(observed)
+    assert_same(RobustMF(2, random_state=0, **settings).fit(Triplets(in_pieces(ratings), **NAMES), client=client), one)
+
+
+def test_weights_are_a_column(client, ratings, observed):
+    weights = Observed.from_triplets(ratings, row="user", col="item", value="trust").rows.values
+    one = RobustMF(2, solver="irls", random_state=0).fit(observed, weights=weights)
+    data = Triplets(in_pieces(ratings), weight="trust", **NAMES)
+    assert_same(RobustMF(2, random_state=0).fit(data, client=client), one)
+    with pytest.raises(ValueError, match="weight=name"):
+        RobustMF(2).fit(in_pieces(ratings), weights=weights, client=client)
+
+
+def test_given_start_and_single_precision(client):
+    frame = table(dtype=np.float32)
+    rng = np.random.default_rng(1)
+    init = (rng.normal(size=(60, 2)), rng.normal(size=(40, 2)))
+    one = RobustMF(2, solver="irls", init=init, loss="huber").fit(Observed.from_triplets(frame, **NAMES))
+    assert_same(RobustMF(2, init=init, loss="huber").fit(in_pieces(frame), client=client), one, 2e-4)
+
+
+def test_every_form_of_input(client, ratings, tmp_path):
+    model = RobustMF(2, random_state=0)
+    wanted = model.fit(in_pieces(ratings), client=client).row_factors_
+    for k, piece in enumerate(in_pieces(ratings)):
+        piece.to_parquet(tmp_path / f"{k}.parquet", index=False)
+    forms = {
+        "a Dask DataFrame": dd.from_pandas(ratings, npartitions=4),
+        "a folder": tmp_path,
+        "files": sorted(map(str, tmp_path.glob("*.parquet"))),
+        "polars": [pl.from_pandas(piece) for piece in in_pieces(ratings)],
+        "a mapping": [dict(ratings.items())],
+        "futures": Triplets(client.scatter(in_pieces(ratings)), **NAMES),
+    }
+    for form, data in forms.items():
+        np.testing.assert_allclose(model.fit(data, client=client).row_factors_, wanted, rtol=1e-9, err_msg=form)
+
+
+def test_rows_are_sent_only_where_they_are_wanted(client):
+    """Two communities that share nothing: blocks want few of the others' rows, and get these alone."""
+    frame = pd.concat([table(seed=1), table(seed=2).assign(user=lambda f: "v" + f.user, item=lambda f: f.item + 1)], ignore_index=True)
+    frame = frame[frame.index % 4 == 0]
+    one = RobustMF(2, solver="irls", loss="huber", reg=0.5, random_state=0).fit(Observed.from_triplets(frame, **NAMES))
+    job = fitting.Job(client, Triplets(in_pieces(frame), blocks=9, **NAMES), None, None, np.random.default_rng(0))
+    wanted = [places for side in job.matrix.sides for of_block in side.wanted for places in of_block]
+    assert any(places is not None for places in wanted)
+    assert any(places is None for places in wanted)
+    assert_same(RobustMF(2, loss="huber", reg=0.5, random_state=0).fit(Triplets(in_pieces(frame), blocks=9, **NAMES), client=client), one)
+
+
+def test_more_blocks_than_columns(client):
+    frame = table(30, 3, 1, 0.9)
+    one = RobustMF(1, solver="irls", random_state=0).fit(Observed.from_triplets(frame, **NAMES))
+    assert_same(RobustMF(1, random_state=0).fit(Triplets([frame], blocks=7, **NAMES), client=client), one)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_a_start_from_some_of_the_rows(client, monkeypatch):
+    """Data beyond the sample: found on whole rows of it, the others folded in; the fit ends where one machine's does."""
+    frame = table(400, 60, 2, 0.3)
+    for bias in (False, True):
+        one = RobustMF(2, solver="irls", bias=bias, random_state=0, tol=1e-7, max_iter=30).fit(Observed.from_triplets(frame, **NAMES))
+        with monkeypatch.context() as patched:
+            patched.setattr(fitting, "SAMPLE", 2500)
+            some = RobustMF(2, bias=bias, theta=one.theta_, reg=one.reg_, random_state=0, tol=1e-7, max_iter=30)
+            some.fit(in_pieces(frame), client=client)
+        rows, columns = frame.user.tolist(), frame.item.tolist()
+        np.testing.assert_allclose(some.predict(rows, columns), one.predict(rows, columns), atol=0.02)
+
+
+def test_entries_set_aside(client, ratings):
+    seen = []
+    model = RobustMF(2, validation_fraction=0.1, random_state=3, loss="huber", callbacks=[seen.append])
+    model.fit(Triplets(in_pieces(ratings), **NAMES), client=client)
+    job = fitting.Job(client, Triplets(in_pieces(ratings), **NAMES), None, 0.1, np.random.default_rng(3).spawn(1)[0])
+    rows, columns = (client.gather(side.blocks) for side in job.matrix.sides)
+    aside = [
+        (block.first + i, block.numbers[j], value)
+        for block in columns
+        for i, j, value in zip(block.aside.rows, block.aside.places, block.aside.values, strict=True)
+    ]
+    assert 0.06 < len(aside) / len(ratings) < 0.13
+    assert sum(len(block.aside.values) for block in rows) == len(aside)
+    for blocks in (rows, columns):
+        assert sum(block.observed.n_entries for block in blocks) == len(ratings) - len(aside)
+        assert all((block.observed.rows.counts > 0).all() for block in blocks)
+    j, i, values = (np.array(column) for column in zip(*aside, strict=True))
+    U, V = (np.asarray(A)[order] for A, order in zip(seen[-1].factors, job.matrix.order, strict=True))
+    error = np.abs(values - np.einsum("tq,tq->t", U[i], V[j])).mean()
+    assert model.history_["validation"][-1] == pytest.approx(error, rel=1e-12)
+    assert model.best_iteration_ == int(np.argmin(model.history_["validation"]))
+
+
+def test_callbacks_see_factors_and_can_stop(client, ratings):
+    shapes = []
+
+    def stop(snapshot):
+        shapes.append(np.asarray(snapshot.factors[0]).shape)
+        return snapshot.iteration == 2
+
+    model = RobustMF(2, loss="lsp", random_state=0, callbacks=[stop]).fit(in_pieces(ratings), client=client)
+    assert shapes == [(60, 2)] * 3
+    assert (model.n_iter_, model.stop_reason_) == (2, "stopped by a callback")
+
+
+@pytest.mark.parametrize("duplicates", ["last", "mean"])
+def test_duplicates(client, ratings, duplicates):
+    twice = pd.concat([ratings, ratings.iloc[:100].assign(rating=1.0)], ignore_index=True)
+    one = RobustMF(2, solver="irls", random_state=0).fit(Observed.from_triplets(twice, duplicates=duplicates, **NAMES))
+    pieces = [twice.iloc[:500], twice.iloc[500:]]
+    assert_same(RobustMF(2, random_state=0).fit(Triplets(pieces, duplicates=duplicates, **NAMES), client=client), one)
+    user, item = ratings.user[0], ratings.item[0]
+    with pytest.raises(DuplicateEntryError, match=r"row 'u\d+', column \d+"):
+        RobustMF(2).fit(Triplets([ratings, ratings[(ratings.user == user) & (ratings.item == item)]], **NAMES), client=client)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda k: k, lambda k: date.fromordinal(700_000 + k), lambda k: (k / 2, "x") if k % 2 else k],
+    ids=["integers", "dates", "mixed"],
+)
+def test_ids_of_any_type(client, convert):
+    source = table(25, 12, 1, 0.7)
+    frame = {"user": [convert(int(u[1:])) for u in source.user], "item": source.item.tolist(), "rating": source.rating.tolist()}
+    half = len(source) // 2
+    pieces = [{name: column[:half] for name, column in frame.items()}, {name: column[half:] for name, column in frame.items()}]
+    model = RobustMF(1, random_state=0).fit(Triplets(pieces, blocks=4, **NAMES), client=client)
+    one = RobustMF(1, solver="irls", random_state=0).fit(Observed.from_triplets(frame, **NAMES))
+    assert set(model.row_ids_) == set(one.row_ids_)
+    np.testing.assert_allclose(model.predict(frame["user"], frame["item"]), one.predict(frame["user"], frame["item"]), rtol=1e-3, atol=1e-3)
+
+
+def test_ids_have_one_hash_in_every_process():
+    code = "from robustmf.cluster.identity import hashes; print(hashes(['a', 'b', (1, 'x')]).tolist(), hashes([1, '1', 1.0]).tolist())"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
+    assert len(set(identity.hashes([1, "1", 1.0, True]).tolist())) == 1
+    assert identity.hashes(np.array([5, -5]))[0] == identity.hashes([5])[0]
+    assert identity.hashes(np.array([5, -5]))[1] == identity.hashes(["-5"])[0]
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_the_bytes_of_a_sweep_are_those_of_the_model(client):
+    rng = np.random.default_rng(0)
+    i, j = np.divmod(rng.permutation(6000 * 30)[:90_000], 30)
+    data = Triplets([{"user": i, "item": j, "rating": rng.normal(size=len(i))}], blocks=3, **NAMES)
+    sent = []
+    model = RobustMF(8, loss="huber", theta=1.0, reg=1.0, init="random", max_iter=8, tol=1e-12, random_state=0)
+    model.set_params(callbacks=[lambda _: sent.append(traffic.sent_bytes(client))])
+    job = fitting.Job(client, data, None, None, np.random.default_rng(0))
+    assert sorted(map(len, job.matrix.connection.homes(job.matrix.sides[0].blocks))) == [1, 1, 1]
+    job.fit(model._settings(job.matrix, ()))
+    said = traffic.predicted(job.matrix, 8)
+    assert said.to_columns == 2 * 6000 * 8 * 8  # all of U to the two other workers
+    assert said.to_rows == 2 * 30 * 8 * 8
+    assert said.copies == 30 * 8 * 8
+    assert 0.9 * said.total < np.median(np.diff(sent[1:])) < 1.3 * said.total
+
+
+def worker_pids(client):
+    return client.run(os.getpid)
+
+
+def kill_at(client, iteration, delay=0.02):
+    """A callback that kills a worker process shortly after this iteration, in the middle of the next sweep."""
+
+    def callback(snapshot):
+        if snapshot.iteration == iteration:
+            victim = sorted(worker_pids(client).values())[0]
+            threading.Timer(delay, os.kill, (victim, signal.SIGKILL)).start()
+
+    return callback
+
+
+STEADY = {"loss": "lsp", "random_state": 0, "tol": 1e-9, "max_iter": 14}
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_a_killed_worker_a_slow_one_and_a_new_one_change_nothing(cluster, client, ratings):
+    data = Triplets(in_pieces(ratings), blocks=5, **NAMES)
+    wanted = RobustMF(2, **STEADY).fit(data, client=client)
+    before = set(worker_pids(client).values())
+    killed = RobustMF(2, callbacks=[kill_at(client, 3), kill_at(client, 8, 0.0)], **STEADY).fit(data, client=client)
+    client.wait_for_workers(3)
+    assert len(before - set(worker_pids(client).values())) == 2
+    assert identical(killed, wanted)
+
+    def join_and_slow(snapshot):
+        if snapshot.iteration == 2:
+            cluster.scale(4)
+            slow = next(iter(worker_pids(client).values()))
+            os.kill(slow, signal.SIGSTOP)
+            threading.Timer(1.0, os.kill, (slow, signal.SIGCONT)).start()
+
+    joined = RobustMF(2, callbacks=[join_and_slow], **STEADY).fit(data, client=client)
+    client.wait_for_workers(4)
+    assert identical(joined, wanted)
+
+
+def test_nothing_is_left_on_the_cluster(client, ratings):
+    gc.collect()  # what errors in other tests hold on to
+    kept = set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
+    RobustMF(2, random_state=0).fit(in_pieces(ratings), client=client)
+    until = time.monotonic() + 10
+    while left := set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))) - kept:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_a_lost_scheduler_and_a_fit_that_goes_on(client, ratings, tmp_path):
+    data, path = Triplets(in_pieces(ratings), blocks=3, **NAMES), tmp_path / "kept"
+    settings = STEADY | {"validation_fraction": 0.1, "patience": 50}
+    wanted = RobustMF(2, **settings).fit(data, client=client)
+    script = (
+        "import distributed, time\n"
+        "if __name__ == '__main__':\n"
+        "    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=':0', silence_logs=50) as c:\n"
+        "        print(c.scheduler_address, flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    (tmp_path / "scheduler.py").write_text(script)
+    with (
+        subprocess.Popen([sys.executable, tmp_path / "scheduler.py"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process,
+        distributed.Client(process.stdout.readline().strip()) as other,
+    ):
+        other.wait_for_workers(2)
+
+        def lose(snapshot):
+            if snapshot.iteration == 6:
+                os.killpg(process.pid, signal.SIGKILL)
+
+        with pytest.raises(ClusterLostError, match=r"fit\(…, resume='.*kept'\)"):
+            RobustMF(2, callbacks=[lose], **settings).fit(data, client=other, checkpoint=path, checkpoint_every=0)
+    assert (path / "manifest.rmf").is_file()
+    iterations = []
+    resumed = RobustMF(2, callbacks=[lambda s: iterations.append(s.iteration)], **settings)
+    resumed.fit(Triplets(data.data, **NAMES), client=client, resume=path)
+    assert iterations[0] > 4
+    assert identical(resumed, wanted)
+    assert resumed.history_["validation"] == wanted.history_["validation"]
+    again = RobustMF(2, **settings).fit(data, client=client, checkpoint=path)
+    assert identical(again, wanted)
+    with pytest.raises(CheckpointError, match=r"another fit.*rank \(2 there, 1 here"):
+        RobustMF(1, **settings).fit(data, client=client, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"another fit.*checksum"):
+        RobustMF(2, **settings).fit(Triplets([ratings.iloc[1:]], **NAMES), client=client, checkpoint=path)
+    block = next(path.glob("own-rows-*.rmf"))
+    block.write_bytes(block.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="checksum"):
+        RobustMF(2, **settings).fit(data, client=client, resume=path)
+
+
+def test_checkpoints_that_are_not_there(client, ratings, tmp_path):
+    with pytest.raises(CheckpointError, match=r"has no manifest\.rmf; checkpoint= would begin anew"):
+        RobustMF(2).fit(in_pieces(ratings), client=client, resume=tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="is a file"):
+        RobustMF(2).fit(in_pieces(ratings), client=client, checkpoint=tmp_path / "file")
+
+
+def test_an_ordinary_model(client, ratings, observed, tmp_path):
+    model = RobustMF(2, random_state=0).fit(in_pieces(ratings), client=client)
+    one = RobustMF(2, solver="irls", random_state=0).fit(observed)
+    model.save(tmp_path / "model.rmf")
+    loaded = robustmf.load(tmp_path / "model.rmf")
+    assert np.array_equal(loaded.row_factors_, model.row_factors_)
+    np.testing.assert_allclose(loaded.outlier_scores(observed), one.outlier_scores(observed), rtol=1e-6)
+    np.testing.assert_allclose(loaded.recommend("u001", exclude_seen=False)[1], one.recommend("u001", exclude_seen=False)[1], rtol=1e-6)
+    with pytest.raises(ValueError, match="stayed on the cluster"):
+        loaded.recommend("u001")
+
+
+def test_answers_over_dask_collections(client, ratings):
+    model = RobustMF(2, random_state=0).fit(Triplets(in_pieces(ratings), **NAMES), client=client)
+    frame = dd.from_pandas(ratings, npartitions=3)
+    found = predict(model, frame, row="user", col="item").compute()
+    np.testing.assert_allclose(found, model.predict(ratings.user.tolist(), ratings.item.tolist()))
+    assert found.index.equals(ratings.index)
+    scores = outlier_scores(model, frame, **NAMES).compute()
+    entries = Observed.from_triplets(ratings, **NAMES)
+    order = np.lexsort((ratings.item, ratings.user))
+    np.testing.assert_allclose(scores.to_numpy()[order], model.outlier_scores(entries), rtol=1e-9)
+    users = dd.from_pandas(pd.DataFrame({"user": ["u003", "u007", "u011"]}), npartitions=2)
+    best = recommend(model, users, 3, row="user").compute()
+    assert best[best.user == "u007"].item.tolist() == model.recommend("u007", 3, exclude_seen=False)[0].tolist()
+    unseen = recommend(model, users, 4, row="user", seen=frame, col="item").compute()
+    one = RobustMF(2, solver="irls", random_state=0).fit(entries)
+    for user in ("u003", "u007", "u011"):
+        assert unseen[unseen.user == user].item.tolist() == one.recommend(user, 4)[0].tolist()
+    with pytest.raises(ValueError, match="col='film' is not a column"):
+        predict(model, frame, row="user", col="film")
+    with pytest.raises(TypeError, match="Dask DataFrame is needed"):
+        predict(model, ratings, row="user", col="item")
+
+
+def test_factors_as_shards(client, ratings, tmp_path):
+    data = in_pieces(ratings)
+    whole = RobustMF(2, bias=True, random_state=0).fit(data, client=client)
+    model = RobustMF(2, bias=True, random_state=0).fit(Triplets(data, shards=tmp_path / "out", **NAMES), client=client)
+    assert len(model.row_factors_) == 0
+    rows = pd.read_parquet(sorted((tmp_path / "out").glob("rows-*.parquet"))).sort_values("id")
+    assert rows.id.tolist() == whole.row_ids_
+    assert np.array_equal(rows[["factor0", "factor1"]].to_numpy(), whole.row_factors_)
+    assert np.array_equal(rows.bias.to_numpy(), whole.row_bias_)
+
+
+def test_factors_too_large_for_the_client(client, ratings, monkeypatch):
+    monkeypatch.setattr(fitting, "CLIENT_BYTES", 1000)
+    with pytest.raises(ValueError, match="shards=folder"):
+        RobustMF(2).fit(in_pieces(ratings), client=client)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (lambda f: Triplets([f], row="who", col="item", value="rating"), ValueError, "row='who' is not a column of the data; it has"),
+        (lambda f: [f.drop(columns=["rating", "trust"])], ValueError, "value=2 is not a position"),
+        (lambda f: [f.iloc[:0]], ValueError, "at least one entry, got none"),
+        (lambda f: [], ValueError, "at least one table"),
+        (lambda f: f, TypeError, "a list of tables, got DataFrame"),
+        (lambda f: [7], TypeError, "got one of int"),
+        (lambda f: "nowhere", FileNotFoundError, "nowhere is neither"),
+        (lambda f: [f.assign(rating=np.inf)], ValueError, "values must be finite"),
+        (lambda f: [f.assign(user=None)], ValueError, "row ids must not be missing"),
+        (lambda f: [f, pl.from_pandas(f.assign(user=7)), pl.from_pandas(f.assign(user="7"))], ValueError, "both 7 and '7'"),
+        (lambda f: Triplets([f.assign(trust=-1.0)], weight="trust"), ValueError, "weights must be finite and >= 0"),
+        (lambda f: Triplets([f.assign(trust=0.0)], weight="trust"), ValueError, "weights must not all be 0"),
+    ],
+)
+def test_bad_input(client, ratings, data, error, message):
+    with pytest.raises(error, match=message):
+        RobustMF(2).fit(data(ratings), client=client)
+
+
+def test_bad_settings(client, ratings):
+    for setting, value in {"solver": "mm", "n_init": 3, "certify": True, "device": "cuda"}.items():
+        with pytest.raises(ValueError, match=f"{setting} must be .* with client="):
+            RobustMF(2, **{setting: value}).fit([ratings], client=client)
+    with pytest.raises(ValueError, match="rank must be an integer from 1 to 40"):
+        RobustMF(41).fit([ratings], client=client)
+    with pytest.raises(TypeError, match=r"dask\.distributed\.Client, got str"):
+        RobustMF(2).fit([ratings], client="tcp://nowhere")
+    with pytest.raises(ValueError, match="blocks must be"):
+        Triplets([ratings], blocks=0)
+    closed = distributed.Client(client.scheduler.address)
+    closed.close()
+    with pytest.raises(ValueError, match="client must be connected to a scheduler, but it is closed"):
+        RobustMF(2).fit([ratings], client=closed)
+
+
+def test_row_groups_are_pieces(tmp_path, ratings, monkeypatch):
+    ratings.to_parquet(tmp_path / "x.parquet", row_group_size=100)
+    monkeypatch.setattr("robustmf.cluster.source._PIECE", 250)
+    pieces, columns = pieces_of(Triplets(tmp_path))
+    assert (columns.row, columns.col, columns.value) == ("user", "item", "rating")
+    groups = [piece.groups for piece in pieces]
+    assert max(map(len, groups)) == 2
+    assert all(one[-1] + 1 == other[0] for one, other in pairwise(groups))
+
+
+def test_without_dask(monkeypatch, ratings):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'robustmf\[dask\]'"):
+        RobustMF(2).fit([ratings], client=object())
+
+
+def test_it_warns_at_its_limit(client, ratings):
+    with pytest.warns(NotConvergedWarning, match="max_iter=1"):
+        RobustMF(2, loss="lsp", max_iter=1, random_state=0).fit([ratings], client=client)
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+
+
+def test_the_command_line(client, ratings, tmp_path):
+    path, model = tmp_path / "ratings.parquet", tmp_path / "model.rmf"
+    ratings.to_parquet(path, index=False)
+    scheduler = client.scheduler.address
+    done = command("fit", path, "--scheduler", scheduler, "--rank", 2, "-o", model, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["data"]["rows"], found["data"]["columns"], found["data"]["entries"]) == (60, 40, len(ratings))
+    assert f"Cluster: {scheduler}" in done.stderr
+    assert robustmf.load(model).row_ids_ == sorted(set(ratings.user))
+    (tmp_path / "ratings.csv").write_text("a,b,1\n")
+    for arguments, code, message in [
+        ([tmp_path / "ratings.csv", "--local-workers", 1], 2, "must be a Parquet file or a folder"),
+        ([path, "--local-workers", 1, "--scheduler", scheduler], 2, "not both"),
+        ([path, "--scheduler", scheduler, "--report", tmp_path / "x.html"], 2, "needs the entries here"),
+        ([path, "--scheduler", scheduler, "--row", "who"], 3, "'who' is not a column"),
+        ([path, "--scheduler", "nowhere"], 2, "is not an address"),
+    ]:
+        refused = command("fit", *arguments)
+        assert refused.exit_code == code, refused.output
+        assert message in refused.stderr.splitlines()[-1]
