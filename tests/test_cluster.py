@@ -374,6 +374,8 @@ def test_a_lost_scheduler_and_a_fit_that_goes_on(client, ratings, tmp_path):
         RobustMF(1, **settings).fit(data, client=client, checkpoint=path)
     with pytest.raises(CheckpointError, match=r"another fit.*checksum"):
         RobustMF(2, **settings).fit(Triplets([ratings.iloc[1:]], **NAMES), client=client, checkpoint=path)
+    with pytest.raises(CheckpointError, match="another random_state"):
+        RobustMF(2, **settings | {"random_state": 1}).fit(data, client=client, checkpoint=path)
     block = next(path.glob("own-rows-*.rmf"))
     block.write_bytes(block.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="checksum"):

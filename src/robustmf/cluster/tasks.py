@@ -58,8 +58,11 @@ def offered(own: Array, before: Array, ahead: float, wanted: NDArray[np.int32] |
 
 def half_step(block: Block, own: Array, before: Array, ahead: float, sections: Sequence[Array], loss: Loss, terms: Terms) -> Array:
     """The block's factors, solved for from this share of the last step ahead, the other side held."""
-    factors = own + ahead * (own - before)
-    design, shifts = terms.biases.design(np.concatenate(sections))
+    return _solved(block, own + ahead * (own - before), np.concatenate(sections), loss, terms)
+
+
+def _solved(block: Block, factors: Array, other: Array, loss: Loss, terms: Terms) -> Array:
+    design, shifts = terms.biases.design(other)
     reg = ridge(terms.reg, terms.reg_by_count, block.observed)
     on_block(block).half_step(loss, reg, factors, design, block.weights, shifts)
     return factors
@@ -70,26 +73,26 @@ def block_penalty(block: Block, own: Array, terms: Terms) -> float:
     return penalty(ridge(terms.reg, terms.reg_by_count, block.observed), own)
 
 
-def column_sums(block: Block, V: Array, sections: Sequence[Array], losses: Sequence[Loss], terms: Terms) -> Sums:
-    """What a block of columns adds to the objective, the other side being the rows."""
-    right_other, right_own = terms.biases.predictors(np.concatenate(sections), V)
-    sums = on_block(block).loss_sums(losses, right_own, right_other, block.weights)
-    weight = float(block.observed.n_entries if block.weights is None else block.weights.sum(dtype=np.float64))
-    aside = (0.0, 0.0) if block.aside is None else block.aside.error_sums(right_own, right_other, terms.bounds)
-    return Sums(tuple(sums), weight, aside)
-
-
 def column_step(
     block: Block, own: Array, before: Array, ahead: float, sections: Sequence[Array], loss: Loss, losses: Sequence[Loss], terms: Terms
 ) -> tuple[Array, Sums, float]:
     """The half-step of a block of columns, and what it adds to the objective after it: one exchange for both."""
-    V = half_step(block, own, before, ahead, sections, loss, terms)
-    return V, column_sums(block, V, sections, losses, terms), block_penalty(block, V, terms)
+    U = np.concatenate(sections)
+    V = _solved(block, own + ahead * (own - before), U, loss, terms)
+    return _measured(block, V, U, losses, terms)
 
 
 def column_measure(block: Block, V: Array, sections: Sequence[Array], losses: Sequence[Loss], terms: Terms) -> tuple[Array, Sums, float]:
     """What a block of columns adds to the objective where it is."""
-    return V, column_sums(block, V, sections, losses, terms), block_penalty(block, V, terms)
+    return _measured(block, V, np.concatenate(sections), losses, terms)
+
+
+def _measured(block: Block, V: Array, U: Array, losses: Sequence[Loss], terms: Terms) -> tuple[Array, Sums, float]:
+    left, right = terms.biases.predictors(U, V)
+    sums = on_block(block).loss_sums(losses, right, left, block.weights)
+    weight = float(block.observed.n_entries if block.weights is None else block.weights.sum(dtype=np.float64))
+    aside = (0.0, 0.0) if block.aside is None else block.aside.error_sums(right, left, terms.bounds)
+    return V, Sums(tuple(sums), weight, aside), block_penalty(block, V, terms)
 
 
 def sweep_total(columns: Sequence[tuple[Sums, float]], row_penalties: Sequence[float]) -> tuple[Sums, float]:
