@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.cluster.aside import Aside, Choice, set_aside
-from robustmf.cluster.identity import Ids, hashes, listed, merged_ids, taken
+from robustmf.cluster.identity import Ids, bytes_of, hashes, listed, merged_ids, taken
 from robustmf.cluster.parts import Part
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.observed import Compressed, Duplicates, Observed
@@ -32,6 +32,10 @@ class Gathered:
     rows: Compressed
     weights: Array | None
     wanted: list[Ids]
+
+    def __sizeof__(self) -> int:
+        """Bytes, for Dask, which weighs by them where a task shall run."""
+        return bytes_of(self.ids, self.rows.pointers, self.rows.indices, self.rows.values, self.weights, *self.wanted)
 
     def summary(self) -> Summary:
         """What the client needs to know."""
@@ -87,6 +91,11 @@ class Block:
     first: int
     numbers: NDArray[np.int64]
     aside: Aside | None
+
+    def __sizeof__(self) -> int:
+        """Bytes, for Dask, which weighs by them where a task shall run."""
+        rows = self.observed.rows
+        return bytes_of(rows.pointers, rows.indices, rows.values, self.weights, self.numbers)
 
 
 def gather_block(parts: Sequence[Part], other_blocks: int, side: int, duplicates: Duplicates) -> Gathered:

@@ -6,6 +6,7 @@ The client writes it, a block at a time. Files of the last manifest stay until t
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ class Folder:
     path: Path
     every: float
     must_exist: bool
+    seeded: bool
 
     def __post_init__(self) -> None:
         self._saved: Saved | None = None
@@ -64,6 +66,11 @@ class Folder:
     def known(self) -> Known | None:
         """What the fit that is to be gone on with began with."""
         return None if self._saved is None else Known(self._saved.state["blocks"], self._saved.state["aside_seed"])
+
+    def require_seed(self, seed: int) -> None:
+        """The fit that is to be gone on with has drawn from the same seed, where one is given."""
+        if self.seeded and self.known is not None and self.known.aside_seed != seed:
+            raise CheckpointError(f"{self.path}: is the checkpoint of another fit, with another random_state; {_REMEDY}")
 
     def begin(self, matrix: Matrix, settings: dict[str, Any], known: Known) -> None:
         """Say which fit this is; one that the folder holds must be the same."""
@@ -208,5 +215,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Loss):
         return repr(value)
     if isinstance(value, (tuple, list)) and any(np.ndim(item) for item in value):
-        return [repr(np.asarray(item).shape) for item in value]
+        return [hashlib.sha256(np.ascontiguousarray(item).tobytes()).hexdigest() for item in value]
     return value

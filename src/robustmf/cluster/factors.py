@@ -38,6 +38,8 @@ class Factors:
         self._connection, self.blocks, self.sizes, self.dtype, self.order = connection, list(blocks), list(sizes), dtype, order
         self.shape = (sum(sizes), width)
         self._copies: list[Any] = []
+        #: What blocks of the other side were sent of these, for each a list; None where that is not known.
+        self.sections: list[list[Any]] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -67,7 +69,7 @@ class Factors:
         for k in lost:
             self.blocks[k] = self._copies[k]
         if lost:
-            self._copies = []
+            self._copies, self.sections = [], None
             self.keep_copies()
         return bool(lost)
 

@@ -78,7 +78,7 @@ class Job:
     def __init__(
         self, client: Any, triplets: Triplets, checkpoint: Checkpoint | None, fraction: float | None, rng: np.random.Generator
     ) -> None:  # fmt: skip
-        folder = None if checkpoint is None else Folder(checkpoint.path, checkpoint.every, checkpoint.must_exist)
+        folder = None if checkpoint is None else Folder(checkpoint.path, checkpoint.every, checkpoint.must_exist, checkpoint.seeded)
         going_on = "fit again (with checkpoint=path it could go on)" if folder is None else f"fit(…, resume={str(folder.path)!r}) goes on"
         connection = Connection(client, f"connect a new client, and {going_on}")
         threads = connection.workers()
@@ -86,6 +86,8 @@ class Job:
             raise ValueError("client has no workers; start some, e.g. with cluster.scale(4) and client.wait_for_workers(4)")
         self._folder, self._shards, self._stream = folder, triplets.shards, rng.spawn(1)[0]
         seed = int(rng.spawn(1)[0].integers(1 << 62))
+        if folder is not None:
+            folder.require_seed(seed)
         known = folder.known if folder is not None else None
         self._known = known or Known(triplets.blocks or sum(threads.values()), seed)
         self.matrix = load(connection, triplets, self._known.blocks, fraction, self._known.aside_seed)

@@ -24,7 +24,13 @@ Ids = NDArray[np.int64] | list[Any]
 Hashes = NDArray[np.uint64]
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_ID_BYTES = 80  # of an id as an object, and its place in a list
 _64_BITS = (1 << 64) - 1
+
+
+def bytes_of(*parts: Any) -> int:
+    """Bytes of arrays and of lists of ids, about."""
+    return sum(part.nbytes if isinstance(part, np.ndarray) else _ID_BYTES * len(part) for part in parts if part is not None)
 
 
 def mixed(codes: Hashes) -> Hashes:

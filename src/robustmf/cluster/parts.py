@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.cluster.identity import Ids, compact, hashes, taken
+from robustmf.cluster.identity import Ids, bytes_of, compact, hashes, taken
 from robustmf.ids import number_ids
 from robustmf.tables import triplet_columns
 
@@ -33,6 +33,10 @@ class Part:
     other: NDArray[np.int32]
     values: NDArray[Any]
     weights: NDArray[Any] | None
+
+    def __sizeof__(self) -> int:
+        """Bytes, for Dask, which weighs by them where a task shall run."""
+        return bytes_of(self.own_ids, self.own, self.other_ids, self.other, self.values, self.weights)
 
 
 def split(table: Any, columns: Columns, blocks: tuple[int, int]) -> tuple[list[Part], list[Part]]:

@@ -1,7 +1,7 @@
 """``irls`` on a cluster: the decisions of :class:`~robustmf.solvers.irls.Alternation`, the sweeps as tasks over blocks.
 
-A sweep has two exchanges. Column blocks send their factors, a little ahead, to the row blocks, which solve for theirs and send them to
-the column blocks; these solve, and measure the objective with what they have at hand.
+A sweep has two exchanges. Row blocks solve, and send their factors to the column blocks; these solve, and send theirs to the row blocks,
+which measure the objective with them, and begin the next sweep with what they have.
 """
 
 from __future__ import annotations
@@ -10,17 +10,7 @@ from typing import Any
 
 from robustmf.cluster.factors import Factors, gather_mended
 from robustmf.cluster.load import Matrix
-from robustmf.cluster.tasks import (
-    Terms,
-    block_penalty,
-    column_measure,
-    column_step,
-    factors_of,
-    half_step,
-    offered,
-    sums_of,
-    sweep_total,
-)
+from robustmf.cluster.tasks import Terms, block_penalty, half_step, offered, row_sums, sweep_total
 from robustmf.losses import rounded
 from robustmf.objective import Objective
 from robustmf.solvers.irls import Alternation
@@ -60,7 +50,7 @@ class ClusterIRLS(Alternation):
         """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
         connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
         while True:
-            (U_blocks, V_blocks, bound), (sums, penalty) = gather_mended(connection, lambda: self._submitted(ahead), needed)
+            (U_blocks, V_blocks, sections, bound), (sums, penalty) = gather_mended(connection, lambda: self._submitted(ahead), needed)
             connection.unbind(bound)
             # what was lost before it was unbound would wait for its worker for ever
             if all(future.status == "finished" for future in bound):
@@ -70,6 +60,7 @@ class ClusterIRLS(Alternation):
         if ahead is None:
             return self._own, *values  # type: ignore[return-value]
         found: Any = tuple(self._beside(old, blocks) for old, blocks in zip(self._own, (U_blocks, V_blocks), strict=True))
+        found[1].sections = sections
         for factors in found:
             factors.keep_copies()
         return found, *values
@@ -78,40 +69,44 @@ class ClusterIRLS(Alternation):
         """Factors of the same side in other blocks."""
         return Factors(self._matrix.connection, blocks, old.sizes, old.shape[1], old.dtype, old.order)
 
-    def _submitted(self, ahead: float | None) -> tuple[tuple[list[Any], list[Any], list[Any]], Any]:
-        """The tasks of a sweep: futures of its factors and of what is bound to a worker, and one of (:class:`Sums`, penalty)."""
+    def _submitted(self, ahead: float | None) -> tuple[tuple[list[Any], list[Any], Any, list[Any]], Any]:
+        """The tasks of a sweep: futures of its factors, of V as row blocks get it, of all that is bound to a worker; one of the sums."""
         submit, at, terms = self._matrix.connection.submit, self._matrix.at, self._terms
-        (U, V), (U_before, V_before) = ([each.blocks for each in pair] for pair in (self._own, self._before))  # type: ignore[attr-defined]
+        (U, V), (U_before, V_before) = self._own, self._before
         rows, columns = self._matrix.sides
         loss, losses = rounded(self._objective.loss, self._tip), self._measured_losses()
+        U_blocks, V_blocks, sections = U.blocks, V.blocks, self._kept_sections(V)  # type: ignore[attr-defined]
+        bound: list[Any] = []
         if ahead is not None:
-            sections = self._sections(0, V, V_before, ahead)
-            U = [
-                submit(half_step, block, own, before, ahead, section, loss, terms, **at(k))
-                for k, (block, own, before, section) in enumerate(zip(rows.blocks, U, U_before, sections, strict=True))
+            U_blocks = [
+                submit(half_step, rows.blocks[k], own, before, ahead, section, section_before, loss, terms, **at(k))
+                for k, (own, before, section, section_before) in enumerate(
+                    zip(U.blocks, U_before.blocks, sections, self._kept_sections(V_before), strict=True)  # type: ignore[attr-defined]
+                )
             ]
-        sections = self._sections(1, U, None, 0.0)
-        if ahead is None:
-            stepped = [
-                submit(column_measure, *one, losses, terms, **at(k)) for k, one in enumerate(zip(columns.blocks, V, sections, strict=True))
+            V_blocks = [
+                submit(half_step, columns.blocks[k], own, before, ahead, section, None, loss, terms, **at(k))
+                for k, (own, before, section) in enumerate(zip(V.blocks, V_before.blocks, self._sections(1, U_blocks), strict=True))  # type: ignore[attr-defined]
             ]
-        else:
-            stepped = [
-                submit(column_step, block, own, before, ahead, section, loss, losses, terms, **at(k))
-                for k, (block, own, before, section) in enumerate(zip(columns.blocks, V, V_before, sections, strict=True))
-            ]
-            V = [submit(factors_of, one) for one in stepped]
-        penalties = [submit(block_penalty, block, own, terms, **at(k)) for k, (block, own) in enumerate(zip(rows.blocks, U, strict=True))]
-        bound = [*stepped, *penalties, *(U if ahead is not None else ())]
-        return (U, V, bound), submit(sweep_total, [submit(sums_of, one) for one in stepped], penalties)
+            bound = [*U_blocks, *V_blocks]
+            sections = self._sections(0, V_blocks)
+        measured = [
+            submit(row_sums, rows.blocks[k], own, section, losses, terms, **at(k))
+            for k, (own, section) in enumerate(zip(U_blocks, sections, strict=True))
+        ]
+        penalties = [submit(block_penalty, columns.blocks[k], own, terms, **at(k)) for k, own in enumerate(V_blocks)]
+        return (U_blocks, V_blocks, sections, [*bound, *measured, *penalties]), submit(sweep_total, measured, penalties)
 
-    def _sections(self, side: int, others: list[Any], before: list[Any] | None, ahead: float) -> list[list[Any]]:
+    def _kept_sections(self, V: Any) -> list[list[Any]]:
+        """V as the row blocks get it: most of it is with them since it was measured."""
+        if V.sections is None:
+            V.sections = self._sections(0, V.blocks)
+        return V.sections
+
+    def _sections(self, side: int, others: list[Any]) -> list[list[Any]]:
         """For each block of the side, what it is sent by the blocks of the other: all, or what it wants."""
         submit = self._matrix.connection.submit
-        old = others if before is None else before
-        # where nothing is ahead, the factors themselves are sent
-        whole = others if before is None else [submit(offered, one, was, ahead, None) for one, was in zip(others, old, strict=True)]
         return [
-            [whole[c] if places is None else submit(offered, others[c], old[c], ahead, places) for c, places in enumerate(of_block)]
+            [others[c] if places is None else submit(offered, others[c], places) for c, places in enumerate(of_block)]
             for of_block in self._matrix.sides[side].wanted
         ]

@@ -49,19 +49,22 @@ def on_block(block: Block) -> Operations:
     return Operations(block.observed, Team(1))
 
 
-def offered(own: Array, before: Array, ahead: float, wanted: NDArray[np.int32] | None) -> Array:
-    """Factors this share of the last step ahead; only those that another block wants, where it does not want nearly all."""
-    if wanted is not None:
-        own, before = own[wanted], before[wanted]
-    return own + ahead * (own - before)
+def offered(factors: Array, wanted: NDArray[np.int32]) -> Array:
+    """What another block wants, where it does not want nearly all."""
+    return factors[wanted]
 
 
-def half_step(block: Block, own: Array, before: Array, ahead: float, sections: Sequence[Array], loss: Loss, terms: Terms) -> Array:
-    """The block's factors, solved for from this share of the last step ahead, the other side held."""
+def half_step(
+    block: Block, own: Array, before: Array, ahead: float, others: Sequence[Array], others_before: Sequence[Array] | None,
+    loss: Loss, terms: Terms,
+) -> Array:  # fmt: skip
+    """The block's factors, solved for from this share of the last step ahead, the other side held; that is ahead too, where it was."""
+    other = np.concatenate(others)
+    if others_before is not None:
+        other = other + ahead * (other - np.concatenate(others_before))
+    design, shifts = terms.biases.design(other)
     factors = own + ahead * (own - before)
-    design, shifts = terms.biases.design(np.concatenate(sections))
-    reg = ridge(terms.reg, terms.reg_by_count, block.observed)
-    on_block(block).half_step(loss, reg, factors, design, block.weights, shifts)
+    on_block(block).half_step(loss, ridge(terms.reg, terms.reg_by_count, block.observed), factors, design, block.weights, shifts)
     return factors
 
 
@@ -70,41 +73,18 @@ def block_penalty(block: Block, own: Array, terms: Terms) -> float:
     return penalty(ridge(terms.reg, terms.reg_by_count, block.observed), own)
 
 
-def column_sums(block: Block, V: Array, sections: Sequence[Array], losses: Sequence[Loss], terms: Terms) -> Sums:
-    """What a block of columns adds to the objective, the other side being the rows."""
-    right_other, right_own = terms.biases.predictors(np.concatenate(sections), V)
-    sums = on_block(block).loss_sums(losses, right_own, right_other, block.weights)
+def row_sums(block: Block, U: Array, others: Sequence[Array], losses: Sequence[Loss], terms: Terms) -> tuple[Sums, float]:
+    """What a block of rows adds to the objective, and to the penalty."""
+    left, right = terms.biases.predictors(U, np.concatenate(others))
+    sums = on_block(block).loss_sums(losses, left, right, block.weights)
     weight = float(block.observed.n_entries if block.weights is None else block.weights.sum(dtype=np.float64))
-    aside = (0.0, 0.0) if block.aside is None else block.aside.error_sums(right_own, right_other, terms.bounds)
-    return Sums(tuple(sums), weight, aside)
+    aside = (0.0, 0.0) if block.aside is None else block.aside.error_sums(left, right, terms.bounds)
+    return Sums(tuple(sums), weight, aside), block_penalty(block, U, terms)
 
 
-def column_step(
-    block: Block, own: Array, before: Array, ahead: float, sections: Sequence[Array], loss: Loss, losses: Sequence[Loss], terms: Terms
-) -> tuple[Array, Sums, float]:
-    """The half-step of a block of columns, and what it adds to the objective after it: one exchange for both."""
-    V = half_step(block, own, before, ahead, sections, loss, terms)
-    return V, column_sums(block, V, sections, losses, terms), block_penalty(block, V, terms)
-
-
-def column_measure(block: Block, V: Array, sections: Sequence[Array], losses: Sequence[Loss], terms: Terms) -> tuple[Array, Sums, float]:
-    """What a block of columns adds to the objective where it is."""
-    return V, column_sums(block, V, sections, losses, terms), block_penalty(block, V, terms)
-
-
-def sweep_total(columns: Sequence[tuple[Sums, float]], row_penalties: Sequence[float]) -> tuple[Sums, float]:
+def sweep_total(rows: Sequence[tuple[Sums, float]], column_penalties: Sequence[float]) -> tuple[Sums, float]:
     """Sums and penalty of all blocks."""
-    return Sums.total([sums for sums, _ in columns]), sum(row_penalties) + sum(part for _, part in columns)
-
-
-def factors_of(stepped: tuple[Array, Sums, float]) -> Array:
-    """The factors of a column step."""
-    return stepped[0]
-
-
-def sums_of(stepped: tuple[Array, Sums, float]) -> tuple[Sums, float]:
-    """What a column step adds to the objective."""
-    return stepped[1], stepped[2]
+    return Sums.total([sums for sums, _ in rows]), sum(part for _, part in rows) + sum(column_penalties)
 
 
 def same(value: Any) -> Any:

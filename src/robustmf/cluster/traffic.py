@@ -40,11 +40,10 @@ def predicted(matrix: Matrix, width: int) -> Traffic:
         sent.append(rows * row_bytes)
     copies = 0
     if len(matrix.connection.workers()) > 1:
-        # the column blocks' own factors are sent a little ahead, under another key
-        copies = sum(matrix.sides[1].sizes)
-        for c, size in enumerate(matrix.sides[0].sizes):
-            served = {homes[1][b] for b, wanted in enumerate(matrix.sides[1].wanted) if wanted[c] is None}
-            copies += 0 if served - {homes[0][c]} else size
+        for side, of in enumerate(matrix.sides):
+            for c, size in enumerate(of.sizes):
+                served = {homes[1 - side][b] for b, wanted in enumerate(matrix.sides[1 - side].wanted) if wanted[c] is None}
+                copies += 0 if served - {homes[side][c]} else size
     return Traffic(sent[0], sent[1], copies * row_bytes)
 
 
