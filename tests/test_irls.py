@@ -347,9 +347,10 @@ print(model.memory_estimate(observed), read("VmHWM") - before + 4 * m * a_row)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(("solver", "loss", "aside"), [("irls", "welsch", "0"), ("mm", "lsp", "0"), ("irls", "welsch", "0.1")])
 def test_memory_estimate_is_within_a_fifth_of_the_peak(solver, loss, aside):
-    out = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _PEAK, solver, loss, aside], capture_output=True, text=True, check=True
-    ).stdout.split()
+    # twice: a process that compiled keeps pages of the compiler, which the fit then uses
+    for _ in range(2):
+        command = [sys.executable, "-W", "ignore", "-c", _PEAK, solver, loss, aside]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     estimate, peak = map(int, out)
     assert 0.8 * peak <= estimate <= 1.2 * peak, (estimate, peak)
 

@@ -21,10 +21,10 @@ def test_settings_are_chosen_and_missing_packages_named(monkeypatch):
         "chosen": replace(plain, fit=with_noise, grid={"error": (0.5, 0.1, 2.0)}),
         "absent": replace(plain, package="no_such_package"),
     }
-    monkeypatch.setattr(peers, "problems", lambda: {"small": (data, 2)})
+    monkeypatch.setattr(peers, "problems", lambda scale: {"small": (data, 2)})
     monkeypatch.setattr(peers, "METHODS", methods)
     said = []
-    found = {record["method"]: record for record in peers.run(said.append)}
+    found = {record["method"]: record for record in peers.run(1.0, said.append)}
     assert found["chosen"]["settings"] == {"error": 0.1}
     assert found["absent"]["not_installed"] == "no_such_package"
     assert any("no_such_package is not installed" in text for text in said)

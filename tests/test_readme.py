@@ -88,7 +88,7 @@ def test_picture_is_what_its_script_draws(tmp_path):
     picture = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(picture)
     picture.draw().savefig(tmp_path / "drawn.png", dpi=160)
-    drawn, kept = (image.imread(path)[..., :3] for path in (tmp_path / "drawn.png", ROOT / "docs" / "figures" / "readme.png"))
+    drawn, kept = (image.imread(path)[..., :3] for path in (tmp_path / "drawn.png", ROOT / "docs" / "assets" / "readme.png"))
     assert drawn.shape == kept.shape
     # fonts differ a little between releases of Matplotlib; another fit or record would show everywhere
     assert np.abs(drawn - kept).mean() < 0.01

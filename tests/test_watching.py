@@ -273,7 +273,7 @@ def test_the_bar_shows_objective_validation_error_and_time_left():
 
 
 def test_warnings_point_at_the_line_that_asked(data):
-    X = np.arange(30.0).reshape(6, 5)
+    X = np.random.default_rng(0).standard_normal((6, 5))
     X[2] = np.nan
     for call in (
         lambda: RMFNL(2, random_state=0, max_iter=1, tol=1e-12).fit(X),

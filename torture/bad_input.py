@@ -429,6 +429,43 @@ def _file_cells() -> Iterator[Cell]:
     )
 
 
+def _made_data_cells() -> Iterator[Cell]:
+    """Data that are made up."""
+    yield Cell(
+        "datasets.make_synthetic",
+        "rank above size",
+        lambda: datasets.make_synthetic(5, rank=9),
+        Raises(ValueError, "1 <= rank <= min.m, n. are needed"),
+    )
+    yield Cell(
+        "datasets.make_synthetic",
+        "share above 1",
+        lambda: datasets.make_synthetic(50, outliers=2.0),
+        Raises(ValueError, "outliers must lie in"),
+    )
+    yield Cell(
+        "datasets.make_synthetic", "size with a fraction", lambda: datasets.make_synthetic(50.5), Raises(TypeError, "m must be an integer")
+    )
+    yield Cell(
+        "datasets.make_synthetic",
+        "NaN noise",
+        lambda: datasets.make_synthetic(50, noise=float("nan")),
+        Raises(ValueError, "noise must be >= 0"),
+    )
+    yield Cell(
+        "datasets.make_tracks", "too few points", lambda: datasets.make_tracks(3), Raises(ValueError, "points must be an integer >= 4")
+    )
+    yield Cell(
+        "datasets.make_tracks", "size with a fraction", lambda: datasets.make_tracks(50.5), Raises(TypeError, "points must be an integer")
+    )
+    yield Cell(
+        "datasets.make_tracks", "share above 1", lambda: datasets.make_tracks(mismatches=2), Raises(ValueError, "mismatches must lie in")
+    )
+    yield Cell(
+        "datasets.make_tracks", "NaN noise", lambda: datasets.make_tracks(noise=float("nan")), Raises(ValueError, "noise must be >= 0")
+    )
+
+
 def _other_cells() -> Iterator[Cell]:
     """Parameters, factors, measures, data sets, attacks."""
     for kind, given, expected in (
@@ -542,27 +579,6 @@ def _other_cells() -> Iterator[Cell]:
     yield Cell("metrics.hit_ratio", "no targets", lambda: metrics.hit_ratio([[1, 2]], [], 1), Raises(ValueError, "targets its columns"))
     yield Cell("metrics.hit_ratio", "NaN", lambda: metrics.hit_ratio([[1, np.nan]], [0], 1), Raises(ValueError, "scores must not be NaN"))
     yield Cell("metrics.hit_ratio", "n = 0", lambda: metrics.hit_ratio([[1, 2]], [0], 0), Raises(ValueError, "n must be an integer >= 1"))
-    yield Cell(
-        "datasets.make_synthetic",
-        "rank above size",
-        lambda: datasets.make_synthetic(5, rank=9),
-        Raises(ValueError, "1 <= rank <= min.m, n. are needed"),
-    )
-    yield Cell(
-        "datasets.make_synthetic",
-        "share above 1",
-        lambda: datasets.make_synthetic(50, outliers=2.0),
-        Raises(ValueError, "outliers must lie in"),
-    )
-    yield Cell(
-        "datasets.make_synthetic", "size with a fraction", lambda: datasets.make_synthetic(50.5), Raises(TypeError, "m must be an integer")
-    )
-    yield Cell(
-        "datasets.make_synthetic",
-        "NaN noise",
-        lambda: datasets.make_synthetic(50, noise=float("nan")),
-        Raises(ValueError, "noise must be >= 0"),
-    )
     nowhere = {"folder": "/nowhere", "download": False}
     yield Cell("datasets.load_movielens", "unknown name", lambda: datasets.load_movielens("3m"), Raises(ValueError, "name must be one of"))
     yield Cell(
@@ -638,7 +654,7 @@ def cells() -> list[Cell]:
         for function, (ask, changed) in _OF_MATRICES.items()
         for kind, (make, usual) in MATRICES.items()
     ]
-    for more in (_id_cells, _unfitted_cells, _entry_cells, _file_cells, _other_cells):
+    for more in (_id_cells, _unfitted_cells, _entry_cells, _file_cells, _made_data_cells, _other_cells):
         listed.extend(more())
     return sorted(listed, key=lambda cell: cell.function)
 

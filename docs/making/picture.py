@@ -90,6 +90,6 @@ def _curves(panels: np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    where = Path(sys.argv[1]) if len(sys.argv) > 1 else _ROOT / "docs" / "figures" / "readme.png"
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else _ROOT / "docs" / "assets" / "readme.png"
     draw().savefig(where, dpi=160, metadata={"Software": None})
     print(where)

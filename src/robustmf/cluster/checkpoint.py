@@ -133,6 +133,11 @@ class Folder:
             raise self._not_written(error) from error
         self._written_at = time.monotonic()
 
+    def keep_ended(self, solver: Any, outcome: Outcome) -> None:
+        """Write the end down, so that a fit which is started again is done at once; one that was broken off goes on instead."""
+        if not outcome.stopped:
+            self.offer(solver, outcome, outcome.history["objective"][-1], outcome.history["seconds"][-1], must=True)
+
     def _write(self, solver: dict[str, Any], outcome: dict[str, Any], objective: float, seconds: float) -> None:
         self._turn += 1
         names: dict[int, list[list[str]]] = {}

@@ -115,6 +115,8 @@ class Job:
             solver, cast("Any", U), cast("Any", V), settings.max_iter, settings.tol, settings.callbacks,
             validation=validation, patience=settings.patience, record=folder,
         )  # fmt: skip
+        if folder is not None:
+            folder.keep_ended(irls, outcome)
         warn_of_limit(outcome, settings.max_iter, settings.tol)
         pair: Any = outcome.best or irls.factors
         if self._shards is None:

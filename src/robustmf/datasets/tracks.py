@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.observed import Observed
+from robustmf.validation import require_integer
 
 #: The picture's middle and the pixels of a unit of length.
 _CENTER, _PIXELS = (360.0, 288.0), 150.0
@@ -64,9 +65,9 @@ def make_tracks(
     >>> made.observed.shape, made.points.shape
     ((72, 330), (330, 3))
     """
-    if points < 4 or frames < 2:
-        raise ValueError(f"points >= 4 and frames >= 2 are needed, got points={points}, frames={frames}")
-    if noise < 0 or not 0 <= mismatches <= 1:
+    require_integer("points", points, 4)
+    require_integer("frames", frames, 2)
+    if not (noise >= 0 and 0 <= mismatches <= 1):
         raise ValueError(f"noise must be >= 0 and mismatches must lie in [0, 1], got noise={noise}, mismatches={mismatches}")
     rng = np.random.default_rng(random_state)
     angle, height = rng.uniform(0, 2 * np.pi, points), rng.uniform(-1, 1, points)
