@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from robustmf.cli import app
+from torture import trials
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -80,6 +81,13 @@ def test_breakdown_is_that_of_the_record():
 
     for magnitude in (5.0, 50.0):
         assert ", ".join(map(str, reached(magnitude))) + " of 100" in README
+
+
+def test_trials_are_those_of_the_record():
+    record = json.loads((ROOT / "benchmarks" / "torture.json").read_text())
+    assert {line["trial"] for line in record["trials"]} == set(trials.names())
+    for line in record["trials"]:
+        assert f"| {line['what']} | {line['cases']:,} | {line['failed']} |" in README
 
 
 def test_picture_is_what_its_script_draws(tmp_path):
