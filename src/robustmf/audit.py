@@ -104,7 +104,7 @@ def suspect_lines(
     for k in [first + k for k in _worst(scored, top, at_most)]:
         kind = min(found.kinds, key=lambda kind: float(found.kinds[kind][k]))
         own = order[ends[k] - counts[k] : ends[k]]
-        reason = f"{_words(kind, lines, found, own, overall, names[1])}; {_odds(float(found.kinds[kind][k]))} honest {names[0]}s is as odd"
+        reason = f"{_words(kind, lines, found, own, overall, names[1])}; {_odds(float(found.scores[k]))} honest {names[0]}s is as odd"
         listed.append(SuspectLine(ids[k - first], int(counts[k]), float(scores[k]), reason))
     return listed
 

@@ -38,6 +38,7 @@ from robustmf.validation import (
     require_bounds,
     require_callables,
     require_flag,
+    require_here,
     require_integer,
     require_magnitude,
     require_positive,
@@ -262,6 +263,7 @@ class RobustMF(Detection):
         kept = as_checkpoint(checkpoint, checkpoint_every, resume, self.random_state is not None, self.device)
         if client is not None:
             return self._fit_on_cluster(X, weights, client, kept)
+        require_here(X)
         observed = self._entries_of(X, reset=True)
         return self._fit(observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept)
 
@@ -324,7 +326,8 @@ class RobustMF(Detection):
         if weights is not None:
             raise ValueError("weights must be a column of the data with client=: give X as robustmf.cluster.Triplets(data, weight=name)")
         fitting.require_cluster(self.solver, self.n_init, self.certify, self.device)
-        require_share("validation_fraction", self.validation_fraction)
+        require_integer("rank", self.rank, 1)
+        self._check_settings()  # before the data are read
         triplets, rng = source.as_triplets(X), generator(self.random_state).spawn(1)[0]
         job = fitting.Job(client, triplets, checkpoint, self.validation_fraction, rng)
         matrix: Any = job.matrix  # has the shape, which is all that is asked of it
@@ -509,6 +512,10 @@ class RobustMF(Detection):
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        """All that can be checked without data."""
         require_integer("max_iter", self.max_iter, 0)
         require_integer("inner_max_iter", self.inner_max_iter, 1)
         require_integer("n_init", self.n_init, 1)

@@ -65,7 +65,9 @@ class Lines:
 def evidence(lines: Lines) -> dict[str, Array]:
     """For each kind of evidence but "crowd" one number a line: the share of honest lines that would look as bad or worse."""
     counts = lines.sums()
-    return {"misfit": _misfit(lines, counts), "alike": _alike(lines, counts), "company": _company(lines, counts)}
+    kinds = {"misfit": _misfit(lines, counts), "company": _company(lines, counts)}
+    # of measurements, lines with small factors are honestly alike; on a scale of few steps it is what one who pushes items gives
+    return {**kinds, "alike": _alike(lines, counts)} if _rounding(lines.values) else kinds
 
 
 @dataclass(frozen=True)

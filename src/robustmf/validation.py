@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,16 @@ def require_magnitude(observed: Observed, *, new: bool = False) -> None:
             f"X has values of size {largest:.3g}; in {name} the largest must lie between {least:g} and {most:g}: "
             f"multiply X by a constant{wider}"
         )
+
+
+def require_here(X: Any) -> None:
+    """Refuse what only a cluster or a reader of files can take: as an array it would be something else."""
+    if type(X).__module__.startswith(("dask", "robustmf.cluster")):
+        raise TypeError(
+            f"X is data for a cluster ({type(X).__name__}): give client=, or make entries of it here with Observed.from_triplets"
+        )
+    if isinstance(X, (str, os.PathLike)):
+        raise TypeError(f"X must be data, got the path {os.fspath(X)!r}: read it with robustmf.reading.read_ratings, or give client=")
 
 
 def entry_weights(weights: ArrayLike, observed: Observed) -> Array:

@@ -46,5 +46,5 @@ def _spelled(name: str) -> str:
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", callback=_take, is_eager=True, help="TOML file with settings, e.g. 'rank = 10' below [fit]; options win."),
+    typer.Option("--config", callback=_take, is_eager=True, help="TOML file with settings, e.g. 'rank = 10' below \\[fit]; options win."),
 ]

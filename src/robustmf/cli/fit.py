@@ -11,6 +11,7 @@ import typer
 from robustmf.cli import cluster, settings
 from robustmf.cli import input as given
 from robustmf.cli.config import Config
+from robustmf.cli.failures import INTERRUPTED
 from robustmf.cli.output import Json, print_json, print_table, require_folder, require_plots, say
 
 
@@ -117,3 +118,6 @@ def fit(
         )
     else:
         print_table("Fitted", ("what", "found"), [*facts(model).items(), ("seconds", f"{seconds:.2f}")])
+    if model.stop_reason_ == "interrupted":
+        say("Interrupted" + ("" if checkpoint is None else f"; the same command goes on from {checkpoint}"))
+        raise typer.Exit(INTERRUPTED)

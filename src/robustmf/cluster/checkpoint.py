@@ -57,10 +57,12 @@ class Folder:
                 self._saved = read(manifest)
                 if self._saved.kind != _KIND or self._saved.parameters.get("version") != _VERSION:
                     raise CheckpointError(f"{manifest}: is no checkpoint of a cluster of this version; {_REMEDY}")
+        elif self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"{os.fspath(self.path)!r} is a file; a fit on a cluster is kept in a folder")
         elif self.must_exist:
             raise CheckpointError(f"resume={os.fspath(self.path)!r} has no {_MANIFEST}; checkpoint= would begin anew")
-        elif self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"checkpoint={os.fspath(self.path)!r} is a file; a fit on a cluster is kept in a folder")
+        elif self.path.is_dir() and any(not _is_ours(file) for file in self.path.iterdir()):
+            raise CheckpointError(f"{os.fspath(self.path)!r} holds other files; a fit on a cluster is kept in a folder of its own")
 
     @property
     def known(self) -> Known | None:
@@ -222,3 +224,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)) and any(np.ndim(item) for item in value):
         return [hashlib.sha256(np.ascontiguousarray(item).tobytes()).hexdigest() for item in value]
     return value
+
+
+def _is_ours(file: Path) -> bool:
+    """A block's file, or what a process that was killed while it wrote one left behind."""
+    return ".rmf" in file.suffixes

@@ -13,11 +13,15 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import distributed
+from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from robustmf.cluster.tasks import same
 from robustmf.exceptions import ClusterLostError
+
+#: What Dask raises where there is nobody to talk to.
+_GONE = (CommClosedError, ClosedClientError, OSError)
 
 #: Seconds between looks at whether something was lost.
 _TICK = 0.2
@@ -45,7 +49,7 @@ class Connection:
         """A future of ``function(*arguments)``."""
         try:
             return self.client.submit(function, *arguments, pure=False, **options)
-        except (CommClosedError, RuntimeError, OSError, ValueError) as error:
+        except (*_GONE, RuntimeError, ValueError) as error:
             if self.client.status == "running":
                 raise
             raise self._lost() from error
@@ -79,7 +83,7 @@ class Connection:
         """Results that were bound to a worker may be made again anywhere, if that worker is lost."""
         try:
             self.client.sync(self.client.scheduler.set_restrictions, worker={future.key: () for future in futures})
-        except (CommClosedError, OSError) as error:
+        except _GONE as error:
             raise self._lost() from error
 
     def _stranded(self, futures: Sequence[Any], homes: Sequence[str]) -> list[int]:
@@ -107,7 +111,7 @@ class Connection:
                         f"a task took down every worker that tried it ({error}); give workers more memory, or use more blocks"
                     ) from error
                 self.client.retry(flat)
-            except (CancelledError, CommClosedError) as error:
+            except (CancelledError, *_GONE) as error:
                 if self.client.status == "running" and mend():
                     raise MendedError from None
                 raise self._lost() from error
@@ -134,20 +138,25 @@ class Connection:
         """A future of a value of this machine, sent to a worker; if that is lost, so is the value."""
         try:
             return self.client.scatter([value], hash=False)[0]
-        except (CommClosedError, TimeoutError, OSError) as error:
+        except (TimeoutError, *_GONE) as error:
             raise self._lost() from error
 
     def homes(self, futures: Sequence[Any]) -> list[tuple[str, ...]]:
         """The addresses of the workers that hold each result."""
         try:
             held = self.client.who_has(futures)
-        except (CommClosedError, OSError) as error:
+        except _GONE as error:
             raise self._lost() from error
         return [tuple(held.get(future.key, ())) for future in futures]
 
     def workers(self) -> dict[str, int]:
         """Addresses of the workers, and the threads of each."""
-        return dict(self.client.nthreads())
+        try:
+            return dict(self.client.nthreads())
+        except (*_GONE, RuntimeError, ValueError) as error:
+            if self.client.status == "running":
+                raise
+            raise self._lost() from error
 
 
 class MendedError(Exception):

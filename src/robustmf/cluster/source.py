@@ -17,6 +17,9 @@ from robustmf.reading.source import Source
 #: Row groups of a file are read together up to so many entries.
 _PIECE = 5_000_000
 
+#: Loading makes some tasks for each pair of a row block and a column block.
+_MOST_BLOCKS = 256
+
 
 @dataclass(frozen=True)
 class Triplets:
@@ -34,7 +37,7 @@ class Triplets:
     duplicates : {"error", "last", "mean"}
         What to do with several values for one place, as in :meth:`Observed.from_triplets <robustmf.Observed.from_triplets>`.
     blocks : int, optional
-        Blocks that rows, and columns, are cut into; by default one for each thread of the cluster. Up to 65,535.
+        Blocks that rows, and columns, are cut into; by default one for each thread of the cluster. Up to 256.
     shards : path, optional
         Write the factors there, one Parquet file a block, and leave them out of the model: for factors that are too large for the client.
         Every worker must see the folder.
@@ -52,8 +55,15 @@ class Triplets:
     def __post_init__(self) -> None:
         if self.duplicates not in ("error", "last", "mean"):
             raise ValueError(f"duplicates must be 'error', 'last' or 'mean', got duplicates={self.duplicates!r}")
-        if self.blocks is not None and not (isinstance(self.blocks, int) and 1 <= self.blocks < 1 << 16):
-            raise ValueError(f"blocks must be None or an integer from 1 to 65535, got blocks={self.blocks!r}")
+        if self.blocks is not None and not (isinstance(self.blocks, int) and 1 <= self.blocks <= _MOST_BLOCKS):
+            raise ValueError(
+                f"blocks must be None or an integer from 1 to {_MOST_BLOCKS} (each pair of blocks is a task), got blocks={self.blocks!r}"
+            )
+        given = [name for name in (self.row, self.col, self.value, self.weight) if name is not None]
+        if len(set(given)) < len(given):
+            raise ValueError(
+                f"row, col, value and weight must be different columns, got {self.row!r}, {self.col!r}, {self.value!r}, {self.weight!r}"
+            )
 
 
 @dataclass(frozen=True)
