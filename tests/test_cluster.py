@@ -425,6 +425,42 @@ def test_answers_over_dask_collections(client, ratings):
         predict(model, ratings, row="user", col="item")
 
 
+def test_a_cluster_that_is_closed_in_mid_fit(ratings):
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
+        client = distributed.Client(cluster)
+
+        def close(snapshot):
+            if snapshot.iteration == 2:
+                client.close()
+
+        with pytest.raises(ClusterLostError, match="checkpoint="):
+            RobustMF(2, callbacks=[close], **STEADY).fit(Triplets(in_pieces(ratings), **NAMES), client=client)
+
+
+@pytest.mark.parametrize(
+    ("X", "said"),
+    [
+        (lambda f: dd.from_pandas(f, npartitions=2), "give client="),
+        (lambda f: Triplets([f]), "give client="),
+        (lambda f: "ratings", "the path 'ratings'"),
+    ],
+)
+def test_data_for_a_cluster_without_one(ratings, X, said):
+    with pytest.raises(TypeError, match=said):
+        RobustMF(2).fit(X(ratings))
+
+
+def test_a_checkpoint_wants_a_folder_of_its_own(client, ratings, tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"someone's data")
+    with pytest.raises(CheckpointError, match="a folder of its own"):
+        RobustMF(2).fit(in_pieces(ratings), client=client, checkpoint=tmp_path)
+
+
+def test_parameters_are_checked_before_the_data_are_read(client):
+    with pytest.raises(ValueError, match="tol must be"):
+        RobustMF(2, tol=0).fit("/nowhere", client=client)
+
+
 def test_factors_as_shards(client, ratings, tmp_path):
     data = in_pieces(ratings)
     whole = RobustMF(2, bias=True, random_state=0).fit(data, client=client)
@@ -434,6 +470,9 @@ def test_factors_as_shards(client, ratings, tmp_path):
     assert rows.id.tolist() == whole.row_ids_
     assert np.array_equal(rows[["factor0", "factor1"]].to_numpy(), whole.row_factors_)
     assert np.array_equal(rows.bias.to_numpy(), whole.row_bias_)
+    for ask in (lambda: model.predict([1], [1]), lambda: model.recommend([1]), lambda: model.save(tmp_path / "m.rmf"), model.audit):
+        with pytest.raises(ValueError, match="wrote them as shards"):
+            ask()
 
 
 def test_factors_too_large_for_the_client(client, ratings, monkeypatch):

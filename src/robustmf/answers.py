@@ -71,7 +71,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Then ``rows`` is a dense matrix of rows as :meth:`transform` takes them, and the answer another one: each row as its own
             entries predict it, bad ones cleaned and missing ones filled in. A sparse one is refused, as its answer would be dense.
         """
-        check_is_fitted(self)
+        self._require_factors()
         if cols is None:
             if isinstance(rows, Observed) or sp.issparse(rows):
                 raise TypeError(
@@ -80,6 +80,12 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 )
             return self._predictor().clip(self.inverse_transform(self._fold_in(rows)))
         return self._predictor().pairs(self._numbers("row", rows, "rows"), self._numbers("column", cols, "cols"))
+
+    def _require_factors(self) -> None:
+        """Refuse a model that is not fitted, or whose factors a cluster has written as shards."""
+        check_is_fitted(self)
+        if not len(self.row_factors_):
+            raise ValueError("the factors of this model are not here: a cluster wrote them as shards; read the Parquet files of shards=")
 
     def _predictor(self) -> Predictor:
         return Predictor(
@@ -130,7 +136,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         >>> items
         array([5, 3])
         """
-        check_is_fitted(self)
+        self._require_factors()
         require_integer("n", n, 1)
         i = self._numbers("row", users, "users")
         flat, unknown = i.ravel(), i.ravel() == UNKNOWN
@@ -150,7 +156,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         ``items`` are ids or column numbers as in :meth:`predict`; an unknown one raises. The answer is as in :meth:`recommend`.
         """
-        check_is_fitted(self)
+        self._require_factors()
         require_integer("n", n, 1)
         j = self._numbers("column", items, "items")
         flat = j.ravel()
@@ -177,7 +183,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         the columns (0 without). An :class:`Observed` with ids has its columns found by these, and entries in unknown columns are
         left out, with a warning; in anything else the columns stand in the order of the fit.
         """
-        check_is_fitted(self)
+        self._require_factors()
         return self._fold_in(X)
 
     def _fold_in(self, X: Any) -> Array:
@@ -217,7 +223,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows that the factors T (as :meth:`transform` gives them) predict, dense; not clipped to ``bounds``."""
-        check_is_fitted(self)
+        self._require_factors()
         factors = np.asarray(T)
         if factors.ndim != 2 or factors.shape[1] != self._n_features_out:
             raise ValueError(f"T must have shape (rows, {self._n_features_out}), got shape {factors.shape}")
@@ -232,7 +238,7 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         is predicted from the other entries of its row, with a fifth of these left out at a time. With ``rows="fitted"`` they are the
         rows of ``fit``, with the factors found there, and X holds entries of that matrix: those of the fit, or others that were held out.
         """
-        check_is_fitted(self)
+        self._require_factors()
         if rows == "fitted":
             return -float(np.abs(self._residuals(X)).mean(dtype=np.float64))
         if rows != "new":

@@ -12,7 +12,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.accumulate import accumulate
 from robustmf.device import estimate
@@ -460,7 +459,7 @@ class RobustMF(Detection):
 
     def _residuals(self, X: Any) -> Array:
         """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
-        check_is_fitted(self)
+        self._require_factors()
         observed, predictor = self._placed(X), self._predictor()
         if self.device == "cpu" or observed.row_ids is not None:
             observed, i, j = self._located(observed)
@@ -478,7 +477,7 @@ class RobustMF(Detection):
         Ids may be int, float, str, bool, bytes, tuple, date, datetime, timedelta, UUID, Decimal or NumPy numbers and dates. Code cannot
         be saved: for a loss of your own or callbacks this raises :class:`~robustmf.exceptions.NotSavableError`.
         """
-        check_is_fitted(self)
+        self._require_factors()
         if type(self).__module__ != __name__:
             raise NotSavableError(f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it")
         parameters = self.get_params(deep=False)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.answers import Answers
 from robustmf.audit import Audit, suspect_entries, suspect_lines
@@ -143,7 +142,7 @@ class Detection(Answers):
 
     def _noise(self) -> Noise:
         """The noise of the fit, from (some of) its entries."""
-        check_is_fitted(self)
+        self._require_factors()
         i, j, values, counts = self._sampled()
         residual = values - self._predictor().pairs(i, j)
         return Noise.fit(
@@ -166,7 +165,7 @@ class Detection(Answers):
 
     def _located(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
         """X as entries of the fitted matrix: with the numbers of their rows and columns, found by id where X and the fit have ids."""
-        check_is_fitted(self)
+        self._require_factors()
         observed = self._placed(X).to_host()
         require_magnitude(observed, new=True)
         i: NDArray[Any] = observed.rows.group_of_entry()
