@@ -27,12 +27,20 @@ if NO_CARD is None:
 
 
 def pytest_configure(config):
-    """Triton's interpreter makes numbers of arrays in a way that NumPy warns of."""
+    """``-m card`` chooses what runs the card's operations. Triton's interpreter makes numbers of arrays in a way that NumPy warns of."""
+    config.addinivalue_line("markers", "card: runs the card's operations, on a GPU or in Triton's interpreter")
     if INTERPRETED:
         config.addinivalue_line("filterwarnings", "ignore:Conversion of an array:DeprecationWarning:triton.runtime.interpreter")
 
 
-needs_card = pytest.mark.skipif(NO_CARD is not None, reason=str(NO_CARD))
+needs_card = pytest.mark.card
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """What needs a card says so where there is none."""
+    if NO_CARD is not None and item.get_closest_marker("card"):
+        pytest.skip(NO_CARD)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -8,11 +8,14 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from conftest import INTERPRETED, needs_card
 from robustmf.cli import app
 from robustmf.cli.bench import app as bench
+from robustmf.datasets import make_tracks
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,10 +35,10 @@ SMALL = {
     "breakdown": "--runs 1 --peer-runs 0 --jobs 1",
     "calibration": "--seeds 1",
     "defaults": "--only 'm = 500, noise 0.1, × 1000'",
+    "dinosaur": "--seeds 1 --data data",
+    "detection": "--seeds 1 --data data",
+    "gpu": "--entries 2e5 --movielens 2e4",
 }
-
-#: What cannot be made small, or needs what is not everywhere; the tests named run its parts.
-ELSEWHERE = {"gpu": "tests/test_device.py", "dinosaur": "tests/test_varpro.py", "detection": "tests/test_detection_experiment.py"}
 
 
 def names():
@@ -43,14 +46,31 @@ def names():
 
 
 def test_every_measurement_is_run():
-    assert names() == set(SMALL) | set(ELSEWHERE)
-    for place in ELSEWHERE.values():
-        assert (ROOT / place).exists()
+    assert names() == set(SMALL)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_measurement_runs_small(name, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def small_data(tmp_path_factory):
+    """Files of the official form, made up: a few tracks, and 3,000 ratings by 150 users."""
+    folder = tmp_path_factory.mktemp("data")
+    tracks = make_tracks(60, random_state=0).observed.to_sparse().toarray().T
+    (folder / "dinosaur").mkdir()
+    np.savetxt(folder / "dinosaur" / "viff.xy", np.where(tracks == 0, -1, tracks), fmt="%.3f")
+    rng = np.random.default_rng(0)
+    users, movies = np.divmod(rng.choice(150 * 120, 3_000, replace=False), 120)
+    lines = [f"{u + 1},{v + 1},{s / 2},0" for u, v, s in zip(users, movies, rng.integers(1, 11, 3_000), strict=True)]
+    (folder / "ml-latest-small").mkdir()
+    (folder / "ml-latest-small" / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *lines, ""]))
+    return folder
+
+
+on_a_gpu = pytest.mark.skipif(INTERPRETED, reason="needs a GPU: Triton's interpreter would take hours")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_card, on_a_gpu] if name == "gpu" else []) for name in SMALL])
+def test_measurement_runs_small(name, small_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(small_data)
     result = CliRunner().invoke(app, ["bench", name, *shlex.split(SMALL[name]), "--record", "record.json"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, (result.output, result.exception)
     assert json.loads((tmp_path / "record.json").read_text())

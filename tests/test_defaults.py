@@ -8,8 +8,6 @@ import pytest
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.experiments import defaults
-from robustmf.kernels.team import Team
-from robustmf.operations import Operations
 from robustmf.selection import entry_train_test_split
 from robustmf.solvers import shrink
 
@@ -117,15 +115,22 @@ def test_too_few_entries_choose_nothing():
     assert not model.row_bias_.any()
 
 
-def test_large_data_are_judged_by_whole_rows(monkeypatch):
+def test_large_data_are_judged_by_whole_rows(operations_on, monkeypatch):
     monkeypatch.setattr(shrink, "_SAMPLE", 5_000)
     observed = ratings()
-    with Team(1) as team:
-        weights = np.arange(observed.n_entries, dtype=float)
-        part, part_weights = shrink._some_rows(Operations(observed, team), weights)
+    operations = operations_on(observed)
+    part, part_weights = shrink._some_rows(operations, operations.array(np.arange(observed.n_entries, dtype=float)))
     every = -(-observed.n_entries // 5_000)
+    assert part.observed.shape == (-(-observed.shape[0] // every), observed.shape[1])
     np.testing.assert_array_equal(part.observed.rows.counts, observed.rows.counts[::every])
-    np.testing.assert_array_equal(observed.rows.values[part_weights.astype(int)], part.observed.rows.values)
+    places = np.asarray(part_weights).astype(int)
+    np.testing.assert_array_equal(observed.rows.values[places], part.observed.rows.values)
+    np.testing.assert_array_equal(observed.rows.indices[places], part.observed.rows.indices)
+
+
+def test_what_some_rows_choose_is_like_what_all_do(monkeypatch):
+    monkeypatch.setattr(shrink, "_SAMPLE", 5_000)
+    observed = ratings()
     small = RobustMF(3, random_state=0).fit(observed)
     monkeypatch.undo()
     whole = RobustMF(3, random_state=0).fit(observed)

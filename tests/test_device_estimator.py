@@ -9,6 +9,7 @@ import pytest
 
 from conftest import INTERPRETED, needs_card
 from robustmf import Observed, RobustMF, load
+from robustmf.solvers import shrink
 
 pytestmark = [needs_card, pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")]
 
@@ -91,6 +92,18 @@ def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, dtype, tmp_pat
     assert_same_model(cpu, card, clean)
     if not INTERPRETED:
         assert_same_answers(cpu, card, observed, tmp_path)
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_reg_and_biases_are_chosen_on_the_card_as_on_the_host(dtype, monkeypatch):
+    monkeypatch.setattr(shrink, "_SMALL", 0)
+    monkeypatch.setattr(shrink, "_SAMPLE", 10_000)
+    observed, clean = stars(400, 300, 0.2, 1.0, dtype)
+    cpu, card = both(observed, bounds=(0.5, 5.0))
+    assert cpu.has_bias_
+    assert card.reg_ == cpu.reg_
+    assert_same_model(cpu, card, clean)
 
 
 def test_defaults_with_entries_set_aside():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from robustmf.device.observed import DeviceObserved
 from robustmf.device.operations import DeviceOperations
@@ -82,22 +83,22 @@ def _same(case: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def same_as_cpu_large(made: Made, sweeps: int = 5) -> dict[str, float]:
-    """The same on the large problem, from its ridge start."""
+def same_as_cpu_large(made: Made, sweeps: int = 5) -> list[dict[str, float]]:
+    """The same on the large problem, from its ridge start, at several ranks."""
     i, j, values, U, V = made
     observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), SHAPE)
+    return [_same_large(observed, rank, sweeps, U, V) for rank in (RANK, 32, 64)]
+
+
+def _same_large(observed: Observed, rank: int, sweeps: int, U: Tensor, V: Tensor) -> dict[str, float]:
     settings: dict[str, Any] = {"theta": 1.0, "reg": 1.0, "init": "ridge", "max_iter": sweeps, "tol": 1e-12, "random_state": 0}
     models, times = [], []
     for device in ("cpu", "cuda"):
         started = time.perf_counter()
-        models.append(RobustMF(RANK, **settings, device=device).fit(observed))
+        models.append(RobustMF(rank, **settings, device=device).fit(observed))
         times.append(time.perf_counter() - started)
     rmse = [clean_rmse(model, U, V) for model in models]
     return {
-        "sweeps": sweeps,
-        "cpu_rmse": rmse[0],
-        "gpu_rmse": rmse[1],
-        "relative": abs(rmse[1] / rmse[0] - 1),
-        "cpu_seconds": times[0],
-        "gpu_seconds": times[1],
-    }
+        "rank": rank, "sweeps": sweeps, "cpu_rmse": rmse[0], "gpu_rmse": rmse[1], "relative": abs(rmse[1] / rmse[0] - 1),
+        "cpu_seconds": times[0], "gpu_seconds": times[1],
+    }  # fmt: skip

@@ -314,12 +314,20 @@ def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
             *(f"{sum(b[kind] for b in both):.2f}" for kind in ("bytes_ms", "operations_ms", "matrix_ms")),
         ])  # fmt: skip
     made = [("A sweep of irls", lines)]
-    for name in ("build", "long_tail", "fits", "fold_in", "recommend", "mm", "same_as_cpu_large", "memory"):
+    for name in ("build", "long_tail", "fits", "fold_in", "recommend", "mm", "memory"):
         made.append((name.replace("_", " "), [["what", "figure"], *([key, _shown(value)] for key, value in found[name].items())]))
     same, errors = found["same_as_cpu"], found["half_step_error"]
     if isinstance(errors, list):
         shown = [[str(e["rank"]), f"{e['cpu']:.1e}", f"{e['gpu']:.1e}"] for e in errors]
         made.append(("error of a half-step", [["rank", "CPU", "GPU"], *shown]))
+    large = found["same_as_cpu_large"]
+    if isinstance(large, list):
+        shown = [
+            [str(c["rank"]), *(_shown(c[name]) for name in ("cpu_rmse", "gpu_rmse", "relative", "cpu_seconds", "gpu_seconds"))]
+            for c in large
+        ]
+        head = ["rank", "CPU's RMSE", "GPU's", "relative difference", "CPU's seconds", "GPU's"]
+        made.append((f"the large problem, {large[0]['sweeps']} sweeps", [head, *shown]))
     if isinstance(same, list):
         columns = ["case", "relative difference of RMSE", "CPU against itself"]
         made.append(("same as the CPU", [columns, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robustmf.losses import Loss
 from robustmf.objective import Objective
-from robustmf.observed import Compressed, Observed
+from robustmf.observed import Compressed
 from robustmf.operations import Operations
 from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
@@ -31,6 +31,9 @@ _ASIDE, _LEAST_ASIDE = 0.1, 200
 
 #: Entries that the choice is made on, at most about; or this share of them all, where that is more: then it costs a few sweeps over all.
 _SAMPLE, _SHARE = 1 << 18, 0.02
+
+#: Entries × rank² up to which the trials are made on the host, wherever the fit is: a card would gain nothing, and the bits are the same.
+_SMALL = 4e6
 
 #: Sweeps of the ridge start, at the first λ (until it has overfitted: a fit that stops early predicts better than its λ), and at each
 #: further one from its neighbour's factors.
@@ -96,8 +99,9 @@ def choose(
     operations: Operations, weights: Array | None, bounds: tuple[float, float], biases: Sequence[bool], rng: np.random.Generator,
 ) -> Choice | None:  # fmt: skip
     """λ, and whether with biases (what ``biases`` lists is tried); None where there are too few entries to tell."""
-    # on the host, wherever the fit is made: the same choice on every device
-    operations, weights = _some_rows(operations.host(), None if weights is None else np.asarray(weights))
+    operations, weights = _some_rows(operations, weights)
+    if operations.observed.n_entries * rank**2 <= _SMALL:
+        operations, weights = operations.host(), None if weights is None else np.asarray(weights)
     observed = operations.observed
     spare = (observed.n_entries if weights is None else int((weights > 0).sum())) - sum(observed.shape)
     n_aside = round(_ASIDE * observed.n_entries)
@@ -121,10 +125,9 @@ def _some_rows(operations: Operations, weights: Array | None) -> tuple[Operation
     every = math.ceil(observed.n_entries / max(_SAMPLE, _SHARE * observed.n_entries))
     if every == 1:
         return operations, weights
-    some = np.arange(0, observed.shape[0], every)
-    rows, chosen = observed.rows, np.zeros(observed.shape[0], bool)
-    chosen[some] = True
-    kept = np.repeat(chosen, rows.counts)
-    pointers = np.concatenate(([0], np.cumsum(rows.counts[some])))
-    part = Observed(Compressed(pointers, rows.indices[kept], rows.values[kept]), (len(some), observed.shape[1]))
+    rows, counts = observed.rows, observed.rows.counts
+    # not arange, which is on the host wherever the entries lie
+    kept = np.repeat((np.cumsum(np.ones_like(counts)) - 1) % every == 0, counts)
+    pointers = np.concatenate(([0], np.cumsum(counts[::every])))
+    part = type(observed)(Compressed(pointers, rows.indices[kept], rows.values[kept]), (len(pointers) - 1, observed.shape[1]))
     return operations.on(part), None if weights is None else weights[kept]
