@@ -318,7 +318,7 @@ def test_an_error_in_a_callback_is_not_blamed_on_the_file(path):
 
 @needs_card
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
-@pytest.mark.parametrize("settings", [{"solver": "irls", "bias": True}, {"solver": "mm", "inner_max_iter": 5}], ids=["irls", "mm"])
+@pytest.mark.parametrize("settings", [{"solver": "irls", "bias": True}, {"solver": "mm", "inner_max_iter": 3}], ids=["irls", "mm"])
 def test_on_the_card(settings, path):
     observed, *_ = random_problem(24, 20, 2)
     settings = settings | {"rank": 2, "loss": "lsp", "init": "ridge", "device": "cuda", "max_iter": 3}

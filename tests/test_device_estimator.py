@@ -83,7 +83,7 @@ def test_defaults_on_a_strong_signal(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(60, 50, 0.8, 0.7), pytest.param((400, 300, 0.2, 1.0), marks=needs_gpu)])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float64, marks=needs_gpu), np.float32])
 def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, dtype, tmp_path):
     observed, clean = stars(*size, dtype)
     cpu, card = both(observed, bounds=(0.5, 5.0))
@@ -102,7 +102,7 @@ def test_reg_and_biases_are_chosen_on_the_card_as_on_the_host(dtype, monkeypatch
     observed, clean = stars(400, 300, 0.2, 1.0, dtype)
     cpu, card = both(observed, bounds=(0.5, 5.0))
     assert cpu.has_bias_
-    assert card.reg_ == cpu.reg_
+    assert card.reg_ == pytest.approx(cpu.reg_, rel=1e-4)  # λ is doubled until it is too much: the next choice would be twice as large
     assert_same_model(cpu, card, clean)
 
 

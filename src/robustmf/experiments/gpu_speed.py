@@ -322,12 +322,10 @@ def tables(found: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
         made.append(("error of a half-step", [["rank", "CPU", "GPU"], *shown]))
     large = found["same_as_cpu_large"]
     if isinstance(large, list):
-        shown = [
-            [str(c["rank"]), *(_shown(c[name]) for name in ("cpu_rmse", "gpu_rmse", "relative", "cpu_seconds", "gpu_seconds"))]
-            for c in large
-        ]
-        head = ["rank", "CPU's RMSE", "GPU's", "relative difference", "CPU's seconds", "GPU's"]
-        made.append((f"the large problem, {large[0]['sweeps']} sweeps", [head, *shown]))
+        names = ("cpu_rmse", "gpu_rmse", "relative", "cpu_seconds", "gpu_seconds")
+        rmse = [["rank", "CPU's RMSE", "GPU's", "relative difference", "CPU's seconds", "GPU's"]]
+        rmse += [[str(c["rank"]), *(_shown(c[name]) for name in names)] for c in large]
+        made.append((f"the large problem, {large[0]['sweeps']} sweeps", rmse))
     if isinstance(same, list):
         columns = ["case", "relative difference of RMSE", "CPU against itself"]
         made.append(("same as the CPU", [columns, *([str(c), f"{c['relative']:.1e}", f"{c['cpu_itself']:.1e}"] for c in same)]))
