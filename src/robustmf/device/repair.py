@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from robustmf.device.array import DeviceArray
+from robustmf.device.estimate import TRIED_TOGETHER
 from robustmf.device.layout import system_width
 from robustmf.device.loss_sums import row_losses
 from robustmf.device.normal import normal_inverses, solved_systems
@@ -23,9 +24,6 @@ from robustmf.observed import Compressed
 if TYPE_CHECKING:
     from robustmf.device.operations import DeviceOperations
 
-
-#: Entries of the rows that are tried together, at most.
-_TOGETHER = 1 << 23
 
 #: A row changes only for a cost lower by 2 %.
 _BETTER = 0.98
@@ -43,7 +41,7 @@ def repair_rows(
     if not len(order):
         return changed
     inverses = normal_inverses(operations.transposed, Welsch(theta), ridge, V, U)
-    batch = torch.div(counts[order].cumsum(0) - 1, _TOGETHER, rounding_mode="floor")
+    batch = torch.div(counts[order].cumsum(0) - 1, TRIED_TOGETHER, rounding_mode="floor")
     bounds = [0, *(batch.diff().nonzero()[:, 0] + 1).tolist(), len(order)]
     generator = torch.Generator(rows.device).manual_seed(seed)
     for low, high in pairwise(bounds):
