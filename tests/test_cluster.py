@@ -12,8 +12,10 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from itertools import pairwise
 
+import dask
 import dask.dataframe as dd
 import distributed
 import numpy as np
@@ -26,9 +28,13 @@ from typer.testing import CliRunner
 import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
-from robustmf.cluster import ShardedModel, Triplets, fitting, identity, outlier_scores, predict, recommend, traffic
+from robustmf.cluster import ShardedModel, Triplets, fitting, identity, load, outlier_scores, predict, recommend, traffic
+from robustmf.cluster.blocks import Block, Gathered
 from robustmf.cluster.load import Matrix
+from robustmf.cluster.noise import Sampled
+from robustmf.cluster.parts import Part
 from robustmf.cluster.source import pieces_of
+from robustmf.cluster.start import SHARE, Sample
 from robustmf.exceptions import CheckpointError, ClusterLostError, DuplicateEntryError, ModelFileError, NotConvergedWarning
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -379,16 +385,101 @@ def test_a_killed_worker_a_slow_one_and_a_new_one_change_nothing(cluster, client
     assert len(before - set(worker_pids(client).values())) == 2
     assert identical(killed, wanted)
 
+    there, given = set(worker_pids(client)), []
+
     def join_and_slow(snapshot):
         if snapshot.iteration == 2:
             cluster.scale(4)
-            slow = next(iter(worker_pids(client).values()))
+            client.wait_for_workers(4)
+            slow = worker_pids(client)[min(there)]
             os.kill(slow, signal.SIGSTOP)
             threading.Timer(1.0, os.kill, (slow, signal.SIGCONT)).start()
+        if snapshot.iteration == 10:
+            given.extend(key for address, keys in client.has_what().items() if address not in there for key in keys)
 
     joined = RobustMF(2, callbacks=[join_and_slow], **STEADY).fit(data, client=client)
-    client.wait_for_workers(4)
     assert identical(joined, wanted)
+    assert any("half_step" in str(key) for key in given), given  # the one that joined has a block of its own
+
+
+def die_once(marker, function, *arguments):
+    """The function; but who calls it first is killed."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return function(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_workers_killed_while_they_load_and_while_they_look_for_a_start(client, ratings, tmp_path, monkeypatch):
+    settings = STEADY | {"max_iter": 3}
+    wanted = RobustMF(2, **settings).fit(Triplets(in_pieces(ratings), blocks=3, **NAMES), client=client)
+    pieces = [dask.delayed(die_once, pure=False)(str(tmp_path / "reading"), pd.DataFrame, piece) for piece in in_pieces(ratings)]
+    for module, name in ((load, "gather_block"), (load, "finish_block"), (fitting, "start_on"), (fitting, "folded")):
+        monkeypatch.setattr(module, name, partial(die_once, str(tmp_path / name), getattr(module, name)))
+    killed = RobustMF(2, **settings).fit(Triplets(pieces, blocks=3, **NAMES), client=client)
+    assert {path.name for path in tmp_path.iterdir()} == {"reading", "gather_block", "finish_block", "start_on", "folded"}
+    assert identical(killed, wanted)
+
+
+#: What holds entries of the data, and what in it has one element for each.
+HOLDERS = {
+    Part: lambda part: part.values,
+    Sample: lambda sample: sample.values,
+    Sampled: lambda sample: sample.residual,
+    Gathered: lambda gathered: gathered.rows.values,
+    Block: lambda block: block.observed.rows.values,
+    Observed: lambda observed: observed.rows.values,
+    pd.DataFrame: lambda frame: frame,
+}
+
+
+def entries_in(value):
+    """How many entries of the data a value holds."""
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, list) for one in value):
+        return max(map(entries_in, value))  # a piece, cut by rows and again by columns
+    if isinstance(value, (list, tuple)):
+        return sum(map(entries_in, value))
+    return next((len(of(value)) for kind, of in HOLDERS.items() if isinstance(value, kind)), 0)
+
+
+class Watch(distributed.WorkerPlugin):
+    """The most entries that a task on a worker was given, or has made."""
+
+    def setup(self, worker):
+        self.worker, self.most = worker, 0
+
+    def transition(self, key, start, finish, **_):
+        if finish == "memory":
+            self.most = max(self.most, entries_in(self.worker.data.get(key)))
+        if finish == "executing":
+            given = [self.worker.data.get(one.key) for one in self.worker.state.tasks[key].dependencies]
+            self.most = max(self.most, entries_in(given))
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_nobody_holds_all_entries(client, ratings, tmp_path, monkeypatch, shards):
+    for k, piece in enumerate(in_pieces(ratings)):
+        piece.to_parquet(tmp_path / f"{k}.parquet", index=False)
+    came, gather = [0], distributed.Client.gather
+
+    def counted(*arguments, **options):
+        found = gather(*arguments, **options)
+        came.append(entries_in(found))
+        return found
+
+    monkeypatch.setattr(distributed.Client, "gather", counted)
+    client.register_plugin(Watch(), name="watch")
+    try:
+        data = Triplets(tmp_path, blocks=3, shards=tmp_path / "out" if shards else None, **NAMES)
+        RobustMF(2, random_state=0).fit(data, client=client)
+        most = client.run(lambda dask_worker: dask_worker.plugins["watch"].most)
+    finally:
+        client.unregister_worker_plugin("watch")
+    assert 0.8 * len(ratings) < max(most.values()) <= SHARE * len(ratings)
+    assert 0 < max(came) <= SHARE * len(ratings)
 
 
 def test_nothing_is_left_on_the_cluster(client, ratings):
@@ -466,7 +557,7 @@ def test_an_ordinary_model(client, ratings, observed, tmp_path, begun):
     np.testing.assert_allclose(loaded.recommend("u001", exclude_seen=False)[1], one.recommend("u001", exclude_seen=False)[1], rtol=1e-6)
     with pytest.raises(ValueError, match="stayed on the cluster"):
         loaded.recommend("u001")
-    with pytest.raises(ValueError, match="partial_fit needs the entries.*fit old and new ones together with client="):
+    with pytest.raises(ValueError, match=r"partial_fit needs the entries.*fit old and new ones together with client="):
         loaded.partial_fit(observed)
 
 
@@ -586,8 +677,8 @@ def answers_of_shards(whole, model, ratings):
 
 def test_shards_that_are_not_whole(client, ratings, tmp_path):
     folder = tmp_path / "out"
+    mixed = {name: ratings[name].tolist() for name in ("item", "rating")} | {"user": [(int(u[1:]), "x") for u in ratings.user]}
     with pytest.raises(TypeError, match="cannot be written as Parquet shards"):
-        mixed = {name: ratings[name].tolist() for name in ("item", "rating")} | {"user": [(int(u[1:]), "x") for u in ratings.user]}
         RobustMF(2).fit(Triplets([mixed], shards=folder, **NAMES), client=client)
     RobustMF(2, random_state=0).fit(Triplets([ratings], shards=folder, blocks=2, **NAMES), client=client)
     pairs = dd.from_pandas(ratings, npartitions=1)
