@@ -41,6 +41,7 @@ from robustmf.losses import Loss
 from robustmf.operations import Operations
 from robustmf.solvers.checkpoint import Progress
 from robustmf.solvers.fitting import _iterated
+from robustmf.solvers.holdout import Holdout
 from robustmf.solvers.prepare import Prepared
 
 NAMES = {"row": "user", "col": "item", "value": "rating"}
@@ -111,8 +112,8 @@ class Begun:
     basis: object
     factors: tuple
 
-    def alone(self, observed, weights=None, **settings):
-        """A fit of one machine to the same data from the same start."""
+    def alone(self, observed, weights=None, holdout=None, **settings):
+        """A fit of one machine to the same data from the same start, with the same entries set aside."""
         basis, (U, V) = self.basis, self.factors
         biases = [np.zeros((len(A), 1), A.dtype) for A in (U, V)]
         if basis.center is not None:
@@ -121,7 +122,7 @@ class Begun:
         model = RobustMF(settings.pop("rank", 2), solver="irls", n_jobs=1, **settings)
         prepared = Prepared(U, V, basis.sigma, basis.center, *biases, basis.reg, basis.bias_unit, "irls", "")
         with Team(1) as team:
-            found = _iterated(model._settings(observed, ()), prepared, Operations(observed, team), weights, None, Progress())
+            found = _iterated(model._settings(observed, ()), prepared, Operations(observed, team), weights, holdout, Progress())
         model._take(found, observed, weights)
         return model
 
@@ -262,7 +263,7 @@ def test_a_start_from_some_of_the_rows(client, monkeypatch):
         np.testing.assert_allclose(some.predict(rows, columns), one.predict(rows, columns), atol=0.02)
 
 
-def test_entries_set_aside(client, ratings):
+def test_entries_set_aside(client, ratings, begun):
     seen = []
     model = RobustMF(2, validation_fraction=0.1, random_state=3, loss="huber", callbacks=[seen.append])
     model.fit(Triplets(in_pieces(ratings), **NAMES), client=client)
@@ -283,6 +284,15 @@ def test_entries_set_aside(client, ratings):
     error = np.abs(values - np.einsum("tq,tq->t", U[i], V[j])).mean()
     assert model.history_["validation"][-1] == pytest.approx(error, rel=1e-12)
     assert model.best_iteration_ == int(np.argmin(model.history_["validation"]))
+    i, j = job.matrix.order(0)[i], job.matrix.order(1)[j]
+    observed = Observed.from_triplets(ratings, **NAMES)
+    chosen = np.zeros(observed.shape, bool)
+    chosen[i, j] = True
+    left = observed.select(~chosen[observed.rows.group_of_entry(), observed.rows.indices])
+    holdout = Holdout(i.astype(np.int32), j.astype(np.int32), values, None, (-np.inf, np.inf))
+    one = begun[0].alone(left, holdout=holdout, loss="huber", validation_fraction=0.1)
+    assert_same(model, one)
+    np.testing.assert_allclose(model.history_["validation"], one.history_["validation"], rtol=1e-5)
 
 
 def test_callbacks_see_factors_and_can_stop(client, ratings):
