@@ -85,7 +85,9 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Refuse a model that is not fitted, or whose factors a cluster has written as shards."""
         check_is_fitted(self)
         if not len(self.row_factors_):
-            raise ValueError("the factors of this model are not here: a cluster wrote them as shards; read the Parquet files of shards=")
+            raise ValueError(
+                "the factors of this model are not here: a cluster wrote them as shards; robustmf.cluster.ShardedModel(folder) answers"
+            )
 
     def _predictor(self) -> Predictor:
         return Predictor(

@@ -16,7 +16,7 @@ wherever they lie beyond it, take no part. What the law would have in that part,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,10 @@ class Law:
         return self.scale * stdtrit(self.tail, (1 + np.asarray(level)) / 2)
 
 
+#: What is assumed before residuals are seen.
+UNIT_LAW = Law(1.0, _TAILS[1], 1.0)
+
+
 def fit_law(x: Array, central: float = _CENTRAL, tail: float | None = None) -> Law:
     """Student's law for the central part of x, by truncated maximum likelihood on bins; where the rest lies does not matter.
 
@@ -119,8 +123,12 @@ class Side:
     @classmethod
     def of(cls, factors: Array, counts: NDArray[np.int64], constant: float, reg: float, reg_by_count: bool) -> Side:
         """``counts`` says how often each of the factors is met; the other side has a constant too, where it is not 0."""
-        design = _design(factors, constant)
-        moments, axes = np.linalg.eigh((design * counts[:, None]).T @ design / max(int(counts.sum()), 1))
+        return cls.of_moment(moment_sum(factors, counts, constant), int(counts.sum()), constant, reg, reg_by_count)
+
+    @classmethod
+    def of_moment(cls, total: NDArray[np.float64], n_entries: int, constant: float, reg: float, reg_by_count: bool) -> Side:
+        """The same from :func:`moment_sum` over so many entries."""
+        moments, axes = np.linalg.eigh(total / max(n_entries, 1))
         return cls(np.maximum(moments, 0.0), axes, constant, reg, reg_by_count)
 
     def coordinates(self, factors: Array) -> NDArray[np.float64]:
@@ -151,6 +159,12 @@ class Side:
 def _design(factors: Array, constant: float) -> NDArray[np.float64]:
     design = np.asarray(factors, np.float64)
     return np.hstack([design, np.full((len(design), 1), constant)]) if constant else design
+
+
+def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> NDArray[np.float64]:
+    """Σ v vᵀ over entries, of factors that are met so often each."""
+    design = _design(factors, constant)
+    return np.asarray((design * counts[:, None]).T @ design)
 
 
 @dataclass(frozen=True)
@@ -187,19 +201,30 @@ class Noise:
     ) -> Noise:  # fmt: skip
         """The noise of a fit to ``counts`` entries a row and a column, from the residuals of some of its entries, at (i, j)."""
         of_rows, of_columns = (Side.of(A, n, constant, reg, reg_by_count) for A, n in zip((U, V), counts, strict=True))
-        noise = cls(Law(1.0, _TAILS[1], 1.0), U, V, of_rows, of_columns, *counts)
-        fitted = np.ones(len(residual), bool)
+        return cls(UNIT_LAW, U, V, of_rows, of_columns, *counts).calibrated(residual, i, j)
+
+    def calibrated(self, residual: Array, i: NDArray[Any], j: NDArray[Any]) -> Self:
+        """The same with its law and inflation fitted to the residuals of some of the fit's entries, at (i, j)."""
+        noise, fitted = self, np.ones(len(residual), bool)
         for _ in range(2):  # the share of good entries, then what these alone could tell
             noise = noise._inflated(i, j)
             noise = replace(noise, law=fit_law(residual / noise.deviations(i, j, fitted)))
         return noise
 
-    def _inflated(self, i: NDArray[Any], j: NDArray[Any]) -> Noise:
-        good = [self.law.share * counts for counts in (self.row_counts, self.column_counts)]
-        total = self.of_rows.spent(good[1]) + self.of_columns.spent(good[0]) - len(self.of_rows.moments) ** 2
-        spent = min(max(total, 0.0) / max(float(good[0].sum()), 1.0), _MOST_SPENT)
+    def parameters_spent(self, good: float) -> float:
+        """Parameters that the rows' and the columns' regressions spend, if this share of each one's entries is good."""
+        return self.of_rows.spent(good * self.column_counts) + self.of_columns.spent(good * self.row_counts)
+
+    def _inflated(self, i: NDArray[Any], j: NDArray[Any]) -> Self:
+        total = self.parameters_spent(self.law.share) - len(self.of_rows.moments) ** 2
+        spent = min(max(total, 0.0) / max(self.law.share * self.n_entries, 1.0), _MOST_SPENT)
         given = 1 - float(np.square(replace(self, inflation=1.0).deviations(i, j, np.ones(len(i), bool))).mean())
         return replace(self, inflation=max(spent / given, 1.0) if given > 0 else 1.0)
+
+    @property
+    def n_entries(self) -> int:
+        """Entries that were fitted to."""
+        return int(self.row_counts.sum())
 
     def deviations(self, i: NDArray[Any], j: NDArray[Any], fitted: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Standard deviations of residuals of good entries at (i, j), in units of the noise; ``fitted`` or held out."""

@@ -278,6 +278,11 @@ class RobustMF(Detection):
         """
         if not hasattr(self, "row_factors_"):
             return self.fit(X, weights=weights)
+        if "pointers" not in self.entries_:
+            raise ValueError(
+                "partial_fit needs the entries of the fit, and they stayed on the cluster; "
+                "fit old and new ones together with client=, or have new rows folded in with transform"
+            )
         new = self._entries_of(X, reset=False).to_host()
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)

@@ -38,19 +38,21 @@ class MalformedFileError(ValueError):
 class DuplicateEntryError(ValueError):
     """Several values for one place, where nobody said which counts."""
 
-    def __init__(self, row: Any, column: Any, values: tuple[float, float]) -> None:
-        self.row, self.column, self.values = row, column, values
+    def __init__(
+        self, row: Any, column: Any, values: tuple[float, float], made_by: str = "Observed.from_indices or Observed.from_triplets"
+    ) -> None:
+        self.row, self.column, self.values, self.made_by = row, column, values, made_by
         super().__init__(
             f"duplicate entry at row {row!r}, column {column!r} (values {values[0]!r} and {values[1]!r}); "
-            "make the entries with Observed.from_indices or Observed.from_triplets and duplicates='last' or 'mean' to say what it means"
+            f"make the entries with {made_by} and duplicates='last' or 'mean' to say what it means"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.row, self.column, self.values)
+        return type(self), (self.row, self.column, self.values, self.made_by)
 
-    def named(self, row_id: Any, column_id: Any) -> DuplicateEntryError:
-        """The same with ids in place of numbers."""
-        return DuplicateEntryError(row_id, column_id, self.values)
+    def named(self, row_id: Any, column_id: Any, made_by: str | None = None) -> DuplicateEntryError:
+        """The same with ids in place of numbers, and with what else the entries can be made by."""
+        return DuplicateEntryError(row_id, column_id, self.values, made_by or self.made_by)
 
 
 class ModelFileError(ValueError):

@@ -18,7 +18,7 @@ class Lookup:
     def __init__(self, ids: Sequence[Hashable], name: str) -> None:
         self._number = {key: k for k, key in enumerate(ids)}
         self._name = name
-        self._kinds = {_kind(key) for key in ids}
+        self._kinds = {kind(key) for key in ids}
 
     def __len__(self) -> int:
         return len(self._number)
@@ -38,7 +38,7 @@ class Lookup:
             key = keys[k]
             if _is_missing(key):
                 raise ValueError(f"{self._name} ids must not be missing, got {key!r} at position {k}")
-            if _kind(key) not in self._kinds:
+            if kind(key) not in self._kinds:
                 known = next(iter(self._number))
                 raise TypeError(
                     f"{self._name} ids were of type {type(known).__name__} in fit (such as {known!r}), "
@@ -66,7 +66,7 @@ def _is_missing(key: Any) -> bool:
         return True
 
 
-def _kind(key: Any) -> type:
+def kind(key: Any) -> type:
     """Ids of one kind can be equal: numbers of any type, strings, and everything else by its own type."""
     if isinstance(key, (bool, int, float, np.number, np.bool_)):
         return float

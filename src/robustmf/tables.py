@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def triplet_columns(data: Any, row: Any, col: Any, value: Any) -> tuple[Any, Any, NDArray[Any]]:
+def triplet_columns(data: Any, row: Any, col: Any, value: Any, what: str = "values") -> tuple[Any, Any, NDArray[Any]]:
     """Row ids, column ids and values: columns of ``data`` by name, or where it is None, the columns themselves.
 
-    Ids come as a NumPy array, an Arrow array or a list; values as a NumPy array.
+    Ids come as a NumPy array, an Arrow array or a list; values, which errors call ``what``, as a NumPy array.
     """
     if data is not None:
         names, take = _table(data)
@@ -28,7 +28,7 @@ def triplet_columns(data: Any, row: Any, col: Any, value: Any) -> tuple[Any, Any
             raise TypeError(f"{role} must be a column of numbers or ids, got {column!r}; names of columns need the table as data")
         if np.ma.is_masked(column):
             raise ValueError(f"{role} has masked values; leave out the entries that nobody observed")
-    return _id_column(row), _id_column(col), _value_column(value)
+    return id_column(row), id_column(col), _value_column(value, what)
 
 
 def _table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
@@ -68,7 +68,8 @@ def _series(column: Any) -> Any:
     return series if isinstance(series, nw.Series) else None
 
 
-def _id_column(column: Any) -> Any:
+def id_column(column: Any) -> Any:
+    """A column of ids as a NumPy array, an Arrow array or a list."""
     series = _series(column)
     if series is None:
         return column if isinstance(column, (list, tuple, np.ndarray)) else list(column)
@@ -82,10 +83,10 @@ def _id_column(column: Any) -> Any:
         return series.to_list()
 
 
-def _value_column(column: Any) -> NDArray[Any]:
+def _value_column(column: Any, what: str) -> NDArray[Any]:
     series = _series(column)
     if series is None:
         return np.asarray(column)
     if missing := series.null_count():
-        raise ValueError(f"values must not be missing, but {missing} of {len(series)} are; leave out the entries that nobody observed")
+        raise ValueError(f"{what} must not be missing, but {missing} of {len(series)} are; leave out the entries that nobody observed")
     return series.to_numpy()

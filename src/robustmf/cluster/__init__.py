@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from robustmf.cluster.answers import outlier_scores, predict, recommend
+    from robustmf.cluster.sharded import ShardedModel
     from robustmf.cluster.source import Triplets
 
-__all__ = ["Triplets", "outlier_scores", "predict", "recommend", "require_dask"]
+__all__ = ["ShardedModel", "Triplets", "outlier_scores", "predict", "recommend", "require_dask"]
 
-_HOME = {"Triplets": "source", "predict": "answers", "recommend": "answers", "outlier_scores": "answers"}
+_HOME = {"ShardedModel": "sharded", "Triplets": "source", "predict": "answers", "recommend": "answers", "outlier_scores": "answers"}
 
 
 def require_dask() -> None:

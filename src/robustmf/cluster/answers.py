@@ -15,8 +15,9 @@ def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
     ``row`` and ``col`` name the columns of ids (or numbers, where the fit had none); see
     :meth:`RobustMF.predict <robustmf.RobustMF.predict>`.
     """
-    _require_columns(pairs, row=row, col=col)
-    return pairs.map_partitions(_predicted, _sent(model), row, col, meta=("prediction", model.row_factors_.dtype))
+    require_columns(pairs, row=row, col=col)
+    model._require_factors()
+    return mapped(pairs, _predicted, model, row, col, meta=series("prediction", model.row_factors_.dtype))
 
 
 def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
@@ -26,8 +27,9 @@ def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) 
     :meth:`RobustMF.outlier_scores <robustmf.RobustMF.outlier_scores>`. For a model that was fitted on a cluster all of them are taken for
     entries of the fit.
     """
-    _require_columns(entries, row=row, col=col, value=value)
-    return entries.map_partitions(_scored, _sent(model), row, col, value, meta=("outlier_score", np.float64))
+    require_columns(entries, row=row, col=col, value=value)
+    model._require_factors()
+    return mapped(entries, _scored, model, row, col, value, meta=series("outlier_score", np.float64))
 
 
 def recommend(model: Any, users: Any, n: int = 10, *, row: Any, seen: Any = None, col: Any = None) -> Any:
@@ -40,34 +42,53 @@ def recommend(model: Any, users: Any, n: int = 10, *, row: Any, seen: Any = None
     seen : Dask DataFrame, optional
         Pairs to leave out, with the columns ``row`` and ``col``: as a rule the triplets of the fit. It is joined with the users by ``row``.
     """
+    require_columns(users, row=row)
+    model._require_factors()
+    sample = ranking_sample(users, row, (model.column_ids_ or [0])[:1])
+    if seen is None:
+        return mapped(users[[row]], _recommended, model, n, row, meta=sample)
+    return mapped(with_seen(users, seen, row, col), _recommended_unseen, model, n, row, col, meta=sample)
+
+
+def ranking_sample(users: Any, row: Any, some_items: Any) -> Any:
+    """An empty table of the kind that :func:`recommend` gives."""
     import pandas as pd  # noqa: PLC0415 - whoever has a Dask DataFrame has it
 
-    _require_columns(users, row=row)
-    known = model.column_ids_ or [0]
-    sample = pd.DataFrame(
-        {
-            row: users._meta[row],
-            "place": pd.Series([], dtype="int64"),
-            "item": pd.Series(known[:1]).iloc[:0],
-            "prediction": pd.Series([], dtype="float64"),
-        }
-    )
-    if seen is None:
-        return users[[row]].map_partitions(_recommended, _sent(model), n, row, meta=sample)
-    _require_columns(seen, row=row, col=col)
-    wanted = users[[row]].drop_duplicates()
-    joined = wanted.merge(seen[[row, col]], on=row, how="left").shuffle(on=row)
-    return joined.map_partitions(_recommended_unseen, _sent(model), n, row, col, meta=sample)
+    columns = {"place": pd.Series([], dtype="int64"), "item": pd.Series(some_items).iloc[:0], "prediction": pd.Series([], dtype="float64")}
+    return pd.DataFrame({row: users._meta[row]} | columns)
 
 
-def _sent(model: Any) -> Any:
-    """The model as one key of the graph, and not a copy in every task; without the entries of its fit, which are not needed here."""
+def with_seen(users: Any, seen: Any, row: Any, col: Any) -> Any:
+    """Each user once with each item that it has seen, all those of a user in one partition."""
+    require_columns(seen, row=row, col=col)
+    return users[[row]].drop_duplicates().merge(seen[[row, col]], on=row, how="left").shuffle(on=row)
+
+
+def series(name: str, dtype: Any) -> Any:
+    """An empty series, to say of which kind a result is."""
+    import pandas as pd  # noqa: PLC0415 - whoever has a Dask DataFrame has it
+
+    return pd.Series([], name=name, dtype=dtype)
+
+
+def mapped(frame: Any, function: Any, model: Any, *arguments: Any, meta: Any) -> Any:
+    """``function(partition, model, *arguments)`` of every partition; the model is one key of the graph, not a copy in every task."""
     from dask import delayed  # noqa: PLC0415 - an extra
 
-    return delayed(model, pure=False, traverse=False)
+    sent, task = delayed(model, pure=False, traverse=False), delayed(function, pure=False)
+    return collected([task(part, sent, *arguments) for part in frame.to_delayed()], meta, frame)
 
 
-def _require_columns(frame: Any, **names: Any) -> None:
+def collected(parts: list[Any], meta: Any, frame: Any) -> Any:
+    """Delayed partitions as a Dask collection, with the divisions of a frame that they stand beside."""
+    import dask.dataframe as dd  # noqa: PLC0415 - an extra
+
+    beside = frame.known_divisions and meta.ndim == 1
+    return dd.from_delayed(parts, meta=meta, divisions=frame.divisions if beside else None, verify_meta=False)
+
+
+def require_columns(frame: Any, **names: Any) -> None:
+    """Refuse what is not a Dask DataFrame with these columns."""
     if not hasattr(frame, "map_partitions"):
         raise TypeError(f"a Dask DataFrame is needed, got {type(frame).__name__}; the methods of the model take tables in memory")
     for role, name in names.items():

@@ -120,7 +120,7 @@ def gather_block(parts: Sequence[Part], other_blocks: int, side: int, duplicates
         rows = Observed.from_indices(i, j, values, shape, duplicates).rows
     except DuplicateEntryError as error:
         place_of = listed(taken(ids, np.array([error.row])))[0], listed(taken(others, order[[error.column]]))[0]
-        raise error.named(*(place_of if side == 0 else place_of[::-1])) from None
+        raise error.named(*(place_of if side == 0 else place_of[::-1]), "robustmf.cluster.Triplets") from None
     weights = None
     if parts[0].weights is not None:
         given = np.concatenate([part.weights for part in parts if part.weights is not None])

@@ -173,16 +173,16 @@ class Folder:
 
     def _pair(self, names: list[list[str]]) -> tuple[Factors, Factors]:
         pair = []
-        for files, side, order in zip(names, self._matrix.sides, self._matrix.order, strict=True):
+        for side, files in enumerate(names):
             blocks = []
             with self._reading():
                 arrays: Iterator[np.ndarray[Any, Any]] = (read(self.path / file).state["factors"] for file in files)
-                for array, size in zip(arrays, side.sizes, strict=True):
+                for array, size in zip(arrays, self._matrix.sides[side].sizes, strict=True):
                     if array.ndim != 2 or len(array) != size or array.dtype != self._matrix.dtype or not np.isfinite(array).all():
                         raise CheckpointError(f"{self.path}: its factors are not those of this fit; {_REMEDY}")
                     width = array.shape[1]
                     blocks.append(self._matrix.connection.place(array))
-            factors = Factors(self._matrix.connection, blocks, side.sizes, width, self._matrix.dtype, order)
+            factors = self._matrix.factors(side, blocks, width)
             factors.keep_copies(wait=True)
             pair.append(factors)
         return pair[0], pair[1]

@@ -22,8 +22,8 @@ class Factors:
     ----------
     blocks : futures of arrays
     sizes : rows of each
-    order : array
-        The place of each row, numbered over all blocks, in the order of the ids.
+    order : function
+        Gives the place of each row, numbered over all blocks, in the order of the ids.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Factors:
         sizes: Sequence[int],
         width: int,
         dtype: np.dtype[Any],
-        order: NDArray[Any],
+        order: Callable[[], NDArray[Any]],
     ) -> None:
         self._connection, self.blocks, self.sizes, self.dtype, self.order = connection, list(blocks), list(sizes), dtype, order
         self.shape = (sum(sizes), width)
@@ -83,9 +83,9 @@ class Factors:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         whole = np.empty(self.shape, self.dtype)
-        start = 0
+        start, order = 0, self.order()
         for block in self.each():
-            whole[self.order[start : start + len(block)]] = block
+            whole[order[start : start + len(block)]] = block
             start += len(block)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 

@@ -14,10 +14,24 @@ from robustmf.cluster.blocks import Block
 from robustmf.cluster.checkpoint import Folder, Known
 from robustmf.cluster.connection import Connection
 from robustmf.cluster.factors import Factors, gather_mended
+from robustmf.cluster.fold import folded
 from robustmf.cluster.load import Matrix, load
-from robustmf.cluster.shards import write_shards
+from robustmf.cluster.noise import noise_facts
+from robustmf.cluster.shards import require_storable, write_shards
 from robustmf.cluster.source import Triplets
-from robustmf.cluster.start import SAMPLE, Basis, Started, basis_of, folded, sample_rows, seeded, spread_entries, start_on
+from robustmf.cluster.start import (
+    SHARE,
+    Basis,
+    Started,
+    basis_of,
+    names_of,
+    numbers_in,
+    sample_rows,
+    sampled_share,
+    seeded,
+    spread_entries,
+    start_on,
+)
 from robustmf.cluster.sweeps import ClusterIRLS
 from robustmf.cluster.tasks import Terms
 from robustmf.objective import Objective
@@ -26,7 +40,7 @@ from robustmf.solvers.fitting import Fit
 from robustmf.solvers.irls import BiasModel
 from robustmf.solvers.loop import Outcome, run, warn_of_limit
 from robustmf.solvers.settings import Settings
-from robustmf.solvers.start import check_init
+from robustmf.solvers.start import check_init, given_factors
 
 Array = NDArray[np.floating[Any]]
 
@@ -97,6 +111,9 @@ class Job:
         matrix, folder = self.matrix, self._folder
         check_init(settings.init)
         _require_room(matrix, settings, self._shards)
+        if self._shards is not None:
+            connection = matrix.connection
+            connection.gather([connection.submit(require_storable, ids) for side in matrix.sides for ids in side.ids])
         basis = None
         if folder is not None:
             folder.begin(matrix, settings.deciding(), self._known)
@@ -122,8 +139,9 @@ class Job:
         if self._shards is None:
             arrays, seen = [np.asarray(one) for one in pair], _seen(matrix)
         else:
-            write_shards(matrix, pair, terms.biases, Path(self._shards))
-            arrays, seen = [np.empty((0, pair[0].shape[1]), matrix.dtype)] * 2, _unseen(matrix)
+            seen = _unseen(matrix)
+            write_shards(matrix, pair, terms.biases, Path(self._shards), _facts(settings, basis, seen) | noise_facts(matrix, pair, terms))
+            arrays = [np.empty((0, pair[0].shape[1]), matrix.dtype)] * 2
         return _as_fit(arrays, basis, outcome, len(matrix.sides[0].blocks)), seen
 
 
@@ -151,27 +169,29 @@ def _require_room(matrix: Matrix, settings: Settings, shards: Any) -> None:
 def _started(settings: Settings, matrix: Matrix, stream: np.random.Generator) -> tuple[Basis, tuple[Factors, Factors]]:
     """Factors for all blocks, and what else the iterations begin with."""
     connection, submit = matrix.connection, matrix.connection.submit
-    whole = matrix.n_entries <= SAMPLE
-    quota = None if whole else SAMPLE // len(matrix.sides[0].blocks)
-    samples = [submit(sample_rows, block, quota, 0) for block in matrix.sides[0].blocks]
-    init = None if isinstance(settings.init, str) else connection.constant(settings.init)
-    plain = replace(settings, callbacks=(), init=settings.init if init is None else "auto", solver="irls")
-    started = submit(start_on, samples, matrix.numbered(), whole, plain, init, stream)
+    share = sampled_share(matrix.n_entries, len(matrix.sides[0].blocks))
+    samples = [submit(sample_rows, block, share) for block in matrix.sides[0].blocks]
+    asked = [[submit(numbers_in, sample, side) for sample in samples] for side in (0, 1)]
+    names = [
+        [submit(names_of, ids, first, asked[side]) for ids, first in zip(of.ids, of.firsts, strict=True)]
+        for side, of in enumerate(matrix.sides)
+    ]
+    given = None if isinstance(settings.init, str) else _given(settings.init, matrix, settings.rank)
+    plain = replace(settings, callbacks=(), init=settings.init if given is None else "auto", solver="irls")
+    init = None if given is None else connection.constant(given)
+    started = submit(start_on, samples, names, matrix.n_entries, plain, init, stream)
     basis, width = connection.gather(submit(basis_of, started))
     _log.info("start found: noise %.4g", basis.sigma)
-    if init is not None and not whole:
-        started = connection.constant(_given(settings.init, matrix, basis, width))
+    if given is not None and share < 1:
+        started = connection.constant(_everywhere(given, basis, width))
     known = [
         [submit(seeded, started, side, first, size) for first, size in zip(of.firsts, of.sizes, strict=True)]
         for side, of in enumerate(matrix.sides)
     ]
-    if not whole and init is None:
+    if given is None:
         for side in (0, 1):
             known[side] = _folded_in(matrix, side, known, basis, settings.reg_by_count)
-    pair = [
-        Factors(connection, blocks, of.sizes, width, matrix.dtype, order)
-        for blocks, of, order in zip(known, matrix.sides, matrix.order, strict=True)
-    ]
+    pair = [matrix.factors(side, blocks, width) for side, blocks in enumerate(known)]
     connection.wait([*known[0], *known[1]])
     for factors in pair:
         factors.keep_copies()
@@ -180,29 +200,22 @@ def _started(settings: Settings, matrix: Matrix, stream: np.random.Generator) ->
 
 def _folded_in(matrix: Matrix, side: int, known: list[list[Any]], basis: Basis, reg_by_count: bool) -> list[Any]:
     submit = matrix.connection.submit
-    of, others = matrix.sides[side], known[1 - side]
-    sections = [
-        [others[c] if places is None else submit(_rows_of, others[c], places) for c, places in enumerate(of_block)]
-        for of_block in of.wanted
-    ]
     return [
         submit(folded, block, own, section, basis, reg_by_count)
-        for block, own, section in zip(of.blocks, known[side], sections, strict=True)
+        for block, own, section in zip(matrix.sides[side].blocks, known[side], matrix.sections(side, known[1 - side]), strict=True)
     ]
 
 
-def _rows_of(factors: Array, places: NDArray[np.int32]) -> Array:
-    return factors[places]
+def _given(init: Any, matrix: Matrix, rank: int) -> tuple[Array, Array]:
+    """Factors that were given in the order of the ids, by the numbers over all blocks."""
+    U, V = given_factors(init, matrix.shape, rank, matrix.dtype)
+    return U[matrix.order(0)], V[matrix.order(1)]
 
 
-def _given(init: Any, matrix: Matrix, basis: Basis, width: int) -> Started:
-    """Factors that were given in the order of the ids, by blocks; biases begin at 0."""
-    factors = []
-    for A, order in zip(init, matrix.order, strict=True):
-        out = np.zeros((len(order), width), matrix.dtype)
-        out[:, : np.shape(A)[1]] = np.asarray(A)[order]
-        factors.append(out)
-    return Started(basis, (np.arange(matrix.shape[0]), np.arange(matrix.shape[1])), (factors[0], factors[1]))
+def _everywhere(given: tuple[Array, Array], basis: Basis, width: int) -> Started:
+    """The same as a start; biases, where there are any, begin at 0."""
+    U, V = (np.hstack([A, np.zeros((len(A), width - A.shape[1]), A.dtype)]) for A in given)
+    return Started(basis, (np.arange(len(U)), np.arange(len(V))), (U, V))
 
 
 def _seen(matrix: Matrix) -> Seen:
@@ -211,20 +224,17 @@ def _seen(matrix: Matrix) -> Seen:
     rows, columns = matrix.sides
     quota = max(_KEPT // len(rows.blocks), 1)
     futures = [
-        [submit(spread_entries, block, quota) for block in rows.blocks],
+        [submit(spread_entries, block, quota, _client_share(matrix)) for block in rows.blocks],
         *([submit(_counts, block) for block in of.blocks] for of in (rows, columns)),
     ]
     samples, *counts = gather_mended(matrix.connection, lambda: (None, futures), [])[1]
     ordered = []
-    for parts, order in zip(counts, matrix.order, strict=True):
+    for side, parts in enumerate(counts):
         every = np.concatenate(parts)
         out = np.empty_like(every)
-        out[order] = every
+        out[matrix.order(side)] = every
         ordered.append(out)
-    places = [
-        order[np.concatenate([getattr(one, name) for one in samples])]
-        for order, name in zip(matrix.order, ("rows", "columns"), strict=True)
-    ]
+    places = [matrix.order(side)[np.concatenate([getattr(one, name) for one in samples])] for side, name in enumerate(("rows", "columns"))]
     values = np.concatenate([one.values for one in samples])
     return Seen(
         matrix.shape,
@@ -236,15 +246,24 @@ def _seen(matrix: Matrix) -> Seen:
     )
 
 
+def _facts(settings: Settings, basis: Basis, seen: Seen) -> dict[str, Any]:
+    """What answers need beside factors."""
+    return {
+        "rank": settings.rank, "loss": basis.loss.name, "theta": basis.loss.theta, "reg": basis.reg, "reg_by_count": settings.reg_by_count,
+        "median": float(np.median(seen.values)), "bounds": None if settings.bounds == (-np.inf, np.inf) else settings.bounds,
+    }  # fmt: skip
+
+
+def _client_share(matrix: Matrix) -> float:
+    return SHARE if len(matrix.sides[0].blocks) > 1 else 1.0
+
+
 def _unseen(matrix: Matrix) -> Seen:
     """Of a model without factors, the same for no rows and columns."""
     none: Any = np.empty(0, np.int64)
-    values = np.concatenate(
-        [
-            one.values
-            for one in matrix.connection.gather([matrix.connection.submit(spread_entries, block, 1000) for block in matrix.sides[0].blocks])
-        ]
-    )
+    submit, share = matrix.connection.submit, _client_share(matrix)
+    samples = matrix.connection.gather([submit(spread_entries, block, 1000, share) for block in matrix.sides[0].blocks])
+    values = np.concatenate([one.values for one in samples])
     return Seen(matrix.shape, matrix.n_entries, None, None, (none, none), (none, none), values)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from robustmf.cluster.aside import Choice, stays
 from robustmf.cluster.blocks import Block, Gathered, Sections, Summary, finish_block, gather_block
 from robustmf.cluster.connection import Connection
+from robustmf.cluster.factors import Factors
 from robustmf.cluster.identity import Hashes, Ids, listed, merged_ids, positions
 from robustmf.cluster.parts import Columns, Part, split
 from robustmf.cluster.source import ParquetPiece, Triplets, pieces_of
+from robustmf.cluster.tasks import offered, same
 
 #: A block that wants more than this share of another's factors is sent all of them: one message serves every block on a worker.
 WHOLE = 0.5
@@ -77,23 +79,45 @@ class Matrix:
             self._homes[k] = home
         return True
 
+    def welcome(self) -> None:
+        """Give workers that have joined since their share of the blocks, entries and all; nothing is computed in another way for it."""
+        threads = self.connection.workers()
+        load = {address: self._homes.count(address) / number for address, number in threads.items()}
+        for new in [address for address in threads if not load[address]]:
+            while load[fullest := max(load, key=load.__getitem__)] - 1 / threads[fullest] >= load[new] + 1 / threads[new]:
+                k = self._homes.index(fullest)
+                self._homes[k] = new
+                load[fullest] -= 1 / threads[fullest]
+                load[new] += 1 / threads[new]
+                for side in self.sides:
+                    # a copy under a key of its own: the old one is let go when it is there
+                    side.blocks[k] = self.connection.submit(same, side.blocks[k], workers=[new], allow_other_workers=True)
+
     @cached_property
     def ids(self) -> tuple[list[Any], list[Any]]:
         """The ids of rows and columns, here, in order."""
         return self._numbering[0][1], self._numbering[1][1]
 
-    @property
-    def order(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The place of each row and column, numbered over all blocks, in the order of the ids."""
-        return self._numbering[0][0], self._numbering[1][0]
+    def order(self, side: int) -> NDArray[Any]:
+        """The place of each row (side 0) or column, numbered over all blocks, in the order of the ids."""
+        return self._numbering[side][0]
 
     @cached_property
     def _numbering(self) -> list[tuple[NDArray[Any], list[Any]]]:
-        return [(places, listed(ids)) for places, ids in self.connection.gather(self.numbered())]
+        """Places and ids of both sides, here: what an ordinary model needs, and nothing else; so it is asked for as late as can be."""
+        numbered = [self.connection.submit(merged_ids, side.ids, role) for side, role in zip(self.sides, ("row", "col"), strict=True)]
+        return [(places, listed(ids)) for places, ids in self.connection.gather(numbered)]
 
-    def numbered(self) -> list[Any]:
-        """For each side a future of the place of each row in the order of the ids, and of the ids in it."""
-        return [self.connection.submit(merged_ids, side.ids, role) for side, role in zip(self.sides, ("row", "col"), strict=True)]
+    def factors(self, side: int, blocks: Sequence[Any], width: int) -> Factors:
+        """Factors of one side in blocks."""
+        return Factors(self.connection, blocks, self.sides[side].sizes, width, self.dtype, partial(self.order, side))
+
+    def sections(self, side: int, others: Sequence[Any]) -> list[list[Any]]:
+        """For each block of the side, what it is sent by the blocks of the other: all, or what it wants."""
+        return [
+            [others[c] if places is None else self.connection.submit(offered, others[c], places) for c, places in enumerate(of_block)]
+            for of_block in self.sides[side].wanted
+        ]
 
 
 def load(connection: Connection, triplets: Triplets, blocks: int, fraction: float | None, seed: int) -> Matrix:

@@ -42,7 +42,7 @@ class Part:
 def split(table: Any, columns: Columns, blocks: tuple[int, int]) -> tuple[list[Part], list[Part]]:
     """The entries of a table by row blocks, and again by column blocks; an id's hash says which block is its own."""
     rows, cols, values = triplet_columns(table, columns.row, columns.col, columns.value)
-    weights = None if columns.weight is None else _weights(triplet_columns(table, columns.row, columns.col, columns.weight)[2])
+    weights = None if columns.weight is None else _weights(triplet_columns(table, columns.row, columns.col, columns.weight, "weights")[2])
     i, row_ids = number_ids(rows, "row")
     j, column_ids = number_ids(cols, "col")
     sides = (i, compact(row_ids)), (j, compact(column_ids))

@@ -1,7 +1,4 @@
-"""Where a fit on a cluster begins: the start of one machine on whole rows, up to a number of entries; the rest is folded in.
-
-Data of up to :data:`SAMPLE` entries have the start that one machine would give them, in the order of their ids: the same bits.
-"""
+"""Where a fit on a cluster begins: the start of one machine on some of the rows, on one worker; the rest is folded in (``fold``)."""
 
 from __future__ import annotations
 
@@ -13,23 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.cluster.blocks import Block
-from robustmf.cluster.identity import Ids
-from robustmf.cluster.tasks import on_block
+from robustmf.cluster.identity import Ids, merged_ids, taken
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.observed import Observed
 from robustmf.operations import Operations
-from robustmf.solvers.fold_in import Columns
 from robustmf.solvers.prepare import Prepared, prepare
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
 
-#: Entries that the start is looked for on, at most about.
+#: Some rows (or columns) by their numbers over all blocks, and their ids.
+Names = tuple[NDArray[np.int64], Ids]
+
+#: Entries that the start is looked for on, at most.
 SAMPLE = 1 << 22
 
-#: Of a sample, columns with fewer entries than this many times the rank are left out: they are folded in, when all their entries are there.
-_LEAST = 3
+#: Nobody is sent more than this share of the entries: not the worker that looks for the start, not the client.
+SHARE = 0.9
+
+#: Of a sample of less than this share, columns with fewer entries than so many times the rank are left out: they are folded in, when all
+#: their entries are there.
+_MUCH, _LEAST = 0.5, 3
 
 
 @dataclass(frozen=True)
@@ -63,68 +65,105 @@ class Started:
     factors: tuple[Array, Array]
 
 
-def sample_rows(block: Block, at_most: int | None, seed: int) -> Sample:
-    """All entries of the block, or those of random rows, about so many."""
+def sampled_share(n_entries: int, blocks: int) -> float:
+    """The share of the entries that the start is looked for on; who holds the only block holds all of them anyway."""
+    return 1.0 if blocks == 1 else min(SHARE, SAMPLE / n_entries)
+
+
+def sample_rows(block: Block, share: float) -> Sample:
+    """The entries of random rows of the block, at most this share of them."""
     rows = block.observed.rows
     chosen = np.ones(len(rows), bool)
-    if at_most is not None:
-        order = np.random.default_rng([seed, block.first]).permutation(len(rows))
-        chosen[order[np.cumsum(rows.counts[order]) > at_most]] = False
+    order = np.random.default_rng([0, block.first]).permutation(len(rows))
+    chosen[order[np.cumsum(rows.counts[order]) > share * len(rows.values)]] = False
     kept = np.repeat(chosen, rows.counts)
     group = rows.group_of_entry()[kept].astype(np.int64)
     weights = None if block.weights is None else block.weights[kept]
     return Sample(block.first + group, block.numbers[rows.indices[kept]], rows.values[kept], weights)
 
 
-def spread_entries(block: Block, at_most: int) -> Sample:
-    """Entries evenly spread over the block, at most so many."""
+def numbers_in(sample: Sample, side: int) -> NDArray[np.int64]:
+    """The rows (side 0) or columns of a sample, each once."""
+    return np.unique(sample.columns if side else sample.rows)
+
+
+def names_of(ids: Ids, first: int, asked: Sequence[NDArray[np.int64]]) -> Names:
+    """Those of the numbers asked for that belong to a block, and their ids."""
+    numbers = np.unique(np.concatenate(asked))
+    numbers = numbers[(numbers >= first) & (numbers < first + len(ids))]
+    return numbers, taken(ids, numbers - first)
+
+
+def spread_places(n_entries: int, at_most: int, share: float) -> NDArray[np.int64]:
+    """Places evenly spread over so many: at most so many, and at most this share."""
+    return np.unique(np.linspace(0, max(n_entries - 1, 0), min(at_most, int(share * n_entries))).astype(np.int64))
+
+
+def spread_entries(block: Block, at_most: int, share: float) -> Sample:
+    """Entries evenly spread over the block: at most so many, and at most this share."""
     rows = block.observed.rows
-    places = np.unique(np.linspace(0, max(len(rows.values) - 1, 0), min(at_most, len(rows.values))).astype(np.int64))
+    places = spread_places(len(rows.values), at_most, share)
     group = np.searchsorted(rows.pointers, places, side="right") - 1
     return Sample(block.first + group, block.numbers[rows.indices[places]], rows.values[places], None)
 
 
 def start_on(
-    samples: Sequence[Sample], numbered: Sequence[tuple[NDArray[Any], Ids]], whole: bool, settings: Settings, init: Any,
-    rng: np.random.Generator,
+    samples: Sequence[Sample], names: Sequence[Sequence[Names]], n_entries: int, settings: Settings, init: Any, rng: np.random.Generator
 ) -> Started:  # fmt: skip
-    """Look for a start on the samples, with rows and columns in the order of their ids.
+    """Look for a start on samples of so many entries, with their rows and columns in the order of the ids.
 
-    ``numbered`` has the places of both sides in that order. ``init`` is a pair of factors in it, for all rows and columns, or None.
+    ``names`` has the ids of both sides' rows in the samples. ``init`` is a pair of factors by the numbers over all blocks, or None.
     """
     i, j = (np.concatenate([getattr(one, name) for one in samples]) for name in ("rows", "columns"))
     values = np.concatenate([one.values for one in samples])
     weights = None if samples[0].weights is None else np.concatenate([one.weights for one in samples if one.weights is not None])
-    if not whole:
+    share = len(values) / n_entries
+    if share < _MUCH:
         kept = np.bincount(j)[j] >= _LEAST * settings.rank
         if kept.any():
             i, j, values, weights = i[kept], j[kept], values[kept], None if weights is None else weights[kept]
-    numbers, places, ranks = [], [], []
-    for side, index in enumerate((i, j)):
-        unique, first, place = np.unique(numbered[side][0][index], return_index=True, return_inverse=True)
+    numbers, places = [], []
+    for index, parts, role in zip((i, j), names, ("row", "col"), strict=True):
+        _, first, place = np.unique(_in_order_of_ids(index, parts, role), return_index=True, return_inverse=True)
         numbers.append(index[first])
         places.append(place)
-        ranks.append(unique)
     shape = (len(numbers[0]), len(numbers[1]))
+    if settings.rank > min(shape):
+        raise ValueError(
+            f"rank={settings.rank} is more than the rows or columns of the sample that the start is looked for on, {shape}; "
+            "use fewer blocks, Triplets(…, blocks=), which leaves fewer rows out, or a smaller rank"
+        )
     observed = Observed.from_indices(places[0], places[1], values, shape)
     if weights is not None:
         weights = Observed.from_indices(places[0], places[1], weights, shape).rows.values
     if init is not None:
-        settings = replace(settings, init=tuple(np.asarray(A)[rank] for A, rank in zip(init, ranks, strict=True)))
-    if settings.rank > min(shape):
-        raise ValueError(f"rank={settings.rank} is more than the rows or columns of the sample that the start is looked for on, {shape}")
+        settings = replace(settings, init=tuple(A[of_side] for A, of_side in zip(init, numbers, strict=True)))
     with Team(1) as team:
         found = prepare(settings, Operations(observed, team), weights, rng, "irls", "")
     typical = float(np.median(np.abs(values)))
     basis = Basis(found.sigma, found.center, found.reg, found.bias_unit, typical, settings.loss_at(found.sigma))
-    return Started(basis, (numbers[0], numbers[1]), _own_factors(found))
+    return Started(basis, (numbers[0], numbers[1]), _own_factors(found, 1.0 if init is not None else share))
 
 
-def _own_factors(found: Prepared) -> tuple[Array, Array]:
+def _in_order_of_ids(index: NDArray[np.int64], parts: Sequence[Names], role: str) -> NDArray[Any]:
+    """Numbers over all blocks as places in the order of the ids."""
+    numbers = np.concatenate([part[0] for part in parts])
+    places = merged_ids([part[1] for part in parts], role)[0]
+    order = np.argsort(numbers)
+    return np.asarray(places[order[np.searchsorted(numbers[order], index)]])
+
+
+def _own_factors(found: Prepared, share: float) -> tuple[Array, Array]:
+    """The factors as they are solved for, and as they will be balanced when all rows are there.
+
+    λ makes UᵀU = VᵀV. With more rows both would come to that by themselves, but in hundreds of sweeps.
+    """
+    scale = found.U.dtype.type(share**0.25)
+    U, V = found.U * scale, found.V / scale
     if found.center is None:
-        return found.U, found.V
+        return U, V
     unit = found.U.dtype.type(found.bias_unit)
-    return np.hstack([found.U, found.row_bias / unit]), np.hstack([found.V, found.column_bias / unit])
+    return np.hstack([U, found.row_bias / unit]), np.hstack([V, found.column_bias / unit])
 
 
 def basis_of(started: Started) -> tuple[Basis, int]:
@@ -139,24 +178,3 @@ def seeded(started: Started, side: int, first: int, size: int) -> Array:
     out = np.full((size, factors.shape[1]), np.nan, factors.dtype)
     out[numbers[mine] - first] = factors[mine]
     return out
-
-
-def folded(block: Block, own: Array, sections: Sequence[Array], basis: Basis, reg_by_count: bool) -> Array:
-    """The same with what is not known folded in: robust regression on what is known of the other side."""
-    missing = np.isnan(own[:, 0])
-    if not missing.any():
-        return own
-    other = np.concatenate(sections)
-    known = ~np.isnan(other[:, 0])
-    other = np.where(known[:, None], other, other.dtype.type(0))
-    rows = block.observed.rows
-    weights = known[rows.indices] & np.repeat(missing, rows.counts)
-    weights = weights.astype(own.dtype) * (own.dtype.type(1) if block.weights is None else block.weights)
-    V, shifts = other, None
-    if basis.center is not None:
-        V, shifts = np.ascontiguousarray(other[:, :-1]), other[:, -1] * other.dtype.type(basis.bias_unit) + other.dtype.type(basis.center)
-    columns = Columns(V, basis.loss, basis.reg, reg_by_count, shifts, basis.typical, basis.bias_unit)
-    found = columns.fold_in(on_block(block), weights)
-    if basis.center is not None:
-        found[:, -1] /= found.dtype.type(basis.bias_unit)
-    return np.where(missing[:, None], found, own)

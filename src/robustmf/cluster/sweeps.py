@@ -10,7 +10,7 @@ from typing import Any
 
 from robustmf.cluster.factors import Factors, gather_mended
 from robustmf.cluster.load import Matrix
-from robustmf.cluster.tasks import Terms, block_penalty, half_step, offered, row_sums, sweep_total
+from robustmf.cluster.tasks import Terms, block_penalty, half_step, row_sums, sweep_total
 from robustmf.losses import rounded
 from robustmf.objective import Objective
 from robustmf.solvers.irls import Alternation
@@ -49,6 +49,7 @@ class ClusterIRLS(Alternation):
     def _swept(self, ahead: float | None) -> tuple[Pair, float, float]:
         """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
         connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
+        self._matrix.welcome()
         while True:
             (U_blocks, V_blocks, sections, bound), (sums, penalty) = gather_mended(connection, lambda: self._submitted(ahead), needed)
             connection.unbind(bound)
@@ -59,15 +60,12 @@ class ClusterIRLS(Alternation):
         values = self._objectives(sums.losses, sums.weight, penalty)
         if ahead is None:
             return self._own, *values  # type: ignore[return-value]
-        found: Any = tuple(self._beside(old, blocks) for old, blocks in zip(self._own, (U_blocks, V_blocks), strict=True))
+        width = self._own[0].shape[1]
+        found: Any = tuple(self._matrix.factors(side, blocks, width) for side, blocks in enumerate((U_blocks, V_blocks)))
         found[1].sections = sections
         for factors in found:
             factors.keep_copies()
         return found, *values
-
-    def _beside(self, old: Any, blocks: list[Any]) -> Factors:
-        """Factors of the same side in other blocks."""
-        return Factors(self._matrix.connection, blocks, old.sizes, old.shape[1], old.dtype, old.order)
 
     def _submitted(self, ahead: float | None) -> tuple[tuple[list[Any], list[Any], Any, list[Any]], Any]:
         """The tasks of a sweep: futures of its factors, of V as row blocks get it, of all that is bound to a worker; one of the sums."""
@@ -86,10 +84,10 @@ class ClusterIRLS(Alternation):
             ]
             V_blocks = [
                 submit(half_step, columns.blocks[k], own, before, ahead, section, None, loss, terms, **at(k))
-                for k, (own, before, section) in enumerate(zip(V.blocks, V_before.blocks, self._sections(1, U_blocks), strict=True))  # type: ignore[attr-defined]
+                for k, (own, before, section) in enumerate(zip(V.blocks, V_before.blocks, self._matrix.sections(1, U_blocks), strict=True))  # type: ignore[attr-defined]
             ]
             bound = [*U_blocks, *V_blocks]
-            sections = self._sections(0, V_blocks)
+            sections = self._matrix.sections(0, V_blocks)
         measured = [
             submit(row_sums, rows.blocks[k], own, section, losses, terms, **at(k))
             for k, (own, section) in enumerate(zip(U_blocks, sections, strict=True))
@@ -100,13 +98,5 @@ class ClusterIRLS(Alternation):
     def _kept_sections(self, V: Any) -> list[list[Any]]:
         """V as the row blocks get it: most of it is with them since it was measured."""
         if V.sections is None:
-            V.sections = self._sections(0, V.blocks)
+            V.sections = self._matrix.sections(0, V.blocks)
         return V.sections
-
-    def _sections(self, side: int, others: list[Any]) -> list[list[Any]]:
-        """For each block of the side, what it is sent by the blocks of the other: all, or what it wants."""
-        submit = self._matrix.connection.submit
-        return [
-            [others[c] if places is None else submit(offered, others[c], places) for c, places in enumerate(of_block)]
-            for of_block in self._matrix.sides[side].wanted
-        ]

@@ -17,7 +17,7 @@ _MOST_ROUNDS = 12
 _SWEEPS_BETWEEN = 3
 
 #: Candidates are judged at a θ that is a little wider, since the other side is not at its best yet.
-_WIDER = 1.15
+WIDER = 1.15
 
 
 def suspects(operations: Operations, U: Array, V: Array, theta: float, z: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
@@ -54,7 +54,7 @@ def repair(problem: Problem, U: Array, V: Array, sigma: float, seed: int, z: flo
             if within == 0:
                 continue
             left -= float(work[within - 1])
-            new = int(rows_of.repair_rows(P, Q, ridge, _WIDER * theta, rows[:within], trials[:within], seed + 2 * k + side).sum())
+            new = int(rows_of.repair_rows(P, Q, ridge, WIDER * theta, rows[:within], trials[:within], seed + 2 * k + side).sum())
             changed += new
             for _ in range(_SWEEPS_BETWEEN if new else 0):
                 problem.sweep(Q, P, ridge, sigma, rows_of.transposed)

@@ -72,7 +72,7 @@ def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.G
     if isinstance(init, Warm):
         init = (init.U, init.V)
     if not isinstance(init, str):
-        U, V = map(problem.operations.array, _given(init, observed.shape, problem.rank, observed.dtype))
+        U, V = map(problem.operations.array, given_factors(init, observed.shape, problem.rank, observed.dtype))
     elif init == "random":
         U, V = map(problem.operations.array, gaussian_start(observed.shape, problem.rank, rng, observed.dtype))
     elif init == "ridge" or not loss.robust:
@@ -115,7 +115,8 @@ def check_init(init: Init | Warm) -> None:
         raise TypeError(f"init must be 'auto', 'ridge', 'random' or a pair (U, V) of arrays, got {what}")
 
 
-def _given(init: tuple[ArrayLike, ArrayLike], shape: tuple[int, int], rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+def given_factors(init: tuple[ArrayLike, ArrayLike], shape: tuple[int, int], rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """A pair (U, V) that was given, checked, as copies."""
     try:
         U, V = (np.array(A, dtype=dtype, order="C") for A in init)
     except (TypeError, ValueError) as error:
