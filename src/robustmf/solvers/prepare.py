@@ -70,19 +70,21 @@ def prepare(
     A matrix and its transpose have the same start, to the bit: which side is taken for the rows depends on the entries alone.
     """
     asked = partial(choose_solver, settings.solver, operations.observed, settings.rank, settings.loss, False, operations.projects)
-    if _is_upright(operations):
+    if _is_upright(operations, sample_weights):
         return _prepared(settings, operations, sample_weights, rng, solver, reason, asked)
     weights = None if sample_weights is None else sample_weights[operations.observed.column_order]
     turned = replace(settings, init=_turned(settings.init))
     return _prepared(turned, operations.transposed, weights, rng, solver, reason, asked).turned()
 
 
-def _is_upright(operations: Operations) -> bool:
+def _is_upright(operations: Operations, sample_weights: Array | None) -> bool:
     """Whether the rows are the longer side; of a square matrix, the side whose sums are the larger."""
     m, n = operations.observed.shape
     if m != n:
         return m > n
-    by_row, by_column = (float(np.square(sums).sum()) for sums in operations.sums(operations.observed.rows.values))
+    values = operations.observed.rows.values
+    both = operations.sums(values if sample_weights is None else values * sample_weights)
+    by_row, by_column = (float(np.square(sums).sum()) for sums in both)
     return by_row >= by_column
 
 
