@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robustmf.datasets import love_hate, random_attack
-from robustmf.experiments import calibration, detection
+from robustmf.experiments import calibration, detection, line_calibration
 
 
 def test_varselect_finds_random_profiles(ratings):
@@ -63,3 +63,15 @@ def test_calibration_is_measured_and_shown():
     assert all(0.75 < record["coverage"]["0.8"] < 0.85 for record in records)
     assert all(0.002 < record["alarms"]["fitted"][0] < 0.02 for record in records)
     assert alarms[1][:3] == ["150, 50 % seen", "0.1", "5 %"]
+
+
+def test_scores_of_honest_rows_and_columns_are_on_the_safe_side():
+    records = [line_calibration.run_one(kind, 7) for kind in ("measurements, 15 % seen", "ratings from 1 to 5, uneven")]
+    measured, rated = (record["alarms"] for record in records)
+    assert all(measured[side][0] <= 0.01 and 0.002 <= measured[side][1] <= 0.06 for side in ("rows", "columns", "new rows"))
+    assert rated["rows"][0] <= 0.02
+    assert rated["columns"][0] <= 0.06
+    entries = calibration.run_one(calibration.Case(m=150, observed=0.5), 0)
+    title, table = calibration.tables([entries, *records])[2]
+    assert title.startswith("Honest rows and columns")
+    assert [line[0] for line in table] == ["kind", *(record["lines"] for record in records)]

@@ -23,6 +23,43 @@ from robustmf.solvers.projection import _damped_step
 from torture.kernel_work import kernels_that_never_ran, work
 
 
+@pytest.mark.parametrize("shape", [(15, 8), (8, 15), (12, 12)])
+@pytest.mark.parametrize("given", [{}, {"weights": True}, {"bias": True}, {"init": "random"}, {"init": "pair"}], ids=str)
+def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1])) + 0.1 * rng.standard_normal(shape)
+    X[rng.random(shape) < 0.15] = np.nan
+    weights = rng.uniform(0.5, 2, shape) if "weights" in given else None
+    pair = [rng.standard_normal((size, 2)) for size in shape]
+    settings = {name: value for name, value in given.items() if name != "weights"}
+    found = []
+    for turned in (False, True):
+        if "init" in given:
+            settings["init"] = "random" if given["init"] == "random" else tuple(pair[::-1] if turned else pair)
+        model = RobustMF(2, solver="irls", max_iter=0, random_state=3, n_jobs=1, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RobustMFWarning)
+            model.fit(X.T.copy() if turned else X, weights=None if weights is None else weights.T.copy() if turned else weights)
+        sides = [(model.row_factors_, model.row_bias_), (model.column_factors_, model.column_bias_)]
+        found.append(sides[::-1] if turned else sides)
+    for one, other in zip(*found, strict=True):
+        for mine, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("solver", "loss"), [("mm", "geman"), ("mm", "lsp"), ("varpro", "welsch")])
+@pytest.mark.parametrize("shape", [(15, 8), (12, 13)])
+def test_a_matrix_and_its_transpose_have_the_same_fit(solver, loss, shape):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1])) + 0.05 * rng.standard_normal(shape)
+    X[rng.random(shape) < 0.2] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        one, other = (RobustMF(2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1).fit(data) for data in (X, X.T.copy()))
+    np.testing.assert_allclose(one.row_factors_, other.column_factors_, atol=1e-9)
+    np.testing.assert_allclose(one.column_factors_, other.row_factors_, atol=1e-9)
+
+
 @pytest.mark.parametrize(("solver", "loss"), [("mm", "l1"), ("mm", "lsp"), ("irls", "lsp"), ("varpro", "l1")])
 @pytest.mark.parametrize("unit", [1e-3, 2.0**20])
 def test_kinked_losses_fit_data_in_any_unit(solver, loss, unit):

@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from robustmf import Observed, RobustMF
 from robustmf.calibration import fit_law
 from robustmf.datasets import average_attack, love_hate, make_synthetic
+from robustmf.evidence import Lines, both_sides, combined
 from robustmf.exceptions import UnknownIdsWarning
 from robustmf.metrics import detection_auc, precision_at_k
 
@@ -300,3 +301,13 @@ def test_tiny_and_degenerate_data_get_an_answer():
         for scores in (model.outlier_scores(), model.row_scores(), model.column_scores(), model.outlier_scores(attacks=True)):
             assert ((scores >= 0) & (scores <= 1)).all()
         model.audit()
+
+
+def test_evidence_that_was_not_looked_at_does_not_count():
+    rng = np.random.default_rng(0)
+    i, j = np.divmod(np.arange(40 * 30), 30)
+    rows, columns = both_sides(Lines(i, j, 40, 30, rng.standard_normal(1200), rng.standard_normal(1200)))
+    for found in (rows, columns):
+        assert not found.suspicious_crossing.any()
+        assert set(found.kinds) == {"misfit", "company"}, "no line is suspicious, so there is no crowd to look for"
+        np.testing.assert_array_equal(found.scores, combined(found.kinds))

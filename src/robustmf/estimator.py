@@ -1,48 +1,30 @@
-"""``RobustMF``: the scikit-learn face of the package."""
+"""``RobustMF``: its parameters, what they mean and which are refused; and ``RMFNL``, the paper's settings."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from robustmf.accumulate import accumulate
 from robustmf.device import estimate
-from robustmf.exceptions import NotSavableError
 from robustmf.inner import InnerRule
-from robustmf.kernels.team import Team
+from robustmf.learning import Learner
 from robustmf.losses import Loss, make_loss
 from robustmf.memory import entries_bytes, fit_bytes
-from robustmf.modelfile import Saved, write
 from robustmf.observed import Observed, as_observed
-from robustmf.outliers import Detection
-from robustmf.solvers.checkpoint import Checkpoint, as_checkpoint
 from robustmf.solvers.choose import is_worth_eliminating
-from robustmf.solvers.fitting import Fit, fit
-from robustmf.solvers.fold_in import extend
 from robustmf.solvers.loop import Callback
 from robustmf.solvers.settings import Settings
-from robustmf.solvers.start import Init, Warm
-from robustmf.summary import facts_html
+from robustmf.solvers.start import Init
 from robustmf.validation import (
-    entry_weights,
-    generator,
     require_bounds,
     require_callables,
     require_flag,
-    require_here,
     require_integer,
-    require_magnitude,
     require_positive,
     require_share,
-    warn_of_empty,
 )
 
 Array = NDArray[np.floating[Any]]
@@ -54,7 +36,7 @@ _SAMPLE = 1_000_000
 _GROWTH = 2
 
 
-class RobustMF(Detection):
+class RobustMF(Learner):
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries of X.
 
     Minimises Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
@@ -222,154 +204,6 @@ class RobustMF(Detection):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(
-        self,
-        X: Any,
-        y: None = None,
-        weights: ArrayLike | None = None,
-        *,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: str | os.PathLike[str] | None = None,
-        client: Any = None,
-    ) -> Self:
-        """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`.
-
-        ``weights`` multiply each entry's loss: one number ≥ 0 an observed entry, in row order, or an m × n array. (They weigh entries; what
-        scikit-learn calls sample_weight weighs rows.)
-
-        Parameters
-        ----------
-        checkpoint : path, optional
-            A file to write the state of the fit to. If it exists, and is of the same fit (data, parameters, seed, release), the fit goes
-            on from it, and ends with the same bits as one that was never disturbed. At the end it holds the result: fitted again,
-            the model is there at once. ``n_jobs``, ``verbose`` and ``callbacks`` may change; callbacks hear of new iterations only.
-        checkpoint_every : float
-            Seconds between two writings; 0 writes after each iteration. The start is written as soon as it is found.
-        resume : path, optional
-            As ``checkpoint``, but the file must exist.
-        client : dask.distributed.Client, optional
-            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet file or a folder of them, a list of
-            tables, or :class:`robustmf.cluster.Triplets`, which names the columns; weights are a column. The checkpoint is a folder.
-
-        Raises
-        ------
-        CheckpointError
-            The file is damaged, of another version, or of another fit. It is left as it is.
-        CheckpointWriteError
-            The file cannot be written; the last one that could is intact.
-        """
-        kept = as_checkpoint(checkpoint, checkpoint_every, resume, self.random_state is not None, self.device)
-        if client is not None:
-            return self._fit_on_cluster(X, weights, client, kept)
-        require_here(X)
-        observed = self._entries_of(X, reset=True)
-        return self._fit(observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept)
-
-    def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
-        """Go on with more entries: rows that arrive over time, and with ids also columns, and more entries of rows that are known.
-
-        Without ids all rows of X are new ones. With ids (:meth:`Observed.from_triplets`, as in the first call) rows and columns are
-        found by their ids, new ones are appended, and a new value replaces an old one.
-
-        New rows and columns are folded in, and all entries so far are iterated on from there, which takes a few sweeps; a whole fit from a
-        new start is made whenever the entries have doubled since the last one, so all the starts together cost at most twice
-        the last. The entries are kept in the model, 8 (float32) or 12 bytes each. ``validation_fraction`` is for whole fits only.
-        """
-        if not hasattr(self, "row_factors_"):
-            return self.fit(X, weights=weights)
-        if "pointers" not in self.entries_:
-            raise ValueError(
-                "partial_fit needs the entries of the fit, and they stayed on the cluster; "
-                "fit old and new ones together with client=, or have new rows folded in with transform"
-            )
-        new = self._entries_of(X, reset=False).to_host()
-        new_weights = None if weights is None else entry_weights(weights, new)
-        observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
-        grown = observed.n_entries >= _GROWTH * self._started_with
-        same_model = self.rank == len(self.components_) and self.bias in ("auto", self._has_bias)
-        return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
-
-    def _fit(
-        self,
-        observed: Observed,
-        weights: Array | None,
-        warm: Warm | None = None,
-        more: bool = False,
-        checkpoint: Checkpoint | None = None,
-    ) -> Self:
-        self._check_parameters(observed)
-        require_magnitude(observed)
-        # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
-        rng = generator(self.random_state).spawn(1)[0]
-        with Team(self.n_jobs) as team, self._progress() as shown:
-            operations = self._operations(observed, team, int(self.rank) + int(self.bias is True))
-            settings, on_entries = self._settings(observed, shown), None if weights is None else operations.array(weights)
-            if warm is not None:
-                known = extend(operations, on_entries, self._columns(), warm)
-                settings = replace(settings, init=known, bias=self._has_bias, n_init=1, validation_fraction=None)
-                if settings.auto_reg:
-                    settings = replace(settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_)
-            elif more and not isinstance(self.init, str):
-                settings = replace(settings, init="auto")  # what was given is for the first entries
-            found = fit(settings, operations, on_entries, rng, checkpoint)
-        if warm is None:
-            self._started_with = observed.n_entries
-        self._take(found, observed, weights)
-        warn_of_empty(observed, found.bias)
-        if self.verbose:
-            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
-        return self
-
-    def _fit_on_cluster(self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None) -> Self:
-        from robustmf import cluster  # noqa: PLC0415 - Dask is an extra, imported only when a fit asks for it
-
-        cluster.require_dask()
-        from robustmf.cluster import fitting, source  # noqa: PLC0415 - as above
-
-        if weights is not None:
-            raise ValueError("weights must be a column of the data with client=: give X as robustmf.cluster.Triplets(data, weight=name)")
-        fitting.require_cluster(self.solver, self.n_init, self.certify, self.device)
-        require_integer("rank", self.rank, 1)
-        self._check_settings()  # before the data are read
-        triplets, rng = source.as_triplets(X), generator(self.random_state).spawn(1)[0]
-        job = fitting.Job(client, triplets, checkpoint, self.validation_fraction, rng)
-        matrix: Any = job.matrix  # has the shape, which is all that is asked of it
-        self._check_parameters(matrix)
-        with self._progress() as shown:
-            found, seen = job.fit(self._settings(matrix, shown))
-        self._started_with = seen.n_entries
-        self._take(found, seen, None)
-        return self
-
-    def _take(self, found: Fit, observed: Any, weights: Array | None) -> None:
-        """Set the attributes of a fit."""
-        self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
-        self.components_ = self.column_factors_.T
-        self._has_bias = found.bias
-        self.center_, self.row_bias_, self.column_bias_ = found.center, np.asarray(found.row_bias), np.asarray(found.column_bias)
-        self.bias_unit_ = found.bias_unit
-        self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
-        self.solver_, self.solver_reason_ = found.solver, found.reason
-        self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
-        self.converged_, self.stop_reason_ = found.outcome.converged, found.outcome.reason
-        self.best_iteration_ = self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
-        self.criticality_ = found.criticality
-        self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
-        self.n_features_in_ = observed.shape[1]
-        self.entries_ = observed.to_keep(weights)
-        some = observed.rows.values[:: max(1, observed.n_entries // _SAMPLE)]
-        self.median_, self.scale_ = float(np.median(some)), float(np.median(np.abs(some)))
-
-    def _entries_of(self, X: Any, *, reset: bool) -> Observed:
-        """X as entries to fit, its columns checked against those known (``reset``: remembered as those to know)."""
-        observed = self._placed(X)
-        self._check_columns(X, observed, reset=reset)
-        return observed
-
-    def _warm(self) -> Warm:
-        return Warm(self.row_factors_, self.column_factors_, (self.center_, self.row_bias_[:, None], self.column_bias_[:, None]))
-
     def _reg(self, observed: Observed) -> float:
         return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)
 
@@ -397,16 +231,6 @@ class RobustMF(Detection):
             patience=int(self.patience),
             bounds=require_bounds(self.bounds),
         )
-
-    @contextmanager
-    def _progress(self) -> Iterator[Sequence[Callback]]:
-        if not self.verbose:
-            yield ()
-            return
-        from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - rich is imported only when something is shown
-
-        with ProgressBar(f"{type(self).__name__} rank {self.rank}", self.max_iter) as bar:
-            yield (bar,)
 
     def memory_estimate(
         self,
@@ -447,72 +271,6 @@ class RobustMF(Detection):
         eliminates = self.solver == "auto" and not biased and is_worth_eliminating(shape, int(n_entries), int(self.rank), kinked)
         solver = "varpro" if eliminates else self.solver
         return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, solver, graduated, held_out, biased))
-
-    def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
-        """Fit, and return the factors of the rows as fitted (with biases, the row's bias as the last column)."""
-        self.fit(X, weights=weights)
-        return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
-
-    def entry_weights(self, X: Any) -> Array:
-        """How far each observed entry of X (same rows as in ``fit``, in row order) is trusted: 1 = fully, near 0 = a gross outlier.
-
-        The loss's slope relative to that of least squares for a smooth loss, to its slope at 0 for a kinked one.
-        """
-        residual = self._residuals(X)
-        of = self.loss_.derivative if self.loss_.concave else self.loss_.weight
-        return np.asarray(of(residual) / of(np.zeros(1, residual.dtype)))
-
-    def _residuals(self, X: Any) -> Array:
-        """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
-        self._require_factors()
-        observed, predictor = self._placed(X), self._predictor()
-        if self.device == "cpu" or observed.row_ids is not None:
-            observed, i, j = self._located(observed)
-            return np.asarray(observed.rows.values - predictor.pairs(i, j))
-        self._require_fitted_shape(observed)
-        with Team(self.n_jobs) as team:
-            operations = self._operations(observed, team, self._n_features_out)
-            residual = operations.residuals(*map(operations.array, predictor.factors(observed.dtype)))
-        values = observed.rows.values
-        return np.asarray(values - np.clip(values - residual, *predictor.bounds) if predictor.bounded else residual)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file of plain data, for :func:`robustmf.load`; an older file is replaced all at once or not at all.
-
-        Ids may be int, float, str, bool, bytes, tuple, date, datetime, timedelta, UUID, Decimal or NumPy numbers and dates. Code cannot
-        be saved: for a loss of your own or callbacks this raises :class:`~robustmf.exceptions.NotSavableError`.
-        """
-        self._require_factors()
-        if type(self).__module__ != __name__:
-            raise NotSavableError(f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it")
-        parameters = self.get_params(deep=False)
-        kept = {name: value for name, value in vars(self).items() if name not in parameters and name != "components_"}
-        write(path, Saved(type(self).__name__, parameters, kept | {"entries_": dict(self.entries_)}))
-
-    def report(
-        self, path: str | os.PathLike[str], *, title: str = "Robust matrix factorization", tracks: bool = False, at_most: float = 0.01
-    ) -> Path:
-        """Write a page about the fit: one HTML file that opens off line. Needs Plotly, the extra "plot".
-
-        It shows the most suspicious entries, rows and columns (scores up to ``at_most``), residuals and the loss's weights, convergence,
-        a map of the factors, and what is needed to repeat the fit.
-
-        Parameters
-        ----------
-        tracks : bool
-            The rows are x and y of points in frames, in turns, and the rank is 4: show the points in space.
-        """
-        from robustmf.report import fit_page, fitted  # noqa: PLC0415 - drawn by what stands above, only when asked for
-
-        where = Path(path)
-        fit_page.write(fitted.fit_record(self, tracks=tracks, at_most=at_most), where, title)
-        return where
-
-    def _html_repr(self) -> str:
-        """scikit-learn's diagram for notebooks, and below it what the fit found."""
-        from sklearn.utils import estimator_html_repr  # noqa: PLC0415 - only notebooks ask
-
-        return str(estimator_html_repr(self)) + (facts_html(self) if hasattr(self, "row_factors_") else "")
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")

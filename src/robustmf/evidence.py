@@ -89,8 +89,8 @@ def both_sides(lines: Lines) -> tuple[Found, Found]:
     rows, columns = Found(of_rows, np.zeros(lines.n, bool)), Found(of_columns, np.zeros(lines.m, bool))
     for _ in range(_ROUNDS):
         bad_rows, bad_columns = rows.scores <= _SUSPICIOUS, columns.scores <= _SUSPICIOUS
-        rows = Found({**of_rows, "crowd": _crowd(lines, bad_columns)}, bad_columns)
-        columns = Found({**of_columns, "crowd": _crowd(lines.crossing, bad_rows)}, bad_rows)
+        rows = Found({**of_rows, **_crowd(lines, bad_columns)}, bad_columns)
+        columns = Found({**of_columns, **_crowd(lines.crossing, bad_rows)}, bad_rows)
     return rows, columns
 
 
@@ -140,13 +140,13 @@ def _company(lines: Lines, counts: Array) -> Array:
     return _standardised(together, counts >= 2, counts)
 
 
-def _crowd(lines: Lines, suspicious: NDArray[np.bool_]) -> Array:
-    """More entries shared with suspicious crossing lines than chance would give (binomial)."""
+def _crowd(lines: Lines, suspicious: NDArray[np.bool_]) -> dict[str, Array]:
+    """More entries shared with suspicious crossing lines than chance would give (binomial); no look is taken where there are none."""
     if not suspicious.any():
-        return np.ones(lines.m)
+        return {}
     hits, counts = lines.sums(suspicious[lines.j].astype(np.float64)), lines.sums()
     share = float(hits.sum() / counts.sum())
-    return np.where(hits > 0, betainc(np.maximum(hits, 1), np.maximum(counts - hits, 0) + 1, share), 1.0)
+    return {"crowd": np.where(hits > 0, betainc(np.maximum(hits, 1), np.maximum(counts - hits, 0) + 1, share), 1.0)}
 
 
 def _variances(variance: Array, freedom: Array, with_scale: bool = False) -> Any:

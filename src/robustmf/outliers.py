@@ -13,6 +13,7 @@ from robustmf.answers import Answers
 from robustmf.audit import Audit, suspect_entries, suspect_lines
 from robustmf.calibration import SAMPLE, Noise
 from robustmf.evidence import Lines, both_sides, combined
+from robustmf.kernels.team import Team
 from robustmf.lookup import UNKNOWN
 from robustmf.observed import Observed
 from robustmf.validation import new_rows, require_integer, require_magnitude, require_positive
@@ -83,12 +84,24 @@ class Detection(Answers):
         i = judged.i + (len(self.row_factors_) if rows == "new" else 0)
         return judged.in_place(combined({"entry": scores, "row": by_row[i], "column": by_column[judged.j]}))
 
+    def entry_weights(self, X: Any) -> Array:
+        """How far each observed entry of X (same rows as in ``fit``, in row order) is trusted: 1 = fully, near 0 = a gross outlier.
+
+        The loss's slope relative to that of least squares for a smooth loss, to its slope at 0 for a kinked one.
+        """
+        residual = self._residuals(X)
+        of = self.loss_.derivative if self.loss_.concave else self.loss_.weight
+        return np.asarray(of(residual) / of(np.zeros(1, residual.dtype)))
+
     def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
         """For each row of the fit (or of X, where its rows are new) the share of honest rows that would look as bad or worse.
 
         Judged are a row's residuals, the spread and mean of its values, where it has its entries, and how many of them it shares with
         suspicious columns. X and ``rows`` as in :meth:`outlier_scores`; new rows are judged among those of the fit. A row without
         entries has score 1.
+
+        On data without an attack, 0.1 to 0.2 % of the rows of measurements had a score up to 0.01, and 0.7 % of those of ratings
+        (``robustmf bench calibration``): it is on the safe side.
         """
         noise = self._noise()
         scores = self._line_scores(self._judged(X, rows, noise), noise, rows)[0]
@@ -98,6 +111,9 @@ class Detection(Answers):
         """For each column the share of honest columns that would look as bad or worse, as :meth:`row_scores` for rows.
 
         With ``rows="new"`` a column is judged by the entries of the fit and of the new rows together.
+
+        Measured as there: 0.1 to 0.3 % of the columns of measurements had a score up to 0.01, but 2.6 % of those of ratings, most of them
+        columns with few entries: of such a one a low score is a hint, not a probability.
         """
         noise = self._noise()
         return self._line_scores(self._judged(X, rows, noise), noise, rows)[1]
@@ -139,6 +155,20 @@ class Detection(Answers):
             suspect_lines(lines.crossing, found[1], column_ids, ("column", "row"), top, at_most),
             noise.law.share,
         )  # fmt: skip
+
+    def _residuals(self, X: Any) -> Array:
+        """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
+        self._require_factors()
+        observed, predictor = self._placed(X), self._predictor()
+        if self.device == "cpu" or observed.row_ids is not None:
+            observed, i, j = self._located(observed)
+            return np.asarray(observed.rows.values - predictor.pairs(i, j))
+        self._require_fitted_shape(observed)
+        with Team(self.n_jobs) as team:
+            operations = self._operations(observed, team, self._n_features_out)
+            residual = operations.residuals(*map(operations.array, predictor.factors(observed.dtype)))
+        values = observed.rows.values
+        return np.asarray(values - np.clip(values - residual, *predictor.bounds) if predictor.bounded else residual)
 
     def _noise(self) -> Noise:
         """The noise of the fit, from (some of) its entries."""

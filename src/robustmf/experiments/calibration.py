@@ -1,4 +1,4 @@
-"""Whether scores mean what they say on synthetic truth: false alarms of entry scores, coverage of prediction intervals."""
+"""Whether scores mean what they say on synthetic truth: false alarms of scores of entries, rows and columns, coverage of intervals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.estimator import RobustMF
+from robustmf.experiments import line_calibration
 from robustmf.intervals import ConformalIntervals
 from robustmf.observed import Observed
 
@@ -83,16 +84,21 @@ def _new_rows(case: Case, data: Synthetic, rng: np.random.Generator) -> tuple[Ob
 
 
 def run(seeds: int, first_seed: int, announce: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Every case with every seed."""
-    records = []
+    """Every case with every seed; then every kind of rows and columns."""
+    records, chosen = [], range(first_seed, first_seed + seeds)
     for case in CASES:
         announce(f"{case} …")
-        records += [run_one(case, seed) for seed in range(first_seed, first_seed + seeds)]
+        records += [run_one(case, seed) for seed in chosen]
+    for kind in line_calibration.KINDS:
+        announce(f"{kind} …")
+        records += [line_calibration.run_one(kind, seed) for seed in chosen]
     return records
 
 
 def tables(records: list[dict[str, Any]]) -> list[tuple[str, list[list[str]]]]:
     """False alarms and coverage, a line a case: mean over the seeds (smallest – largest)."""
+    lines = [record for record in records if "lines" in record]
+    records = [record for record in records if "lines" not in record]
     alarms = [["m", "noise", "outliers", *(f"{name}, {100 * level:.0f} %" for name in records[0]["alarms"] for level in LEVELS)]]
     coverage = [
         ["m", "noise", "outliers", *(f"{100 * level:.0f} %" for level in COVERAGES), "90 %, uncorrected", "width at 90 %", "uncorrected"]
@@ -105,7 +111,17 @@ def tables(records: list[dict[str, Any]]) -> list[tuple[str, list[list[str]]]]:
         alarms.append(head + [_spread([r["alarms"][name][k] for r in chosen]) for name in chosen[0]["alarms"] for k in range(len(LEVELS))])
         widths = [f"{np.mean([r['width'][name] for r in chosen]):.3g}" for name in ("0.9", "0.9, uncorrected")]
         coverage.append(head + [_spread([r["coverage"][name] for r in chosen]) for name in chosen[0]["coverage"]] + widths)
-    return [("Good entries with a score up to 1 % and 5 %", alarms), ("Coverage of good values", coverage)]
+    found = [("Good entries with a score up to 1 % and 5 %", alarms), ("Coverage of good values", coverage)]
+    return [*found, ("Honest rows and columns with a score up to 1 % and 5 %", _line_table(lines))] if lines else found
+
+
+def _line_table(records: list[dict[str, Any]]) -> list[list[str]]:
+    names = list(records[0]["alarms"])
+    table = [["kind", *(f"{name}, {100 * level:.0f} %" for name in names for level in LEVELS)]]
+    for kind in dict.fromkeys(record["lines"] for record in records):
+        of_kind = [record["alarms"] for record in records if record["lines"] == kind]
+        table.append([kind, *(_spread([alarms[name][k] for alarms in of_kind]) for name in names for k in range(len(LEVELS)))])
+    return table
 
 
 def _spread(shares: list[float]) -> str:

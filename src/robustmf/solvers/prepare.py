@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -56,11 +57,57 @@ class Prepared:
         """The fields by name."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
+    def turned(self) -> Prepared:
+        """The same for the transposed matrix."""
+        return replace(self, U=self.V, V=self.U, row_bias=self.column_bias, column_bias=self.row_bias)
+
 
 def prepare(
     settings: Settings, operations: Operations, sample_weights: Array | None, rng: np.random.Generator, solver: str, reason: str
 ) -> Prepared:
-    """Start, λ and biases; the solver may be another than the one asked for where biases were chosen."""
+    """Start, λ and biases; the solver may be another than the one asked for where biases were chosen.
+
+    A matrix and its transpose have the same start, to the bit: which side is taken for the rows depends on the entries alone.
+    """
+    asked = partial(choose_solver, settings.solver, operations.observed, settings.rank, settings.loss, False, operations.projects)
+    if _is_upright(operations, sample_weights):
+        return _prepared(settings, operations, sample_weights, rng, solver, reason, asked)
+    weights = None if sample_weights is None else sample_weights[operations.observed.column_order]
+    turned = replace(settings, init=_turned(settings.init))
+    return _prepared(turned, operations.transposed, weights, rng, solver, reason, asked).turned()
+
+
+def _is_upright(operations: Operations, sample_weights: Array | None) -> bool:
+    """Whether the rows are the longer side; of a square matrix, the side whose sums are the larger."""
+    m, n = operations.observed.shape
+    if m != n:
+        return m > n
+    values = operations.observed.rows.values
+    both = operations.sums(values if sample_weights is None else values * sample_weights)
+    by_row, by_column = (float(np.square(sums).sum()) for sums in both)
+    return by_row >= by_column
+
+
+def _turned(init: Init | Warm) -> Init | Warm:
+    """What starts the transposed matrix as ``init`` does the matrix."""
+    if isinstance(init, str):
+        return init
+    if isinstance(init, Warm):
+        center, row_bias, column_bias = init.biases
+        return Warm(init.V, init.U, (center, column_bias, row_bias))
+    return init[1], init[0]
+
+
+def _prepared(
+    settings: Settings,
+    operations: Operations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    solver: str,
+    reason: str,
+    with_biases: Callable[[], tuple[str, str]],
+) -> Prepared:
+    """``with_biases`` says which solver there is, and why, where biases were chosen."""
     paper = settings.reg
     if settings.auto_reg:
         settings, paper = _in_units(settings, operations)
@@ -74,9 +121,7 @@ def prepare(
             init: Init = "ridge" if anew else (np.asarray(begun.start.U), np.asarray(begun.start.V))
             settings = replace(settings, reg=chosen.reg, bias=chosen.bias, init=init)
             if chosen.bias:
-                solver, reason = choose_solver(
-                    settings.solver, operations.observed, settings.rank, settings.loss, False, operations.projects
-                )
+                solver, reason = with_biases()
             begun = _begin(settings, operations, sample_weights, rng, solver)
         elif begun.start.lost:
             settings = replace(settings, reg=max(settings.reg, paper))
