@@ -12,7 +12,7 @@ import oracles
 from conftest import INTERPRETED, Root, random_problem
 from robustmf.compiled_loss import weight_address
 from robustmf.kernels import team as team_module
-from robustmf.kernels.exponential import exp_neg32, exp_neg64
+from robustmf.kernels import elementary
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import L2, LSP, Huber, Rounded, Welsch, loss_names, make_loss
 from robustmf.observed import Observed
@@ -279,9 +279,15 @@ def test_a_loss_that_cannot_be_compiled_gives_the_same_step(operations_on):
     np.testing.assert_allclose(results[2], results[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize(("function", "kind", "error"), [(exp_neg32, np.float32, 2e-7), (exp_neg64, np.float64, 1e-15)])
-def test_fast_exponential(function, kind, error):
-    x = np.concatenate((np.linspace(0, 80, 40001), np.geomspace(1e-30, 80, 1000))).astype(kind)
-    got = np.array([function(v) for v in x], np.float64)
-    np.testing.assert_allclose(got, np.exp(-x.astype(np.float64)), rtol=error)
-    assert function(kind(1e30)) == 0
+@pytest.mark.parametrize(("kind", "most", "error"), [(np.float32, 80.0, 2.5e-7), (np.float64, 700.0, 5e-16)])
+@pytest.mark.parametrize("name", ["exp", "expm1", "log1p"])
+def test_elementary_functions(name, kind, most, error):
+    """Against NumPy in a wider type, near 0 too, and where there is nothing to compute."""
+    function = getattr(elementary, name + ("" if name == "exp" else "_") + ("32" if kind is np.float32 else "64"))
+    sizes = np.concatenate((np.linspace(0, most, 20001), np.geomspace(1e-30, most, 2000))).astype(kind)
+    x = np.concatenate((sizes, sizes[sizes < 1] * kind(-0.999) if name == "log1p" else -sizes))
+    got = np.array([function(v) for v in x], np.longdouble)
+    np.testing.assert_allclose(got, getattr(np, name)(x.astype(np.longdouble)), rtol=error, atol=np.finfo(kind).tiny)
+    with np.errstate(all="ignore"):
+        for edge in (np.inf, -np.inf, np.nan, -1.0, -2.0, 1e30):
+            np.testing.assert_allclose(function(kind(edge)), getattr(np, name)(kind(edge)), rtol=error)

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.compiled_loss import weight_address, weight_parameters
-from robustmf.kernels import dual, entries, half_step, propagation, repair
+from robustmf.compiled_loss import value_address, weight_address, weight_parameters
+from robustmf.kernels import dual, entries, half_step, loss_sums, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.lazily import cached
-from robustmf.losses import L2, Loss
+from robustmf.losses import L2, Loss, Rounded
 from robustmf.observed import Observed
 
 Array = NDArray[np.floating[Any]]
@@ -114,7 +114,30 @@ class Operations:
         return self.loss_sums((loss,), U, V, sample_weights)[0]
 
     def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
-        """Σ s·φ(|e|) for each of the losses, a slice of entries at a time: no array over all of them is made."""
+        """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together."""
+        bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
+        if any(base != bases[0] for base in bases):
+            return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
+        compiled = value_address(bases[0])
+        if compiled is None:
+            return self._numpy_loss_sums(losses, U, V, sample_weights)
+        address, parameters = compiled
+        rows, dtype, none = self.observed.rows, self.observed.dtype, np.empty(0, self.observed.dtype)
+        tips = np.array([loss.epsilon for loss in losses])
+        sums = np.empty((len(self._row_bounds) - 1, len(losses)))
+        self.team.run(
+            loss_sums.loss_sums, len(sums), (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values),
+            self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights, none,
+            np.array([-np.inf, np.inf], dtype), half_step.pad(V), half_step.padded_width(V.shape[1], dtype.itemsize), U,
+            tips**2, address, parameters, sums,
+        )  # fmt: skip
+        # a rounded loss starts at 0
+        lowered = bases[0].value(tips) if tips.any() else np.zeros(len(tips))
+        total = len(rows.values) if sample_weights is None else float(sample_weights.sum(dtype=np.float64))
+        return [float(x) for x in sums.sum(axis=0) - total * lowered]
+
+    def _numpy_loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None) -> list[float]:
+        """The same for a loss that cannot be compiled, a slice of entries at a time."""
         rows, bounds = self.observed.rows, self._slice_bounds
         none, sums = np.empty(0, rows.values.dtype), np.zeros((len(bounds) - 1, len(losses)))
 

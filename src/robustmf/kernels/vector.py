@@ -174,6 +174,12 @@ def distance(typingctx, a, b, eps2):
 
 
 @intrinsic
+def gap(typingctx, a, b):
+    """|a - b|"""
+    return _emitting(a.dtype, a(a, a), lambda emit, a, b: emit.call("fabs", emit.builder.fsub(a, b)))
+
+
+@intrinsic
 def clamp(typingctx, a, top):
     """A kept within [0, top]; NaN becomes 0."""
 
