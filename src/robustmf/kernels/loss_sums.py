@@ -27,8 +27,8 @@ def gaps(V, offset, value, n, u, width, e, begin):
 
 
 @inlined
-def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums):
-    """sums[q] += sum_t s_t phi(sqrt(e_t^2 + tip_q^2)) over a batch whose first entry is the s-th."""
+def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums, block):
+    """sums[block, q] += sum_t s_t phi(sqrt(e_t^2 + tip_q^2)) over a batch whose first entry is the s-th."""
     for q in range(len(tips2)):
         if tips2[q] == 0:
             for t in range(n):
@@ -40,13 +40,12 @@ def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums):
         call_block(address, distance, loss, n, params)
         total = 0.0
         if len(sample) > 0:
-            factor = sample[s : s + n]
             for t in range(n):
-                total += loss[t] * factor[t]
+                total += loss[t] * sample[np.uint64(s + t)]
         else:
             for t in range(n):
                 total += loss[t]
-        sums[q] += total
+        sums[block, q] += total
 
 
 @kernel
@@ -61,7 +60,8 @@ def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, 
     offset, value, u = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(width, V.dtype)
     e, distance, loss = np.zeros(padded, V.dtype), np.zeros(padded), np.zeros(padded)
     for block in range(first, last):
-        sums[block, :] = 0
+        for q in range(len(tips2)):
+            sums[block, q] = 0
         filled, begin = 0, indptr[bounds[block]]
         for i in range(bounds[block], bounds[block + 1]):
             for q in range(rank):
@@ -74,8 +74,8 @@ def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, 
                 filled += n
                 s += n
                 if filled == BATCH:
-                    add_losses(e, begin, filled, sample, tips2, address, params, distance, loss, sums[block])
+                    add_losses(e, begin, filled, sample, tips2, address, params, distance, loss, sums, block)
                     begin += filled
                     filled = 0
         if filled > 0:
-            add_losses(e, begin, filled, sample, tips2, address, params, distance, loss, sums[block])
+            add_losses(e, begin, filled, sample, tips2, address, params, distance, loss, sums, block)
