@@ -11,8 +11,8 @@ import pytest
 import oracles
 from conftest import INTERPRETED, Root, random_problem
 from robustmf.compiled_loss import weight_address
-from robustmf.kernels import team as team_module
 from robustmf.kernels import elementary
+from robustmf.kernels import team as team_module
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import L2, LSP, Huber, Rounded, Welsch, loss_names, make_loss
 from robustmf.observed import Observed

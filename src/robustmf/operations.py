@@ -216,6 +216,7 @@ class Operations:
         sample_weights: Array | None = None,
         shifts: Array | None = None,
         clip: tuple[float, float] = (-np.inf, np.inf),
+        curvature: float = np.inf,
     ) -> None:
         """Solve for every row of U, in place, V held: min Σ s·w(e)·e² + reg‖U‖², with the loss's weights w at the present residuals.
 
@@ -229,8 +230,11 @@ class Operations:
             What the prediction has beside UVᵀ, column by column: e = M − shift − UVᵀ.
         clip : pair of float
             Values are clipped to this range first.
+        curvature : float
+            A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row lie at the tip, counted in
+            ranks times this; it may raise the objective.
 
-        A loss without a compilable formula has its weights computed by NumPy first.
+        A loss without a compilable formula has its weights computed by NumPy first, and knows no curvature.
         """
         rows, rank, dtype = self.observed.rows, U.shape[1], self.observed.dtype
         address = weight_address(loss, dtype)
@@ -246,7 +250,8 @@ class Operations:
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights,
             none if shifts is None else shifts, np.array(clip, dtype), half_step.pad(V), width, U, reg_by_row,
-            dtype.type(loss.epsilon**2), address, weight_parameters(loss), half_step.block_size(width, dtype.itemsize),
+            dtype.type(loss.epsilon**2), dtype.type(curvature), address, weight_parameters(loss),
+            half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
     @cached

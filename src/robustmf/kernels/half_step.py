@@ -5,6 +5,10 @@ For every row i with entries t (column j, value m_t, optional sample weight s_t)
     a_t = sqrt((m_t - u'v_j)^2 + eps^2),   w_t = s_t weight(a_t),
     U_i <- solve (sum_t w_t v_j v_j' + reg_i I) u = sum_t w_t m_t v_j.
 
+With a finite curvature it is a step towards Newton's. The weight bends the parabola above the loss; the loss itself bends less away from
+its rounded tip. So c_t = w_t (k + (1 - k) y_t), y_t = eps^2 / a_t^2, stands for w_t in the matrix, and w_t e_t + c_t u'v_j for w_t m_t on
+the right. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the less they tell.
+
 How the time goes, and what each part does about it:
 
 * residuals and normal matrix: no gather. The rows of V, padded to whole vectors, are read in place through their
@@ -39,6 +43,7 @@ from robustmf.kernels.vector import (
     splat,
     store,
     store_tile,
+    sub,
     subtract_products,
     transpose,
     zeros,
@@ -145,14 +150,21 @@ def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
 
 
 @inlined
-def distances(V, offset, value, n, u, width, eps2, a):
-    """a_t = sqrt((m_t - u'v_t)^2 + eps^2) for a padded block."""
+def differences(V, offset, value, n, u, width, e, begin):
+    """e[begin + t] = m_t - u'v_t for a padded block; what is behind it in e is overwritten to a whole vector."""
     step = lanes(V)
     for t in range(0, n, step):
         products = zeros(V, 0)
         for c in range(0, width, step):
             products = add_products(products, V, offset, t, c, load(u, c))
-        store(a, t, distance(load(value, t), lane_sums(products), splat(V, eps2)))
+        store(e, begin + t, sub(load(value, t), lane_sums(products)))
+
+
+@inlined
+def distances(e, n, eps2, a):
+    """a_t = sqrt(e_t^2 + eps^2) for a padded block."""
+    for t in range(0, n, lanes(a)):
+        store(a, t, distance(load(e, t), splat(a, eps2)))
 
 
 @inlined
@@ -167,6 +179,23 @@ def finish_weights(a, weight, sample, s, n, top):
         weight[t] = 0
     for t in range(0, n, step):
         store(weight, t, clamp(load(weight, t), splat(a, top)))
+
+
+@inlined
+def bend(e, a, value, weight, n, eps2, enough):
+    """Puts the curvatures c in place of the weights w, m_t + e_t (w_t / c_t - 1) in place of the values, y in place of the distances a.
+
+    `enough` is how many entries at the tip would tell as much as the block has to.
+    """
+    at_tip = a[0] * 0
+    for t in range(n):
+        a[t] = eps2 / (a[t] * a[t])
+        at_tip += a[t]
+    least = enough / max(enough, at_tip)
+    for t in range(n):
+        share = least + (1 - least) * a[t]
+        value[t] += e[t] * (1 / share - 1)
+        weight[t] *= share
 
 
 # ------------------------------------------------------------------------------------------- the solve, a row per lane
@@ -259,11 +288,14 @@ def write_row(solution, lane, rank, U, i):
 # What is called for every row calls no function in turn, and takes no slice or tuple of arrays: Numba would count references,
 # atomically, which took longer than all else in short rows.
 @kernel
-def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, weight_address, params, size):
+def half_step(
+    first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, curvature, weight_address, params, size
+):
     """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
 
     Values are clipped to ``clip`` and ``shifts`` (one a column) is subtracted; `sample` and `shifts` are empty when unused.
-    Address 0 is the weight 1 of least squares. A row whose solution is not finite keeps its values.
+    Address 0 is the weight 1 of least squares; an infinite curvature leaves the parabolas as they are. A row whose solution is not
+    finite keeps its values.
     """
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
@@ -274,7 +306,8 @@ def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip
     system, floor = np.zeros(width * columns * step, V.dtype), np.zeros(width * step, V.dtype)
     solution, u = np.zeros(width * step, V.dtype), np.zeros(width, V.dtype)
     padded = size + step
-    offset, value, a, weight = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
+    offset, value, e = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
+    a, weight = np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
 
     end = bounds[last]
     for start in range(bounds[first], end, step):
@@ -293,9 +326,13 @@ def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip
                     for t in range(n):
                         weight[t] = 1
                 else:
-                    distances(V, offset, value, n, u, width, eps2, a)
+                    differences(V, offset, value, n, u, width, e, 0)
+                    distances(e, n, eps2, a)
                     call_block(weight_address, a, weight, (n + step - 1) // step * step, params)
                 finish_weights(a, weight, sample, s, n, top)
+                if curvature < np.inf:
+                    # a block stands for its row, as far as it is its share
+                    bend(e, a, value, weight, n, eps2, curvature * rank * n / (indptr[i + 1] - indptr[i]))
                 add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width)
                 s += n
             for q in range(rank):

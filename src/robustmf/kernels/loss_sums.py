@@ -8,22 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustmf.kernels.half_step import load_block
+from robustmf.kernels.half_step import differences, load_block
 from robustmf.kernels.jit import inlined, kernel
-from robustmf.kernels.vector import add_products, call_block, gap, lane_sums, lanes, load, store, zeros
+from robustmf.kernels.vector import call_block, lanes
 
 BATCH = 512  # residuals, their distances and losses, in float64: 12 KiB
-
-
-@inlined
-def gaps(V, offset, value, n, u, width, e, begin):
-    """e[begin + t] = |m_t - u'v_t| for a padded block; what is behind it in e is overwritten to a whole vector."""
-    step = lanes(V)
-    for t in range(0, n, step):
-        products = zeros(V, 0)
-        for c in range(0, width, step):
-            products = add_products(products, V, offset, t, c, load(u, c))
-        store(e, begin + t, gap(load(value, t), lane_sums(products)))
 
 
 @inlined
@@ -32,7 +21,7 @@ def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums, bl
     for q in range(len(tips2)):
         if tips2[q] == 0:
             for t in range(n):
-                distance[t] = e[t]
+                distance[t] = abs(e[t])
         else:
             for t in range(n):
                 wide = np.float64(e[t])
@@ -70,7 +59,7 @@ def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, 
             while s < indptr[i + 1]:
                 n = min(BATCH - filled, indptr[i + 1] - s)
                 load_block(indices, values, none, clip, s, n, width, offset, value)
-                gaps(V, offset, value, n, u, width, e, filled)
+                differences(V, offset, value, n, u, width, e, filled)
                 filled += n
                 s += n
                 if filled == BATCH:
