@@ -51,6 +51,8 @@ class Operations:
         self._row_bounds = block_bounds(observed.rows.pointers, _BLOCKS)
         self._slice_bounds = block_bounds(observed.rows.pointers, -(-observed.n_entries // SLICE))
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
+        #: the loss that was summed last, and where its code is: tracing it anew would take as long as a thousand entries
+        self._measured: tuple[Loss | None, tuple[int, NDArray[np.float64]] | None] = (None, None)
 
     #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
     projects: ClassVar[bool] = True
@@ -118,7 +120,10 @@ class Operations:
         bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
         if any(base != bases[0] for base in bases):
             return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
-        compiled = value_address(bases[0])
+        known, compiled = self._measured
+        if bases[0] != known:
+            compiled = value_address(bases[0])
+            self._measured = bases[0], compiled
         if compiled is None:
             return self._numpy_loss_sums(losses, U, V, sample_weights)
         address, parameters = compiled
@@ -245,7 +250,8 @@ class Operations:
             self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip)
             return
         width = half_step.padded_width(rank, dtype.itemsize)
-        reg_by_row = np.ascontiguousarray(np.broadcast_to(np.asarray(reg, dtype), len(U)))
+        reg_by_row = np.empty(len(U), dtype)
+        reg_by_row[:] = reg
         self.team.run(
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights,

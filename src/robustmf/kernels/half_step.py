@@ -77,7 +77,7 @@ def pad(V):
 
 def block_size(width, itemsize):
     """Entries a block: as many as keep their rows of V in the L1 cache."""
-    return int(np.clip(BLOCK_BYTES // (width * itemsize), *BLOCK_LIMITS)) // 8 * 8
+    return min(max(BLOCK_BYTES // (width * itemsize), BLOCK_LIMITS[0]), BLOCK_LIMITS[1]) // 8 * 8
 
 
 def _tile(rows, groups, with_rhs):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.losses import Loss, rounded
-from robustmf.objective import Objective
+from robustmf.objective import Objective, squared_norm
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.loop import require_alike, small_change
@@ -160,6 +160,8 @@ def ridge(reg: float, by_count: bool, observed: Observed) -> float | Array:
 
 def penalty(reg: float | Array, A: Array) -> float:
     """Σ λ‖a‖²/2 over the rows a."""
+    if isinstance(reg, float):
+        return 0.5 * reg * squared_norm(A)
     return 0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum())
 
 
