@@ -10,9 +10,9 @@ import pytest
 
 import oracles
 from conftest import INTERPRETED, Root, random_problem
-from robustmf.compiled_loss import weight_address
+from robustmf.compiled_loss import value_address, weight_address
+from robustmf.kernels import elementary
 from robustmf.kernels import team as team_module
-from robustmf.kernels.exponential import exp_neg32, exp_neg64
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import L2, LSP, Huber, Rounded, Welsch, loss_names, make_loss
 from robustmf.observed import Observed
@@ -83,6 +83,25 @@ def test_loss_sum(name, operations_on):
     U, V = operations.array(U), operations.array(V)
     close(operations.loss_sum(loss, U, V), losses.sum(), np.float64)
     close(operations.loss_sum(loss, U, V, operations.array(weights)), (losses * weights).sum(), np.float64)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("name", loss_names())
+def test_loss_sums_to_the_last_digits(name, size, dtype):
+    """Rows in one batch and in several; residuals far below θ and far above; any number of threads, bit for bit."""
+    rng = np.random.default_rng(0)
+    observed = Observed.from_dense((size * rng.standard_normal((30, 1100))).astype(dtype))
+    loss, U, V = make_loss(name), np.zeros((30, 3), dtype), np.zeros((1100, 3), dtype)
+    weights = rng.random(observed.n_entries).astype(dtype)
+    values = loss.value(observed.rows.values.astype(np.longdouble)) * weights
+    found = []
+    for n_jobs in (1, 3):
+        with Team(n_jobs) as team:
+            found.append(Operations(observed, team).loss_sum(loss, U, V, weights))
+    assert found[0] == found[1]
+    # a rounded loss is the difference of two: what it starts at, and what it is lowered by
+    lowered = float(loss.base.value(np.array([loss.epsilon]))[0]) if isinstance(loss, Rounded) else 0.0
+    np.testing.assert_allclose(found[0], float(values.sum()), rtol=1e-14, atol=1e-15 * lowered * float(weights.sum()))
 
 
 @pytest.mark.parametrize("rank", [3, 20])
@@ -247,6 +266,28 @@ def test_half_step_at_every_rank(rank, dtype, operations_on, request):
         assert np.all(got[[0, 22]] == 0)
 
 
+@pytest.mark.parametrize("rank", [3, 9])
+def test_half_step_towards_newtons(rank, dtype, operations_on):
+    """Against its formula, row by row: with shifts, sample weights, rows with few and with many entries at the tip."""
+    observed, U, V = random_problem(rank=rank, dtype=dtype)
+    rng, loss = np.random.default_rng(3), Rounded(1.0, LSP(), 0.5)
+    shifts, weights = rng.standard_normal(len(V)).astype(dtype), (0.1 + rng.random(observed.n_entries)).astype(dtype)
+    U[:10] *= 3
+    operations, moved = operations_on(observed), observed.with_values(observed.rows.values - shifts[observed.rows.indices])
+    e = oracles.residuals(moved, U, V).astype(np.float64)
+    at_tip = loss.epsilon**2 / (e**2 + loss.epsilon**2)
+    enough = 0.3 * rank
+    least = enough / np.maximum(oracles.dense(observed, at_tip).sum(1), enough)
+    assert least.min() < 0.9 < least.max() == 1
+    least = least[observed.rows.group_of_entry()]
+    share = least + (1 - least) * at_tip
+    bent = observed.with_values((moved.rows.values + e * (1 / share - 1)).astype(dtype))
+    wanted = oracles.weighted_ridge_rows(bent, weights * loss.weight(e) * share, 0.3, V.astype(float))
+    got = operations.array(U.copy())
+    operations.half_step(loss, 0.3, got, operations.array(V), operations.array(weights), operations.array(shifts), curvature=0.3)
+    np.testing.assert_allclose(np.asarray(got), wanted, atol=(1e-10 if dtype == np.float64 else 3e-4) * np.abs(wanted).max())
+
+
 @pytest.mark.parametrize("name", [name for name in loss_names() if not make_loss(name).concave])
 def test_compiled_weights_are_the_losses_own(name, dtype, operations_on):
     observed, U, V = random_problem(dtype=dtype)
@@ -256,6 +297,20 @@ def test_compiled_weights_are_the_losses_own(name, dtype, operations_on):
     wanted = half_step_oracle(observed, loss, 0.3, U, V)
     operations.half_step(loss, 0.3, got, operations.array(V))
     close(got, wanted, dtype, 50)
+
+
+def test_a_loss_that_cannot_be_traced_has_the_same_sums():
+    class Awkward(Welsch):
+        def _value(self, a):
+            return super()._value(np.asarray(a))
+
+    observed, U, V = random_problem()
+    with Team(1) as team:
+        operations = Operations(observed, team)
+        assert value_address(Awkward(1.3)) is None
+        assert value_address(Welsch(1.3)) is not None
+        sums = [operations.loss_sum(loss, U, V) for loss in (Welsch(1.3), Awkward(1.3))]
+    np.testing.assert_allclose(sums[1], sums[0], rtol=1e-14)
 
 
 def test_a_loss_that_cannot_be_compiled_gives_the_same_step(operations_on):
@@ -280,9 +335,15 @@ def test_a_loss_that_cannot_be_compiled_gives_the_same_step(operations_on):
     np.testing.assert_allclose(results[2], results[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize(("function", "kind", "error"), [(exp_neg32, np.float32, 2e-7), (exp_neg64, np.float64, 1e-15)])
-def test_fast_exponential(function, kind, error):
-    x = np.concatenate((np.linspace(0, 80, 40001), np.geomspace(1e-30, 80, 1000))).astype(kind)
-    got = np.array([function(v) for v in x], np.float64)
-    np.testing.assert_allclose(got, np.exp(-x.astype(np.float64)), rtol=error)
-    assert function(kind(1e30)) == 0
+@pytest.mark.parametrize(("kind", "most", "error"), [(np.float32, 80.0, 2.5e-7), (np.float64, 700.0, 5e-16)])
+@pytest.mark.parametrize("name", ["exp", "expm1", "log1p"])
+def test_elementary_functions(name, kind, most, error):
+    """Against NumPy in a wider type, near 0 too, and where there is nothing to compute."""
+    function = getattr(elementary, name + ("" if name == "exp" else "_") + ("32" if kind is np.float32 else "64"))
+    sizes = np.concatenate((np.linspace(0, most, 20001), np.geomspace(1e-30, most, 2000))).astype(kind)
+    x = np.concatenate((sizes, sizes[sizes < 1] * kind(-0.999) if name == "log1p" else -sizes))
+    got = np.array([function(v) for v in x], np.longdouble)
+    np.testing.assert_allclose(got, getattr(np, name)(x.astype(np.longdouble)), rtol=error, atol=np.finfo(kind).tiny)
+    with np.errstate(all="ignore"):
+        for edge in (np.inf, -np.inf, np.nan, -1.0, -2.0, 1e30):
+            np.testing.assert_allclose(function(kind(edge)), getattr(np, name)(kind(edge)), rtol=error)

@@ -1,33 +1,66 @@
-"""A loss's weight as machine code, for the half-step kernel.
+"""A loss's weight and value as machine code, for the kernels.
 
-The kernel calls ``void f(a*, w*, int64 n, double* parameters)`` through its address, once a block of entries. So its own code
-is the same for every loss, and is compiled once and kept on disk; only this small loop is compiled in each process (about
-0.1 s), for built-in losses and a user's own alike.
+Kernels call ``void f(a*, out*, int64 n, double* parameters)`` through its address, once a block of entries. So their own code is the
+same for every loss, and is compiled once and kept on disk. So is this small loop, for built-in losses and a user's own alike, where
+the formula can be traced (:mod:`robustmf.formula`); a weight that cannot be traced is compiled in each process, as Numba understands it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from numba import cfunc, njit, types
-from numba.extending import overload
 from numpy.typing import NDArray
 
-from robustmf.kernels.exponential import exp_neg32, exp_neg64
+from robustmf.formula import Dialect, traced, value_formula
+from robustmf.kernels import elementary
 from robustmf.kernels.jit import FAST_BUT_HONEST
 from robustmf.losses import Loss
-from robustmf.losses.base import exp_neg
 
+_NUMBA = Dialect(
+    {
+        np.add: "{0} + {1}",
+        np.subtract: "{0} - {1}",
+        np.multiply: "{0} * {1}",
+        np.divide: "{0} / {1}",
+        np.negative: "-{0}",
+        np.reciprocal: "number(1) / {0}",
+        np.absolute: "abs({0})",
+        np.square: "{0} * {0}",
+        np.sqrt: "np.sqrt({0})",
+        np.exp: "exp({0})",
+        np.expm1: "expm1({0})",
+        np.log: "np.log({0})",
+        np.log1p: "log1p({0})",
+        np.hypot: "np.sqrt({0} * {0} + {1} * {1})",
+        # plain choices, which vectorise; NaN stays NaN
+        np.maximum: "{1} if {0} <= {1} else {0}",
+        np.minimum: "{1} if {0} >= {1} else {0}",
+        np.less: "{0} < {1}",
+        np.less_equal: "{0} <= {1}",
+        np.greater: "{0} > {1}",
+        np.greater_equal: "{0} >= {1}",
+    },
+    {
+        np.where: lambda condition, a, b: f"{a} if {condition} else {b}",
+        np.clip: lambda x, low, high: f"{low} if {x} <= {low} else ({high} if {x} >= {high} else {x})",
+        np.ones_like: lambda x: "number(1)",
+        np.zeros_like: lambda x: "number(0)",
+    },
+    # a bare number would widen float32
+    constant="number({0!r})",
+)
 
-@overload(exp_neg)
-def _exp_neg_in_kernels(x):  # type: ignore[no-untyped-def]  # Numba compares the signatures, annotations included
-    if x == types.float32:
-        return lambda x: exp_neg32(x)
-    return lambda x: exp_neg64(x)
+_FUNCTIONS = {
+    np.dtype(np.float32): {"exp": elementary.exp32, "expm1": elementary.expm1_32, "log1p": elementary.log1p_32},
+    np.dtype(np.float64): {"exp": elementary.exp64, "expm1": elementary.expm1_64, "log1p": elementary.log1p_64},
+}
 
 
 def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
@@ -36,7 +69,7 @@ def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
         return 0
     if loss.weight_formula is None:
         return None
-    compiled = _compiled(loss.weight_formula, len(loss.weight_parameters), dtype)
+    compiled = _weight(loss.weight_formula, len(loss.weight_parameters), dtype)
     return None if compiled is None else int(compiled.address)
 
 
@@ -45,19 +78,57 @@ def weight_parameters(loss: Loss) -> NDArray[np.float64]:
     return np.array(loss.weight_parameters, np.float64)
 
 
+def value_address(loss: Loss) -> tuple[int, NDArray[np.float64]] | None:
+    """Where the compiled φ of this loss begins, float64 in and out, and the numbers it takes beside a; None if it cannot be traced."""
+    formula, numbers = value_formula(loss)
+    lines = traced(formula, len(numbers), _NUMBA)
+    if lines is None:
+        return None
+    compiled = _loop(tuple(lines), len(numbers), np.dtype(np.float64))
+    return None if compiled is None else (int(compiled.address), np.array(numbers, np.float64))
+
+
 @cache
-def _compiled(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> Any:
+def _weight(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> Any:
+    lines = traced(formula, count, _NUMBA)
+    if lines is not None:
+        return _loop(tuple(lines), count, dtype)
+    scalar = njit(fastmath=FAST_BUT_HONEST, error_model="numpy")(formula)
+    names = ", ".join(["a", *(f"p{k}" for k in range(count))])
+    return _compiled(_source("block", [f"return scalar({names})"], count), "block", dtype, {"scalar": scalar}, kept=False)
+
+
+@cache
+def _loop(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> Any:
+    # the name holds all that the machine code follows from: Numba looks for it on disk by that
+    name = f"block_{hashlib.sha256(_functions_source() + repr((lines, count, dtype.name)).encode()).hexdigest()[:16]}"
+    return _compiled(_source(name, lines, count), name, dtype, _FUNCTIONS[dtype], kept=True)
+
+
+@cache
+def _functions_source() -> bytes:
+    return Path(elementary.__file__).read_bytes()
+
+
+def _source(name: str, lines: Sequence[str], count: int) -> str:
+    """A loop over the entries; the last line returns the result."""
+    *steps, last = lines
+    # bare pointers and one name a parameter: arrays and tuples in here would treble the time to compile
+    text = [f"def {name}(entries, out, n, parameters):"]
+    text += [f"    p{k} = number(parameters[{k}])" for k in range(count)]
+    text += ["    for t in range(n):", "        a = entries[t]", *(f"        {step}" for step in steps)]
+    text += [f"        out[t] = {last.removeprefix('return ')}"]
+    return "\n".join(text)
+
+
+def _compiled(source: str, name: str, dtype: np.dtype[Any], functions: dict[str, Any], kept: bool) -> Any:
     number = numba.from_dtype(dtype)
     pointer = types.CPointer(number)
-    # bare pointers and one name a parameter: arrays and tuples in here would treble the time to compile
-    names = [f"p{k}" for k in range(count)]
-    lines = ["def block(a, w, n, parameters):"]
-    lines += [f"    {name} = number(parameters[{k}])" for k, name in enumerate(names)]
-    lines += ["    for t in range(n):", f"        w[t] = scalar({', '.join(['a[t]', *names])})"]
-    namespace = {"number": number, "scalar": njit(fastmath=FAST_BUT_HONEST, error_model="numpy")(formula)}
-    exec("\n".join(lines), namespace)
+    namespace = {"number": dtype.type, "np": np, "__name__": __name__, **functions}
+    # as if it stood in this file: Numba keeps machine code only of functions that stand in one
+    exec(compile(source, __file__, "exec"), namespace)
     signature = types.void(pointer, pointer, types.int64, types.CPointer(types.float64))
     try:
-        return cfunc(signature, fastmath=FAST_BUT_HONEST, error_model="numpy")(namespace["block"])
+        return cfunc(signature, fastmath=FAST_BUT_HONEST, error_model="numpy", cache=kept)(namespace[name])
     except numba.core.errors.NumbaError:
         return None

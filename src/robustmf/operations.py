@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.compiled_loss import weight_address, weight_parameters
-from robustmf.kernels import dual, entries, half_step, propagation, repair
+from robustmf.compiled_loss import value_address, weight_address, weight_parameters
+from robustmf.kernels import dual, entries, half_step, loss_sums, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.lazily import cached
-from robustmf.losses import L2, Loss
+from robustmf.losses import L2, Loss, Rounded
 from robustmf.observed import Observed
 
 Array = NDArray[np.floating[Any]]
@@ -51,6 +51,8 @@ class Operations:
         self._row_bounds = block_bounds(observed.rows.pointers, _BLOCKS)
         self._slice_bounds = block_bounds(observed.rows.pointers, -(-observed.n_entries // SLICE))
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
+        #: the loss that was summed last, and where its code is: tracing it anew would take as long as a thousand entries
+        self._measured: tuple[Loss | None, tuple[int, NDArray[np.float64]] | None] = (None, None)
 
     #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
     projects: ClassVar[bool] = True
@@ -114,7 +116,33 @@ class Operations:
         return self.loss_sums((loss,), U, V, sample_weights)[0]
 
     def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
-        """Σ s·φ(|e|) for each of the losses, a slice of entries at a time: no array over all of them is made."""
+        """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together."""
+        bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
+        if any(base != bases[0] for base in bases):
+            return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
+        known, compiled = self._measured
+        if bases[0] != known:
+            compiled = value_address(bases[0])
+            self._measured = bases[0], compiled
+        if compiled is None:
+            return self._numpy_loss_sums(losses, U, V, sample_weights)
+        address, parameters = compiled
+        rows, dtype, none = self.observed.rows, self.observed.dtype, np.empty(0, self.observed.dtype)
+        tips = np.array([loss.epsilon for loss in losses])
+        sums = np.empty((len(self._row_bounds) - 1, len(losses)))
+        self.team.run(
+            loss_sums.loss_sums, len(sums), (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values),
+            self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights, none,
+            np.array([-np.inf, np.inf], dtype), half_step.pad(V), half_step.padded_width(V.shape[1], dtype.itemsize), U,
+            tips**2, address, parameters, sums,
+        )  # fmt: skip
+        # a rounded loss starts at 0
+        lowered = bases[0].value(tips) if tips.any() else np.zeros(len(tips))
+        total = len(rows.values) if sample_weights is None else float(sample_weights.sum(dtype=np.float64))
+        return [float(x) for x in sums.sum(axis=0) - total * lowered]
+
+    def _numpy_loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None) -> list[float]:
+        """The same for a loss that cannot be compiled, a slice of entries at a time."""
         rows, bounds = self.observed.rows, self._slice_bounds
         none, sums = np.empty(0, rows.values.dtype), np.zeros((len(bounds) - 1, len(losses)))
 
@@ -193,6 +221,7 @@ class Operations:
         sample_weights: Array | None = None,
         shifts: Array | None = None,
         clip: tuple[float, float] = (-np.inf, np.inf),
+        curvature: float = np.inf,
     ) -> None:
         """Solve for every row of U, in place, V held: min Σ s·w(e)·e² + reg‖U‖², with the loss's weights w at the present residuals.
 
@@ -206,8 +235,11 @@ class Operations:
             What the prediction has beside UVᵀ, column by column: e = M − shift − UVᵀ.
         clip : pair of float
             Values are clipped to this range first.
+        curvature : float
+            A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row lie at the tip, counted in
+            ranks times this; it may raise the objective.
 
-        A loss without a compilable formula has its weights computed by NumPy first.
+        A loss without a compilable formula has its weights computed by NumPy first, and knows no curvature.
         """
         rows, rank, dtype = self.observed.rows, U.shape[1], self.observed.dtype
         address = weight_address(loss, dtype)
@@ -218,12 +250,14 @@ class Operations:
             self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip)
             return
         width = half_step.padded_width(rank, dtype.itemsize)
-        reg_by_row = np.ascontiguousarray(np.broadcast_to(np.asarray(reg, dtype), len(U)))
+        reg_by_row = np.empty(len(U), dtype)
+        reg_by_row[:] = reg
         self.team.run(
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights,
             none if shifts is None else shifts, np.array(clip, dtype), half_step.pad(V), width, U, reg_by_row,
-            dtype.type(loss.epsilon**2), address, weight_parameters(loss), half_step.block_size(width, dtype.itemsize),
+            dtype.type(loss.epsilon**2), dtype.type(curvature), address, weight_parameters(loss),
+            half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
     @cached

@@ -6,6 +6,7 @@ which measure the objective with them, and begin the next sweep with what they h
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from robustmf.cluster.factors import Factors, gather_mended
@@ -41,17 +42,19 @@ class ClusterIRLS(Alternation):
         return U, V
 
     def _values(self, own: Any) -> tuple[float, float]:
-        return self._swept(None)[1:]
+        return self._swept(None, math.inf)[1:]
 
-    def _sweep(self, ahead: float) -> Any:
-        return self._swept(ahead)
+    def _sweep(self, ahead: float, curvature: float) -> Any:
+        return self._swept(ahead, curvature)
 
-    def _swept(self, ahead: float | None) -> tuple[Pair, float, float]:
+    def _swept(self, ahead: float | None, curvature: float) -> tuple[Pair, float, float]:
         """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
         connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
         self._matrix.welcome()
         while True:
-            (U_blocks, V_blocks, sections, bound), (sums, penalty) = gather_mended(connection, lambda: self._submitted(ahead), needed)
+            (U_blocks, V_blocks, sections, bound), (sums, penalty) = gather_mended(
+                connection, lambda: self._submitted(ahead, curvature), needed
+            )
             connection.unbind(bound)
             # what was lost before it was unbound would wait for its worker for ever
             if all(future.status == "finished" for future in bound):
@@ -67,7 +70,7 @@ class ClusterIRLS(Alternation):
             factors.keep_copies()
         return found, *values
 
-    def _submitted(self, ahead: float | None) -> tuple[tuple[list[Any], list[Any], Any, list[Any]], Any]:
+    def _submitted(self, ahead: float | None, curvature: float) -> tuple[tuple[list[Any], list[Any], Any, list[Any]], Any]:
         """The tasks of a sweep: futures of its factors, of V as row blocks get it, of all that is bound to a worker; one of the sums."""
         submit, at, terms = self._matrix.connection.submit, self._matrix.at, self._terms
         (U, V), (U_before, V_before) = self._own, self._before
@@ -77,13 +80,13 @@ class ClusterIRLS(Alternation):
         bound: list[Any] = []
         if ahead is not None:
             U_blocks = [
-                submit(half_step, rows.blocks[k], own, before, ahead, section, section_before, loss, terms, **at(k))
+                submit(half_step, rows.blocks[k], own, before, ahead, section, section_before, loss, terms, curvature, **at(k))
                 for k, (own, before, section, section_before) in enumerate(
                     zip(U.blocks, U_before.blocks, sections, self._kept_sections(V_before), strict=True)  # type: ignore[attr-defined]
                 )
             ]
             V_blocks = [
-                submit(half_step, columns.blocks[k], own, before, ahead, section, None, loss, terms, **at(k))
+                submit(half_step, columns.blocks[k], own, before, ahead, section, None, loss, terms, curvature, **at(k))
                 for k, (own, before, section) in enumerate(zip(V.blocks, V_before.blocks, self._matrix.sections(1, U_blocks), strict=True))  # type: ignore[attr-defined]
             ]
             bound = [*U_blocks, *V_blocks]

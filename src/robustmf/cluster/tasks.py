@@ -56,7 +56,7 @@ def offered(factors: Array, wanted: NDArray[np.int32]) -> Array:
 
 def half_step(
     block: Block, own: Array, before: Array, ahead: float, others: Sequence[Array], others_before: Sequence[Array] | None,
-    loss: Loss, terms: Terms,
+    loss: Loss, terms: Terms, curvature: float,
 ) -> Array:  # fmt: skip
     """The block's factors, solved for from this share of the last step ahead, the other side held; that is ahead too, where it was."""
     other = np.concatenate(others)
@@ -64,7 +64,8 @@ def half_step(
         other = other + ahead * (other - np.concatenate(others_before))
     design, shifts = terms.biases.design(other)
     factors = own + ahead * (own - before)
-    on_block(block).half_step(loss, ridge(terms.reg, terms.reg_by_count, block.observed), factors, design, block.weights, shifts)
+    reg = ridge(terms.reg, terms.reg_by_count, block.observed)
+    on_block(block).half_step(loss, reg, factors, design, block.weights, shifts, curvature=curvature)
     return factors
 
 

@@ -19,7 +19,8 @@ from robustmf.device.array import DeviceArray
 from robustmf.device.expression import SLOTS, values_of, weight_code
 from robustmf.device.kernels import eliminate, half_step, lanes, parts, solve
 from robustmf.device.layout import normal_tile, padded, rows_of, system_width
-from robustmf.losses import L2, Loss
+from robustmf.device.loss_sums import row_losses
+from robustmf.losses import L2, GemanMcClure, Loss
 
 if TYPE_CHECKING:
     from robustmf.device.operations import DeviceOperations
@@ -35,23 +36,24 @@ _SQUARINGS = 44
 
 def solve_rows(
     of: DeviceOperations, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None, shifts: Array | None,
-    clip: tuple[float, float],
+    clip: tuple[float, float], curvature: float,
 ) -> None:  # fmt: skip
     """The half-step: solve for every row of U, in place, V held."""
     if not loss.unit_weight and weight_code(loss) is None:
         weights = values_of(loss.weight, of.residuals(U, V, shifts)).astype(of.observed.dtype)
         sample_weights = weights if sample_weights is None else weights * sample_weights
-        loss = L2()
+        loss, curvature = L2(), np.inf
     ridge = reg.tensor.to(of.values.dtype) if isinstance(reg, DeviceArray) else of.numbers(float(reg))
+    bends = _bends(of, loss, U, V, shifts, curvature) if curvature < np.inf else None
     if lanes.fits(U.shape[1], of.values.element_size()):
-        _solve_by_lanes(of, loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip)
+        _solve_by_lanes(of, loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip, bends)
         return
     rows = torch.arange(len(U), device=of.values.device)
 
     def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
         _solve(of, rows[low:high], of.chunks.first[low:high], offset, found, ridge, U.tensor)
 
-    _normal_matrices(of, loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved)
+    _normal_matrices(of, loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved, bends)
 
 
 def spectral_norms(of: DeviceOperations, V: Tensor) -> Tensor:
@@ -104,7 +106,7 @@ def _rounding(of: DeviceOperations) -> float:
 
 def _solve_by_lanes(
     of: DeviceOperations, loss: Loss, ridge: Tensor, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
-    clip: tuple[float, float],
+    clip: tuple[float, float], bends: Tensor | None,
 ) -> None:  # fmt: skip
     """One chunk a lane; rows of several chunks are added up and solved afterwards."""
     chunks, rank, V = of.chunks, V.shape[1], padded(V)
@@ -114,9 +116,9 @@ def _solve_by_lanes(
     size = len(places)
     found = of.empty(size, len(of.lanes.counts))
     lanes.half_step(rank, of.wide)[(len(of.lanes.starts),)](
-        *of.lane_entries(sample_weights, shifts, U, V), numbers, ridge, found, found.shape[1], _rounding(of), weight=formula,
-        REGS=len(ridge) > 1, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight,
-        **rows_of(V), num_warps=1, num_stages=1,
+        *of.lane_entries(sample_weights, shifts, U, V), numbers, ridge, numbers if bends is None else bends, found, found.shape[1],
+        _rounding(of), weight=formula, REGS=len(ridge) > 1, BENT=bends is not None, SAMPLE=sample_weights is not None,
+        SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight, **rows_of(V), num_warps=1, num_stages=1,
     )  # fmt: skip
     if len(split):
         systems = of.empty(len(split), rank + 1, R)
@@ -125,6 +127,18 @@ def _solve_by_lanes(
             Q=triton.next_power_of_2(size), C=16, num_warps=4,
         )  # fmt: skip
         _solve(of, split, torch.arange(len(split), device=V.device), 0, systems, ridge, U)
+
+
+def _bends(of: DeviceOperations, loss: Loss, U: Array, V: Array, shifts: Array | None, curvature: float) -> Tensor:
+    """For each row the least share of a weight that counts as curvature; see the contract."""
+    left, right = U.tensor, V.tensor
+    if shifts is not None:
+        left = torch.hstack([left, torch.ones_like(left[:, :1])])
+        right = torch.hstack([right, shifts.tensor[:, None]])
+    # Σ ε²/(e² + ε²) over the row
+    at_tip = of.counts - (2 / loss.epsilon**2) * row_losses(of, GemanMcClure(loss.epsilon), left, right)
+    enough = curvature * U.shape[1]
+    return (enough / torch.clamp(at_tip, min=enough)).to(of.values.dtype)
 
 
 def _weight_numbers(of: DeviceOperations, loss: Loss, clip: tuple[float, float] | None) -> tuple[Tensor, Any, bool]:
@@ -137,7 +151,7 @@ def _weight_numbers(of: DeviceOperations, loss: Loss, clip: tuple[float, float] 
 
 def _normal_matrices(
     of: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
-    clip: tuple[float, float] | None, use: Callable[[int, int, int, Tensor, int], None],
+    clip: tuple[float, float] | None, use: Callable[[int, int, int, Tensor, int], None], bends: Tensor | None = None,
 ) -> None:  # fmt: skip
     """Hand the rows' weighted normal matrices to ``use``, a slice of rows at a time: low, high, first chunk, parts, rank."""
     chunks, rank = of.chunks, V.shape[1]
@@ -151,8 +165,8 @@ def _normal_matrices(
         half_step.accumulate[(part.last - part.first,)](
             part.first, chunks.rows, chunks.starts, chunks.ends, of.indices, of.values,
             of.values if sample_weights is None else sample_weights.tensor, of.values if shifts is None else shifts.tensor,
-            U, V, numbers, found, weight=formula, SAMPLE=sample_weights is not None, SHIFTS=shifts is not None,
-            CLIP=clipped, UNIT=loss.unit_weight, RANK=rank, **rows_of(V), **settings,
+            U, V, numbers, numbers if bends is None else bends, found, weight=formula, SAMPLE=sample_weights is not None,
+            SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight, BENT=bends is not None, RANK=rank, **rows_of(V), **settings,
         )  # fmt: skip
         if len(part.split):
             grid = (len(part.split), triton.cdiv(flat, 1024))

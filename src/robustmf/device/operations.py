@@ -164,10 +164,10 @@ class DeviceOperations(Operations):
 
     def half_step(
         self, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None = None, shifts: Array | None = None,
-        clip: tuple[float, float] = (-np.inf, np.inf),
+        clip: tuple[float, float] = (-np.inf, np.inf), curvature: float = np.inf,
     ) -> None:  # fmt: skip
         """Solve for every row of U, in place, V held; see the contract."""
-        solve_rows(self, loss, reg, U, V, sample_weights, shifts, clip)
+        solve_rows(self, loss, reg, U, V, sample_weights, shifts, clip, curvature)
 
     @cached_property
     def lanes(self) -> Lanes:

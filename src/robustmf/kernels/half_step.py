@@ -5,6 +5,10 @@ For every row i with entries t (column j, value m_t, optional sample weight s_t)
     a_t = sqrt((m_t - u'v_j)^2 + eps^2),   w_t = s_t weight(a_t),
     U_i <- solve (sum_t w_t v_j v_j' + reg_i I) u = sum_t w_t m_t v_j.
 
+With a finite curvature it is a step towards Newton's. The weight bends the parabola above the loss; the loss itself bends less away from
+its rounded tip. So c_t = w_t (k + (1 - k) y_t), y_t = eps^2 / a_t^2, stands for w_t in the matrix, and w_t e_t + c_t u'v_j for w_t m_t on
+the right. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the less they tell.
+
 How the time goes, and what each part does about it:
 
 * residuals and normal matrix: no gather. The rows of V, padded to whole vectors, are read in place through their
@@ -39,6 +43,7 @@ from robustmf.kernels.vector import (
     splat,
     store,
     store_tile,
+    sub,
     subtract_products,
     transpose,
     zeros,
@@ -72,7 +77,7 @@ def pad(V):
 
 def block_size(width, itemsize):
     """Entries a block: as many as keep their rows of V in the L1 cache."""
-    return int(np.clip(BLOCK_BYTES // (width * itemsize), *BLOCK_LIMITS)) // 8 * 8
+    return min(max(BLOCK_BYTES // (width * itemsize), BLOCK_LIMITS[0]), BLOCK_LIMITS[1]) // 8 * 8
 
 
 def _tile(rows, groups, with_rhs):
@@ -80,17 +85,16 @@ def _tile(rows, groups, with_rhs):
     count = (rows + with_rhs) * groups
 
     @inlined
-    def add_to_tile(V, block, q, c, normal, rhs, width):
-        offset, value, weight, n = block
+    def add_to_tile(V, offset, value, weight, n, q, c, normals, rhs, lane, width):
         tile = zeros(V, count)
         for t in range(n):
             if with_rhs:  # constants: Numba drops the other branch
                 tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], value[t], rows)
             else:
                 tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], None, rows)
-        add_tile(normal, q * width + c, width, tile, 0, rows, groups)
+        add_tile(normals, (lane * width + q) * width + c, width, tile, 0, rows, groups)
         if with_rhs:
-            add_tile(rhs, c, width, tile, rows, 1, groups)
+            add_tile(rhs, lane * width + c, width, tile, rows, 1, groups)
 
     return add_to_tile
 
@@ -103,27 +107,27 @@ _corner, _top_corner = _tile(4, 1, False), _tile(4, 1, True)
 
 
 @inlined
-def add_block(V, block, normal, rhs, rank, width):
-    """Normal += sum_t w_t v_t v_t' (upper triangle, by tiles), rhs += sum_t w_t m_t v_t, over a block of entries."""
+def add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width):
+    """The lane's normal += sum_t w_t v_t v_t' (upper triangle, by tiles), its rhs += sum_t w_t m_t v_t, over a block of entries."""
     step = lanes(V)
     last = width - step  # where the last vector of a row starts
     for c in range(0, last, 2 * step):
-        _top_pair(V, block, 0, c, normal, rhs, width)
+        _top_pair(V, offset, value, weight, n, 0, c, normals, rhs, lane, width)
         if rank > 4:
-            _pair(V, block, 4, c, normal, rhs, width)
+            _pair(V, offset, value, weight, n, 4, c, normals, rhs, lane, width)
     if width < BAND:
-        _top_corner(V, block, 0, last, normal, rhs, width)
+        _top_corner(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
     elif width // step % 2:
-        _top_single(V, block, 0, last, normal, rhs, width)
+        _top_single(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
     for q in range(BAND, rank, BAND):
         for c in range(q, last, 2 * step):
-            _pair(V, block, q, c, normal, rhs, width)
+            _pair(V, offset, value, weight, n, q, c, normals, rhs, lane, width)
             if rank > q + 4:
-                _pair(V, block, q + 4, c, normal, rhs, width)
+                _pair(V, offset, value, weight, n, q + 4, c, normals, rhs, lane, width)
         if width - q < BAND:
-            _corner(V, block, q, last, normal, rhs, width)
+            _corner(V, offset, value, weight, n, q, last, normals, rhs, lane, width)
         elif (width - q) // step % 2:
-            _single(V, block, q, last, normal, rhs, width)
+            _single(V, offset, value, weight, n, q, last, normals, rhs, lane, width)
 
 
 @inlined
@@ -132,27 +136,35 @@ def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
 
     The padding (row 0, value 0) lets the loops after this run over whole vectors; nothing of it reaches a result.
     """
-    columns, entries = indices[s : s + n], values[s : s + n]  # slices: no test for negative positions in the loop
     for t in range(n):
-        offset[t] = columns[t] * width
-        value[t] = min(max(entries[t], bounds[0]), bounds[1])
+        # unsigned: no test for negative positions; and no slices, which count references
+        at = np.uint64(s + t)
+        offset[t] = indices[at] * width
+        value[t] = min(max(values[at], bounds[0]), bounds[1])
     if len(shifts) > 0:
         for t in range(n):
-            value[t] -= shifts[columns[t]]
+            value[t] -= shifts[np.uint64(indices[np.uint64(s + t)])]
     for t in range(n, n + lanes(value)):
         offset[t] = 0
         value[t] = 0
 
 
 @inlined
-def distances(V, offset, value, n, u, width, eps2, a):
-    """a_t = sqrt((m_t - u'v_t)^2 + eps^2) for a padded block."""
+def differences(V, offset, value, n, u, width, e, begin):
+    """e[begin + t] = m_t - u'v_t for a padded block; what is behind it in e is overwritten to a whole vector."""
     step = lanes(V)
     for t in range(0, n, step):
         products = zeros(V, 0)
         for c in range(0, width, step):
             products = add_products(products, V, offset, t, c, load(u, c))
-        store(a, t, distance(load(value, t), lane_sums(products), splat(V, eps2)))
+        store(e, begin + t, sub(load(value, t), lane_sums(products)))
+
+
+@inlined
+def distances(e, n, eps2, a):
+    """a_t = sqrt(e_t^2 + eps^2) for a padded block."""
+    for t in range(0, n, lanes(a)):
+        store(a, t, distance(load(e, t), splat(a, eps2)))
 
 
 @inlined
@@ -160,14 +172,30 @@ def finish_weights(a, weight, sample, s, n, top):
     """Applies the sample weights and keeps every weight in [0, top]."""
     step = lanes(a)
     if len(sample) > 0:
-        factor = sample[s : s + n]
         for t in range(n):
-            weight[t] *= factor[t]
+            weight[t] *= sample[np.uint64(s + t)]
     for t in range(n, n + step):
         a[t] = 0
         weight[t] = 0
     for t in range(0, n, step):
         store(weight, t, clamp(load(weight, t), splat(a, top)))
+
+
+@inlined
+def bend(e, a, value, weight, n, eps2, enough):
+    """Puts the curvatures c in place of the weights w, m_t + e_t (w_t / c_t - 1) in place of the values, y in place of the distances a.
+
+    `enough` is how many entries at the tip would tell as much as the block has to.
+    """
+    at_tip = a[0] * 0
+    for t in range(n):
+        a[t] = eps2 / (a[t] * a[t])
+        at_tip += a[t]
+    least = enough / max(enough, at_tip)
+    for t in range(n):
+        share = least + (1 - least) * a[t]
+        value[t] += e[t] * (1 / share - 1)
+        weight[t] *= share
 
 
 # ------------------------------------------------------------------------------------------- the solve, a row per lane
@@ -208,25 +236,23 @@ def subtract_solved(system, k, columns):
 
 
 @inlined
-def factor(system, rank, columns, floor):
-    """Cholesky A = R'R in every lane, in place, the right-hand side carried along as one more column.
+def factor(system, start, rank, columns, floor):
+    """Cholesky A = R'R of the rows start..start+PANEL in every lane, in place, the right-hand side carried along as one more column.
 
     The diagonal holds 1 / R_kk, or 0 where the pivot is not above `floor`: that unknown is then 0.
     """
     step = lanes(system)
     row = columns * step
-    for start in range(0, rank, PANEL):
-        subtract_solved(system, start, columns)
-        stop = min(start + PANEL, rank)
-        for k in range(start, stop):
-            inverse = inverse_root(load(system, k * row + k * step), load(floor, k * step))
-            store(system, k * row + k * step, inverse)
-            for q in range((k + 1) * step, (rank + 1) * step, step):
-                store(system, k * row + q, mul(load(system, k * row + q), inverse))
-            for p in range(k + 1, stop):
-                left = load(system, k * row + p * step)
-                for q in range(p * step, (rank + 1) * step, step):
-                    store(system, p * row + q, fnma(left, load(system, k * row + q), load(system, p * row + q)))
+    stop = min(start + PANEL, rank)
+    for k in range(start, stop):
+        inverse = inverse_root(load(system, k * row + k * step), load(floor, k * step))
+        store(system, k * row + k * step, inverse)
+        for q in range((k + 1) * step, (rank + 1) * step, step):
+            store(system, k * row + q, mul(load(system, k * row + q), inverse))
+        for p in range(k + 1, stop):
+            left = load(system, k * row + p * step)
+            for q in range(p * step, (rank + 1) * step, step):
+                store(system, p * row + q, fnma(left, load(system, k * row + q), load(system, p * row + q)))
 
 
 @inlined
@@ -245,47 +271,31 @@ def substitute(system, rank, columns, solution):
 
 
 @inlined
-def write_row(solution, lane, rank, row):
-    """Row = the lane's solution, unless something in it overflowed: then the row keeps its values."""
+def write_row(solution, lane, rank, U, i):
+    """U[i] = the lane's solution, unless something in it overflowed: then the row keeps its values."""
     step = lanes(solution)
     finite = True
     for q in range(rank):
         finite &= np.isfinite(solution[q * step + lane])
     if finite:
         for q in range(rank):
-            row[q] = solution[q * step + lane]
+            U[i, q] = solution[q * step + lane]
 
 
 # --------------------------------------------------------------------------------------------------------- the kernel
 
 
-@inlined
-def add_row(V, width, u, rank, entries, s, end, eps2, loss, top, buffers, normal, rhs):
-    """Adds the entries s..end, those of one row, to its normal matrix and right-hand side."""
-    indices, values, sample, shifts, bounds = entries
-    address, params = loss
-    offset, value, a, weight = buffers
-    step = lanes(V)
-    size = len(offset) - step
-    while s < end:
-        n = min(size, end - s)
-        load_block(indices, values, shifts, bounds, s, n, width, offset, value)
-        if address == 0:
-            weight[:n] = 1
-        else:
-            distances(V, offset, value, n, u, width, eps2, a)
-            call_block(address, a, weight, (n + step - 1) // step * step, params)
-        finish_weights(a, weight, sample, s, n, top)
-        add_block(V, (offset, value, weight, n), normal, rhs, rank, width)
-        s += n
-
-
+# What is called for every row calls no function in turn, and takes no slice or tuple of arrays: Numba would count references,
+# atomically, which took longer than all else in short rows.
 @kernel
-def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, weight_address, params, size):
+def half_step(
+    first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, curvature, weight_address, params, size
+):
     """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
 
     Values are clipped to ``clip`` and ``shifts`` (one a column) is subtracted; `sample` and `shifts` are empty when unused.
-    Address 0 is the weight 1 of least squares. A row whose solution is not finite keeps its values.
+    Address 0 is the weight 1 of least squares; an infinite curvature leaves the parabolas as they are. A row whose solution is not
+    finite keeps its values.
     """
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
@@ -296,24 +306,41 @@ def half_step(first, last, bounds, indptr, indices, values, sample, shifts, clip
     system, floor = np.zeros(width * columns * step, V.dtype), np.zeros(width * step, V.dtype)
     solution, u = np.zeros(width * step, V.dtype), np.zeros(width, V.dtype)
     padded = size + step
-    buffers = (np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype))
+    offset, value, e = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
+    a, weight = np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
 
-    entries, loss = (indices, values, sample, shifts, clip), (weight_address, params)
     end = bounds[last]
     for start in range(bounds[first], end, step):
         stop = min(start + step, end)
         normals[:] = 0
         rhs[:] = 0
         for i in range(start, stop):
-            normal = normals[(i - start) * width * width : (i - start + 1) * width * width]
-            b = rhs[(i - start) * width : (i - start + 1) * width]
+            lane = i - start
             for q in range(rank):
                 u[q] = U[i, q]
-            add_row(V, width, u, rank, entries, indptr[i], indptr[i + 1], eps2, loss, top, buffers, normal, b)
+            s = indptr[i]
+            while s < indptr[i + 1]:
+                n = min(size, indptr[i + 1] - s)
+                load_block(indices, values, shifts, clip, s, n, width, offset, value)
+                if weight_address == 0:
+                    for t in range(n):
+                        weight[t] = 1
+                else:
+                    differences(V, offset, value, n, u, width, e, 0)
+                    distances(e, n, eps2, a)
+                    call_block(weight_address, a, weight, (n + step - 1) // step * step, params)
+                finish_weights(a, weight, sample, s, n, top)
+                if curvature < np.inf:
+                    # a block stands for its row, as far as it is its share
+                    bend(e, a, value, weight, n, eps2, curvature * rank * n / (indptr[i + 1] - indptr[i]))
+                add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width)
+                s += n
             for q in range(rank):
-                normal[q * width + q] += reg[i]
+                normals[(lane * width + q) * width + q] += reg[i]
         interleave(normals, rhs, rank, width, system, columns, floor, tolerance)
-        factor(system, rank, columns, floor)
+        for k in range(0, rank, PANEL):
+            subtract_solved(system, k, columns)
+            factor(system, k, rank, columns, floor)
         substitute(system, rank, columns, solution)
         for i in range(start, stop):
-            write_row(solution, i - start, rank, U[i])
+            write_row(solution, i - start, rank, U, i)

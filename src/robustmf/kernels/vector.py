@@ -163,14 +163,15 @@ def fnma(typingctx, a, b, c):
 
 
 @intrinsic
-def distance(typingctx, a, b, eps2):
-    """sqrt((a - b)^2 + eps2)"""
+def sub(typingctx, a, b):
+    """A - b."""
+    return _emitting(a.dtype, a(a, a), lambda emit, a, b: emit.builder.fsub(a, b))
 
-    def write(emit, a, b, eps2):
-        gap = emit.builder.fsub(a, b)
-        return emit.call("sqrt", emit.fma(gap, gap, eps2))
 
-    return _emitting(a.dtype, a(a, a, a), write)
+@intrinsic
+def distance(typingctx, a, eps2):
+    """sqrt(a^2 + eps2)"""
+    return _emitting(a.dtype, a(a, a), lambda emit, a, eps2: emit.call("sqrt", emit.fma(a, a, eps2)))
 
 
 @intrinsic

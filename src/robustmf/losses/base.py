@@ -16,11 +16,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating[Any]]
 
 
-def exp_neg(x: Any) -> Any:
-    """exp(−x) for x ≥ 0; kernels have a faster one of the same name."""
-    return np.exp(-x)
-
-
 @dataclass(frozen=True)
 class Loss:
     """A loss φ with scale θ.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.losses.base import Array, Loss, exp_neg
+from robustmf.losses.base import Array, Loss
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Laplace(Loss):
     @staticmethod
     def weight_formula(a: Any, rate: Any) -> Any:
         """exp(−a/θ)/(θa)."""
-        return exp_neg(a * rate) * rate / a
+        return np.exp(-a * rate) * rate / a
 
     @property
     def weight_parameters(self) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.losses.base import Array, Loss, exp_neg
+from robustmf.losses.base import Array, Loss
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Welsch(Loss):
     @staticmethod
     def weight_formula(a: Any, rate: Any) -> Any:
         """exp(−a²/(2θ²))."""
-        return exp_neg(rate * a * a)
+        return np.exp(-rate * a * a)
 
     @property
     def weight_parameters(self) -> tuple[float, ...]:

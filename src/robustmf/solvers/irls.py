@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.losses import Loss, rounded
-from robustmf.objective import Objective
+from robustmf.objective import Objective, squared_norm
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.loop import require_alike, small_change
@@ -28,8 +28,11 @@ Array = NDArray[np.floating[Any]]
 #: with a narrow tip would stall: weights at the kink lock rows and columns to each other.
 _FIRST_TIP, _LAST_TIP = 0.3, 1e-4
 
-#: The tip is halved after a sweep that gained less than this share of what halving it will gain.
-_PATIENCE = 0.05
+#: A tip is narrowed to this share of itself, after a sweep that gained less than ``_PATIENCE`` of what narrowing it will gain.
+_NARROWING, _PATIENCE = 0.4, 0.04
+
+#: Once a tip has been narrowed the valley is found, and half-steps go towards Newton's with this curvature.
+_CURVATURE = 0.45
 
 
 class Alternation:
@@ -40,7 +43,8 @@ class Alternation:
 
     def __init__(self, objective: Objective, sigma: float) -> None:
         self._objective = objective
-        self._tip, self._last_tip = _FIRST_TIP * sigma, _LAST_TIP * sigma
+        self._first_tip, self._last_tip = _FIRST_TIP * sigma, _LAST_TIP * sigma
+        self._tip = self._first_tip
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column, in units of ``bias_unit``."""
@@ -71,19 +75,20 @@ class Alternation:
         return small_change(before, objective, tol) if self._settling else None
 
     def step(self) -> float:
-        """One sweep; then the tip is halved, if that is now the better way to go on."""
+        """One sweep; then the tip is narrowed, if that is now the better way to go on."""
         pace = (1 + math.sqrt(1 + 4 * self._pace**2)) / 2
         ahead = (self._pace - 1) / pace
-        own, value, narrower = self._sweep(ahead)
-        if ahead > 0 and not value <= self._value:
+        curvature = _CURVATURE if self._tip < self._first_tip else math.inf
+        own, value, narrower = self._sweep(ahead, curvature)
+        if (ahead > 0 or curvature < math.inf) and not value <= self._value:
             pace = 1.0
-            own, value, narrower = self._sweep(0.0)
+            own, value, narrower = self._sweep(0.0, math.inf)
         gained, offered = self._value - value, value - narrower
         narrowest = not self._objective.loss.concave or self._tip <= self._last_tip
-        halved = not narrowest and gained < _PATIENCE * offered
-        if halved:
-            self._tip, value = self._tip / 2, narrower
-        self._settling = narrowest or halved
+        narrowed = not narrowest and gained < _PATIENCE * offered
+        if narrowed:
+            self._tip, value = _NARROWING * self._tip, narrower
+        self._settling = narrowest or narrowed
         self._before, self._own, self._pace, self._value = self._own, own, pace, value
         return value
 
@@ -91,27 +96,32 @@ class Alternation:
         """The start, where the sweeps will be."""
         raise NotImplementedError
 
-    def _sweep(self, ahead: float) -> tuple[tuple[Array, Array], float, float]:
-        """Factors after a sweep that begins this share of the last step ahead; the objective there, with this tip and with half of it."""
+    def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], float, float]:
+        """Factors after a sweep that begins this share of the last step ahead; the objective there, with this tip and with the next."""
         raise NotImplementedError
 
     def _values(self, own: tuple[Array, Array]) -> tuple[float, float]:
-        """The objective with the tip, and with half of it (the same where there is none)."""
+        """The objective with the tip, and with the next (the same where there is none)."""
         raise NotImplementedError
+
+    def _tips(self) -> tuple[float, float]:
+        """The tip, and the next."""
+        return self._tip, _NARROWING * self._tip
 
     def _measured_losses(self) -> list[Loss]:
         """The losses whose sums over the entries :meth:`_objectives` wants."""
         base = self._objective.loss
-        return [rounded(base, tip) for tip in (self._tip, self._tip / 2)] if base.concave else [base]
+        return [rounded(base, tip) for tip in self._tips()] if base.concave else [base]
 
     def _objectives(self, sums: Sequence[float], total: float, penalty: float) -> tuple[float, float]:
-        """The objective with the tip and with half of it, from the sums of the losses, of the entries' weights, and of the penalties."""
+        """The objective with the tip and with the next, from the sums of the losses, of the entries' weights, and of the penalties."""
         base = self._objective.loss
         if not base.concave:
             return sums[0] + penalty, sums[0] + penalty
         # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
-        tips = (self._tip, self._tip / 2)
-        wide, narrow = (data + total * float(base.value(np.array([tip]))[0]) + penalty for data, tip in zip(sums, tips, strict=True))
+        wide, narrow = (
+            data + total * float(at_tip) + penalty for data, at_tip in zip(sums, base.value(np.array(self._tips())), strict=True)
+        )
         return wide, narrow
 
     def report(self) -> dict[str, float]:
@@ -150,6 +160,8 @@ def ridge(reg: float, by_count: bool, observed: Observed) -> float | Array:
 
 def penalty(reg: float | Array, A: Array) -> float:
     """Σ λ‖a‖²/2 over the rows a."""
+    if isinstance(reg, float):
+        return 0.5 * reg * squared_norm(A)
     return 0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum())
 
 
@@ -198,12 +210,12 @@ class IRLS(Alternation):
         (U, V), (U_before, V_before) = self._own, self._before
         return U + ahead * (U - U_before), V + ahead * (V - V_before)
 
-    def _sweep(self, ahead: float) -> tuple[tuple[Array, Array], float, float]:
+    def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], float, float]:
         """Rows, then columns."""
         factors, loss = self._point(ahead), rounded(self._objective.loss, self._tip)
         for side, operations in enumerate(self._sides):
             design, shifts = self._biases.design(factors[1 - side])
-            operations.half_step(loss, self._reg[side], factors[side], design, self._sample[side], shifts)
+            operations.half_step(loss, self._reg[side], factors[side], design, self._sample[side], shifts, curvature=curvature)
         return factors, *self._values(factors)
 
     @property

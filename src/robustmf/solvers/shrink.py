@@ -78,6 +78,7 @@ class Trial:
         residual = problem.residuals(*factors)
         own = [np.hstack([A, b / A.dtype.type(self.bias_unit)]) for A, b in zip(factors, biases, strict=True)]
         reg, found = self.least_reg(problem), []
+        nothing = self.aside.error(*(np.zeros((k, 1), self.operations.observed.dtype) for k in self.operations.observed.shape))
         for k in range(_DOUBLINGS):
             sigma = problem.sigma(residual, problem.as_ridge(reg, self.loss_at(1.0).degree))
             irls = IRLS(
@@ -88,7 +89,8 @@ class Trial:
                 irls.step()
             own = list(irls.own_factors)
             found.append((self.aside.error(*irls.factors), reg))
-            if found[-1][0] > (1 + _WORSE) * min(found)[0]:
+            # no end is near while no factors at all would do better: then what rises is how far the first λ have overfitted
+            if found[-1][0] > (1 + _WORSE) * min(found)[0] and min(found)[0] < nothing:
                 break
             reg *= 2
         return min(found)

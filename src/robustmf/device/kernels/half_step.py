@@ -33,33 +33,39 @@ def _add_products(x, normal, mixed, PART: tl.constexpr):
 
 
 @triton.jit
+def _bent(w, y, e, eps2, least):
+    """Curvatures in place of weights, and the values that go with them."""
+    share = least + (1 - least) * (eps2 / (e * e + eps2))
+    return w * share, y + e * (1 / share - 1)
+
+
+@triton.jit
 def accumulate(
-    first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, parts,
-    weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr,
+    first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, bends, parts,
+    weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, BENT: tl.constexpr,
     RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """Write the part of one chunk.
 
     V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its bound;
-    UNIT is least squares; PART the type of the matrix units' numbers, None does without them. Where the tile has a column to spare
-    (RANK < R) the values ride in it: the product gives both sums at once.
+    UNIT is least squares; with BENT, ``bends`` has the least share of a weight that counts as curvature, row by row; PART is the type
+    of the matrix units' numbers, None does without them. Where the tile has a column to spare (RANK < R) the values ride in it: the
+    product gives both sums at once.
     """
     at = tl.program_id(0).to(tl.int64)
     chunk = at + first_chunk
     row = tl.load(chunk_rows + chunk).to(tl.int64)
     start = tl.load(chunk_starts + chunk)
     count = (tl.load(chunk_ends + chunk) - start).to(tl.int32)
-    indices += start
-    values += start
-    sample += start
+    indices, values, sample = indices + start, values + start, sample + start
     q, t = tl.arange(0, R), tl.arange(0, BLOCK)
     number = V.dtype.element_ty
     u = tl.load(U + row * RANK + q, mask=q < RANK, other=0.0)
     low, high, eps2 = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2)
     p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)
     largest = tl.load(numbers + 7)
-    normal = tl.zeros((R, R), number)
-    mixed = tl.zeros((R, R), number)
+    least = tl.load(bends + row) if BENT else 1.0
+    normal, mixed = tl.zeros((R, R), number), tl.zeros((R, R), number)
     right = tl.zeros((BLOCK, R), number)
     for o in range(0, count, BLOCK):
         inside = o + t < count
@@ -78,6 +84,8 @@ def accumulate(
             # not above 0, or not a number: 0
             w = tl.where((w > 0) & inside, w, 0.0)
             w = tl.where(w < largest, w, largest).to(number)
+            if BENT:
+                w, y = _bent(w, y, e, eps2, least)
         if SAMPLE:
             w *= tl.load(sample + o + t, mask=inside, other=0.0)
         if RANK < R:

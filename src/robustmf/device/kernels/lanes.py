@@ -46,10 +46,13 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
     ``wide``: rows of V are read 16 bytes at a time (float32, on a card).
     """
     lines = [
-        f"def half_step({_ENTRY_ARGUMENTS}, reg, parts, n_lanes, tolerance, weight: tl.constexpr, REGS: tl.constexpr, {_FLAGS}):",
+        f"def half_step({_ENTRY_ARGUMENTS}, reg, bends, parts, n_lanes, tolerance, weight: tl.constexpr, REGS: tl.constexpr, "
+        f"BENT: tl.constexpr, {_FLAGS}):",
         *_lane_head(rank, wide),
         "low, high, eps2, largest = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 7)",
         "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
+        "if BENT:",
+        "    least = tl.load(bends + row)",
         *(f"{name} = tl.zeros(({_LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
         f"for o in range(0, width, {ahead}):",
     ]
@@ -68,6 +71,10 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
             "    w = weight(tl.sqrt(e * e + eps2), p0, p1, p2, p3)",
             "    w = tl.where((w > 0) & inside, w, 0.0)",
             f"    w = tl.where(w < largest, w, largest).to(y{s}.dtype)",
+            "    if BENT:",
+            "        share = least + (1 - least) * (eps2 / (e * e + eps2))",
+            f"        y{s} += e * (1 / share - 1)",
+            "        w *= share",
             "if SAMPLE:",
             f"    w *= tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
             f"wy = w * y{s}",
