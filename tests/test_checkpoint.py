@@ -167,7 +167,7 @@ def test_without_a_seed_the_one_of_the_file_is_taken(path, tmp_path):
     one, other = (found(model(**settings).fit(data, resume=file)) for file in (path, tmp_path / "copy"))
     assert one == other
     assert one != found(model(**settings).fit(data))
-    with pytest.raises(CheckpointError, match="random_state"):
+    with pytest.raises(CheckpointError, match=r"random_state \(none there, a seed here: give the same as when it was begun\)"):
         model(**settings | {"random_state": 1}).fit(data, resume=path)
 
 
@@ -181,7 +181,7 @@ def test_a_generator_counts_by_its_state(path):
 
     undisturbed = model(loss="lsp", random_state=rng(1)).fit(data)
     assert break_off(model(loss="lsp", random_state=rng(1)), data, path)
-    with pytest.raises(CheckpointError, match="random_state"):
+    with pytest.raises(CheckpointError, match=r"with other random_state \(another seed: give the same as when it was begun\); it is left"):
         model(loss="lsp", random_state=rng(0)).fit(data, checkpoint=path)
     assert found(model(loss="lsp", random_state=rng(1)).fit(data, checkpoint=path)) == found(undisturbed)
 

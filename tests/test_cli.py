@@ -137,6 +137,11 @@ def test_recommend(table, model):
     assert run("recommend", model, "--users", "4", "--all").exit_code == 2
     assert run("recommend", model, "--users", "x").exit_code == 2
     assert run("recommend", model, "--users", "4711").exit_code == 2  # without biases there is nothing to rank by
+    assert run("recommend", model, "--users", "4,,5,4", "-n", 3).stdout == result.stdout, "each once, in the order named"
+    mixed = run("recommend", model, "--users", "4,4711,5", "-n", 3)
+    assert mixed.stdout == result.stdout, "one unknown row does not cost the others theirs"
+    assert "1 of 3 users are unknown" in mixed.stderr
+    assert "highest biases" not in mixed.stderr
 
 
 def test_audit_finds_what_was_planted_and_writes_the_file_without_it(table, planted):
@@ -316,3 +321,9 @@ def test_a_page_without_plotly_is_refused_before_any_work(table, tmp_path):
     _, said = process.communicate(timeout=120)
     assert process.returncode == 4
     assert said.strip() == "Error: a page needs Plotly: pip install 'robustmf[plot]'"
+
+
+def test_bench_is_there_without_the_module_resource_as_on_windows():
+    code = "import sys; sys.modules['resource'] = None; import robustmf.cli.bench"
+    here = os.environ | {"PYTHONPATH": str(Path(robustmf.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env=here)

@@ -39,7 +39,9 @@ def error(model, test):
 def test_on_ratings_the_default_is_close_to_the_best_of_a_grid(split, model):
     train, test = split
     grid = [
-        RobustMF(3, reg=reg, bias=bias, init="ridge", random_state=0).fit(train) for reg in (0.3, 1, 3, 10, 30) for bias in (False, True)
+        RobustMF(3, reg=reg, bias=bias, init="ridge", random_state=0).fit(train)
+        for reg in (0.1, 0.3, 1, 3, 10, 30)
+        for bias in (False, True)
     ]
     errors = [error(one, test) for one in grid]
     assert error(model, test) < 1.03 * min(errors)

@@ -189,13 +189,23 @@ def test_ties_go_to_the_first_column():
         assert model.recommend(4, n=n, exclude_seen=False).items.tolist() == list(range(n))
 
 
-def test_unknown_users_are_recommended_the_items_with_the_highest_biases(model, plain):
+def test_unknown_users_are_recommended_the_items_with_the_highest_biases(model):
     items, scores = model.recommend(["nobody", "user03"], n=4)
     best = np.argsort(-model.column_bias_, kind="stable")[:4]
     assert list(items[0]) == [model.column_ids_[k] for k in best]
     np.testing.assert_allclose(scores[0], model.predict("nobody", list(items[0])))
-    with pytest.raises(ValueError, match="1 of the users are unknown, and a model without biases has nothing to rank"):
-        plain.recommend(["nobody", "user03"])
+
+
+def test_without_biases_an_unknown_user_gets_nothing_and_the_others_what_they_would(plain):
+    with pytest.warns(UnknownIdsWarning, match="1 of 2 users are unknown, and a model without biases has nothing to rank"):
+        items, scores = plain.recommend(["nobody", "user03"], n=4)
+    assert items[0].tolist() == [None] * 4
+    assert np.isnan(scores[0]).all()
+    alone = plain.recommend("user03", n=4)
+    assert items[1].tolist() == alone.items.tolist()
+    np.testing.assert_allclose(scores[1], alone.scores, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"2 of 2 users are unknown.*fit with bias=True"):
+        plain.recommend(["nobody", "no one"])
 
 
 def test_similar_items_have_proportional_predictions(plain, observed):

@@ -17,7 +17,7 @@ from robustmf import RobustMF
 from robustmf import operations as operations_module
 from robustmf.criticality import criticality
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import RobustMFWarning
+from robustmf.exceptions import NotConvergedWarning, RobustMFWarning
 from robustmf.experiments.oracle import oracle_factors
 from robustmf.kernels import team as team_module
 from robustmf.losses import Loss, loss_names, make_loss
@@ -394,3 +394,9 @@ def test_memory_estimate_before_there_are_entries():
     assert 1.6e9 < model.memory_estimate(shape=(480_189, 17_770), n_entries=100_000_000, dtype="float32") < 3e9
     with pytest.raises(ValueError, match="needs X, or shape"):
         model.memory_estimate()
+
+
+def test_a_certifying_fit_that_does_not_settle_names_the_tolerance_it_did_not_reach():
+    data = make_synthetic(60, rank=2, observed=0.5, random_state=0)
+    with pytest.warns(NotConvergedWarning, match="settled to tol=1e-07"):
+        RobustMF(2, loss="lsp", certify=True, max_iter=3, random_state=0).fit(data.train)

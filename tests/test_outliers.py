@@ -311,3 +311,15 @@ def test_evidence_that_was_not_looked_at_does_not_count():
         assert not found.suspicious_crossing.any()
         assert set(found.kinds) == {"misfit", "company"}, "no line is suspicious, so there is no crowd to look for"
         np.testing.assert_array_equal(found.scores, combined(found.kinds))
+
+
+def test_an_audit_of_ratings_expects_nothing_beyond_the_scale():
+    rng = np.random.default_rng(5)
+    stars = np.clip(np.rint(3 + 1.6 * np.outer(rng.standard_normal(60), rng.standard_normal(50))), 1, 5)
+    wrong = rng.random(stars.shape) < 0.03
+    stars[wrong] = 6 - stars[wrong]
+    model = RobustMF(1, bias=True, random_state=0).fit(stars)
+    assert model.predict(*np.nonzero(stars)).max() > 5.1, "predictions are not clipped without bounds"
+    listed = model.audit(top=50, at_most=0.05).entries
+    assert listed
+    assert all(1 <= one.expected <= 5 for one in listed)

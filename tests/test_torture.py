@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +46,13 @@ def test_a_trial_in_its_own_process_answers_in_json():
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer.pop("cases") >= 1
     assert answer == {"failed": 0, "failures": []}
+
+
+def test_elsewhere_than_in_the_root_the_command_says_so_in_one_line(tmp_path):
+    root = Path(trials.__file__).parents[2]
+    away = subprocess.run(
+        [sys.executable, "-m", "torture", "kills"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert away.returncode == 2
+    assert away.stderr.splitlines()[-1].endswith(f"run this in its root, {root}")

@@ -34,6 +34,9 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=600, help="seconds for a trial before it counts as hung")
     parser.add_argument("--record", type=Path, default=_RECORD, help="where to write the record; only when all trials run")
     asked = parser.parse_args()
+    root = Path(__file__).parents[1]
+    if Path.cwd() != root:
+        parser.error(f"the trials read and write files of the repository: run this in its root, {root}")
     seed = int(np.random.SeedSequence().entropy % 2**31) if asked.seed is None else asked.seed  # type: ignore[operator]
     print(f"seed {seed}: repeat with --seed {seed}")
     started = time.perf_counter()

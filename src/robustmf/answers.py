@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from robustmf.device import device_observed, device_operations, require_device
+from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.kernels.team import Team
 from robustmf.lookup import UNKNOWN, Lookup
 from robustmf.losses import Loss
@@ -118,7 +119,8 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         users : one or several ids, or row numbers
-            As in :meth:`predict`. An unknown id gets the columns with the highest biases; a model without biases has no answer, and raises.
+            As in :meth:`predict`. An unknown id gets the columns with the highest biases. A model without biases has nothing to rank
+            columns by for it: its line is empty (None and NaN), with a warning; where no id is known, this raises.
         exclude_seen : bool
             Leave out the columns that the row had an entry for in the fit.
 
@@ -142,15 +144,17 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         require_integer("n", n, 1)
         i = self._numbers("row", users, "users")
         flat, unknown = i.ravel(), i.ravel() == UNKNOWN
-        if unknown.any() and not self._has_bias:
-            raise ValueError(
-                f"{int(unknown.sum())} of the users are unknown, and a model without biases has nothing to rank columns by; "
-                "fit with bias=True, or leave them out"
-            )
+        unranked = unknown if not self._has_bias else np.zeros_like(unknown)
+        if unranked.any():
+            told = f"{int(unknown.sum())} of {len(flat)} users are unknown, and a model without biases has nothing to rank columns by"
+            if unranked.all():
+                raise ValueError(f"{told}; fit with bias=True, or ask for users of the fit")
+            warn_user(f"{told} for them: their lines are empty; fit with bias=True, or leave them out", UnknownIdsWarning)
         U = np.where(unknown[:, None], self.row_factors_.dtype.type(0), self.row_factors_[flat])
         seen = seen_pairs(self._fitted_entries().rows, flat) if exclude_seen else None
         numbers, scores = top_n(U, self.column_factors_, self._shifts(), int(n), seen)
         scores += np.where(unknown, self.row_bias_.dtype.type(0), self.row_bias_[flat])[:, None]
+        numbers[unranked], scores[unranked] = UNKNOWN, np.nan
         return self._named(numbers, self._predictor().clip(scores), i.shape)
 
     def similar_items(self, items: Any, n: int = 10) -> Ranked:

@@ -67,7 +67,7 @@ def evidence(lines: Lines) -> dict[str, Array]:
     counts = lines.sums()
     kinds = {"misfit": _misfit(lines, counts), "company": _company(lines, counts)}
     # of measurements, lines with small factors are honestly alike; on a scale of few steps it is what one who pushes items gives
-    return {**kinds, "alike": _alike(lines, counts)} if _rounding(lines.values) else kinds
+    return {**kinds, "alike": _alike(lines, counts)} if is_scale(lines.values) else kinds
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,12 @@ def _winsorised(values: Array) -> Array:
     return np.clip(values, middle - _WINSOR * spread, middle + _WINSOR * spread) if spread > 0 else values
 
 
-def _rounding(values: Array) -> float:
+def is_scale(values: NDArray[Any]) -> bool:
+    """Whether the values are steps of a scale, as ratings are."""
+    return _rounding(values) > 0
+
+
+def _rounding(values: NDArray[Any]) -> float:
     """The variance that rounding to a scale of few steps hides."""
     steps = np.unique(values[:100_000])
     return float(np.diff(steps).min()) ** 2 / 12 if 1 < len(steps) <= 100 else 0.0

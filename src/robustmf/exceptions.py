@@ -24,7 +24,7 @@ class InterruptedFitWarning(RobustMFWarning):
 
 
 class UnknownIdsWarning(RobustMFWarning):
-    """New rows have entries in columns that the fit did not know: these say nothing, and are left out."""
+    """Ids that the fit did not know, of which nothing can be said: columns of new rows, or users of a model without biases."""
 
 
 class NumericalError(ArithmeticError):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustmf.answers import Answers
 from robustmf.audit import Audit, suspect_entries, suspect_lines
 from robustmf.calibration import SAMPLE, Noise
-from robustmf.evidence import Lines, both_sides, combined
+from robustmf.evidence import Lines, both_sides, combined, is_scale
 from robustmf.kernels.team import Team
 from robustmf.lookup import UNKNOWN
 from robustmf.observed import Observed
@@ -148,7 +148,7 @@ class Detection(Answers):
         column_ids = _names(self.column_ids_, lines.n)
         return Audit(
             suspect_entries(
-                row_ids, column_ids, judged.i, judged.j, judged.values, judged.predicted,
+                row_ids, column_ids, judged.i, judged.j, judged.values, self._on_scale(judged.predicted),
                 noise.law.quantile(_ONE_SIGMA) * judged.deviations, noise.law.two_sided(judged.standardised), top, at_most,
             ),
             suspect_lines(lines, found[0], row_ids, ("row", "column"), top, at_most, first),
@@ -169,6 +169,11 @@ class Detection(Answers):
             residual = operations.residuals(*map(operations.array, predictor.factors(observed.dtype)))
         values = observed.rows.values
         return np.asarray(values - np.clip(values - residual, *predictor.bounds) if predictor.bounded else residual)
+
+    def _on_scale(self, predicted: Array) -> Array:
+        """Predictions as they are shown: where the fit's values are on a scale of few steps, none is beyond its ends."""
+        values = self.entries_["values"]
+        return np.clip(predicted, values.min(), values.max()) if is_scale(values) else predicted
 
     def _noise(self) -> Noise:
         """The noise of the fit, from (some of) its entries."""

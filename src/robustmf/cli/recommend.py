@@ -42,10 +42,10 @@ def recommend(
     if everyone:
         asked: list[Any] = list(range(len(fitted.row_factors_)) if ids is None else ids)
     else:
-        asked = [_id(text, ids) for text in _named(users, users_from)]
+        asked = list(dict.fromkeys(_id(text, ids) for text in _named(users, users_from)))  # each once, however often named
     known = set(asked if ids is None else ids)  # numbers that do not exist are refused by the model itself
     unknown = sum(one not in known for one in asked)
-    if unknown:
+    if unknown and fitted.has_bias_:
         say(f"{unknown:,} of {len(asked):,} rows are not known to the model: they get the columns with the highest biases")
     items, scores = fitted.recommend(asked, number, exclude_seen=not include_seen)
     lines = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -51,6 +50,8 @@ def run(n_entries: int, runs: int, announce: Callable[[str], None]) -> dict[str,
 
 
 def _measured(arguments: list[str]) -> dict[str, float]:
+    import resource  # noqa: PLC0415 - not on Windows, where the other measurements shall run
+
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "robustmf.cli", *arguments], capture_output=True, text=True, check=True)
     seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)

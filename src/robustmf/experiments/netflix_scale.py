@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 
@@ -83,6 +82,8 @@ def main(total: int, sweeps: int) -> None:
 
 
 def _peak() -> float:
+    import resource  # noqa: PLC0415 - not on Windows, where the other measurements shall run
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 

@@ -228,8 +228,16 @@ def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> N
             )
     other = [name for name in sorted(theirs.keys() | ours.keys()) if name not in theirs or name not in ours or theirs[name] != ours[name]]
     if other:
-        shown = ", ".join(f"{name} ({_shown(theirs.get(name))} there, {_shown(ours.get(name))} here)" for name in other)
+        shown = ", ".join(_difference(name, theirs.get(name), ours.get(name)) for name in other)
         raise CheckpointError(f"{path}: is the checkpoint of another fit, with other {shown}; {_REMEDY}")
+
+
+def _difference(name: str, theirs: Any, ours: Any) -> str:
+    if name == "random_state":  # kept as what it was made into, which says nothing to who gave it
+        seeded = {True: "a seed", False: "none"}
+        what = "another seed" if theirs and ours else f"{seeded[bool(theirs)]} there, {seeded[bool(ours)]} here"
+        return f"random_state ({what}: give the same as when it was begun)"
+    return f"{name} ({_shown(theirs)} there, {_shown(ours)} here)"
 
 
 def _shown(value: Any) -> str:

@@ -126,7 +126,7 @@ def fit(
                 break
             progress.keep_ended(fits[-1].parts())
     best = _best(fits, settings, operations, sample_weights)
-    warn_of_limit(best.outcome, settings.max_iter, settings.tol)
+    warn_of_limit(best.outcome, settings.max_iter, _certifying_tol(settings) if settings.certify else settings.tol)
     return best
 
 
@@ -241,6 +241,10 @@ def _certify(
     """MM from where the fast solver ended, until the objective itself (kinks and all) is critical."""
     rule = InnerRule(settings.rule.change, settings.rule.gap or _CERTIFY_GAP, settings.rule.max_iter)
     mm = MM(operations, objective, make_inner(settings.inner), rule)
-    after = run(mm, U, V, settings.max_iter, min(settings.tol, _CERTIFY_TOL), settings.callbacks, record=progress.loop("certify"))
+    after = run(mm, U, V, settings.max_iter, _certifying_tol(settings), settings.callbacks, record=progress.loop("certify"))
     after.reason = f"{after.reason}, by mm after {outcome.iterations} iterations of the fast solver"
     return *mm.factors, after, mm.criticality()
+
+
+def _certifying_tol(settings: Settings) -> float:
+    return min(settings.tol, _CERTIFY_TOL)
