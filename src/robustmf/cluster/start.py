@@ -73,9 +73,11 @@ def sampled_share(n_entries: int, blocks: int) -> float:
 def sample_rows(block: Block, share: float) -> Sample:
     """The entries of random rows of the block, at most this share of them."""
     rows = block.observed.rows
-    chosen = np.ones(len(rows), bool)
     order = np.random.default_rng([0, block.first]).permutation(len(rows))
-    chosen[order[np.cumsum(rows.counts[order]) > share * len(rows.values)]] = False
+    counts = rows.counts[order]
+    chosen = np.ones(len(rows), bool)
+    # what stands before a row is left out too; so at least 1 − share is, and hardly more, however long a single row is
+    chosen[order[np.cumsum(counts) - counts < (1 - share) * len(rows.values)]] = False
     kept = np.repeat(chosen, rows.counts)
     group = rows.group_of_entry()[kept].astype(np.int64)
     weights = None if block.weights is None else block.weights[kept]
