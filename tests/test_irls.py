@@ -23,6 +23,8 @@ from robustmf.kernels import team as team_module
 from robustmf.losses import Loss, loss_names, make_loss
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.solvers import irls as irls_module
+from robustmf.solvers.problem import Problem
 
 
 @pytest.mark.parametrize("name", loss_names())
@@ -400,3 +402,20 @@ def test_a_certifying_fit_that_does_not_settle_names_the_tolerance_it_did_not_re
     data = make_synthetic(60, rank=2, observed=0.5, random_state=0)
     with pytest.warns(NotConvergedWarning, match="settled to tol=1e-07"):
         RobustMF(2, loss="lsp", certify=True, max_iter=3, random_state=0).fit(data.train)
+
+
+def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeypatch, team):
+    operations = Operations(make_synthetic(300, random_state=110).train, team)
+    start = Problem(operations, 5, 0.03).ridge_start(np.random.default_rng(1), 15)
+
+    def objectives(curvature):
+        monkeypatch.setattr(irls_module, "_CURVATURE", curvature)
+        solver = irls_module.IRLS(operations, Objective(make_loss("lsp", 1.0), 0.03), 1.0)
+        return np.array([solver.begin(*start), *(solver.step() for _ in range(40))])
+
+    ours, plain = objectives(irls_module._CURVATURE), objectives(np.inf)
+    # far too long steps: such sweeps are done again without
+    hasty = objectives(1e-4)
+    assert all(np.all(np.diff(values) <= 1e-12 * values[0]) for values in (ours, plain, hasty))
+    reached = [int(np.argmax(values < 1.003 * plain.min())) for values in (ours, plain)]
+    assert 0 < reached[0] < 0.9 * reached[1]

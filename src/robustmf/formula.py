@@ -90,6 +90,7 @@ def value_formula(loss: Loss) -> tuple[Callable[..., Any], Sequence[float]]:
         twin = object.__new__(type(loss))
         twin.__dict__.update(loss.__dict__)
         twin.__dict__.update(zip(numbers, symbols, strict=True))
-        return twin._value(a)
+        # not _value: a loss may have its own value instead
+        return twin.value(a)
 
     return formula, [getattr(loss, name) for name in numbers]
