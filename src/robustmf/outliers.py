@@ -112,8 +112,8 @@ class Detection(Answers):
 
         With ``rows="new"`` a column is judged by the entries of the fit and of the new rows together.
 
-        Measured as there: 0.1 to 0.3 % of the columns of measurements had a score up to 0.01, but 2.6 % of those of ratings, most of them
-        columns with few entries: of such a one a low score is a hint, not a probability.
+        Measured as there: 0.1 to 0.3 % of the columns of measurements had a score up to 0.01, but 2.6 % of those of ratings:
+        there a low score is a hint, not a probability.
         """
         noise = self._noise()
         return self._line_scores(self._judged(X, rows, noise), noise, rows)[1]
