@@ -734,7 +734,7 @@ def test_factors_too_large_for_the_client(client, ratings, monkeypatch):
         (lambda f: Triplets([f.assign(trust=-1.0)], weight="trust"), ValueError, "weights must be finite and >= 0"),
         (lambda f: Triplets([f.assign(trust=0.0)], weight="trust"), ValueError, "weights must not all be 0"),
         (lambda f: Triplets([f.assign(trust=np.nan)], weight="trust"), ValueError, "weights must not be missing"),
-        (lambda f: Triplets([f.iloc[:3]], blocks=40), ValueError, "use fewer blocks"),
+        (lambda f: Triplets([f.iloc[:3]], blocks=4), ValueError, "use fewer blocks"),
     ],
 )
 def test_bad_input(client, ratings, data, error, message):

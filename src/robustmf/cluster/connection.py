@@ -153,7 +153,7 @@ class Connection:
         """Addresses of the workers, and the threads of each."""
         try:
             return dict(self.client.nthreads())
-        except (*_GONE, RuntimeError, ValueError) as error:
+        except (*_GONE, RuntimeError, ValueError, AttributeError) as error:  # a closed client has no scheduler to ask
             if self.client.status == "running":
                 raise
             raise self._lost() from error
