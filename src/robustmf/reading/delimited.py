@@ -87,4 +87,13 @@ def _check_value(field: str) -> str | None:
         finite = math.isfinite(float(field)) and field.isascii() and "_" not in field
     except ValueError:
         finite = False
-    return None if finite else "is not a finite number; correct or remove the line"
+    return None if finite else f"is not a finite number; {_remedy(field)}"
+
+
+def _remedy(field: str) -> str:
+    """What to do about a value that is no number: often it is the whole file that is written another way."""
+    if "\0" in field:
+        return "the file looks like UTF-16: convert it, e.g. with iconv -f UTF-16 -t UTF-8"
+    if "," in field and field.strip().lstrip("+-").replace(",", "").replace(".", "").isdigit():
+        return "numbers are written with a point and nothing between thousands, as 1234.5"
+    return "correct or remove the line"
