@@ -61,7 +61,7 @@ def test_what_needs_no_card_works_without():
     assert model.recommend([0], 1, exclude_seen=False).items.shape == (1, 1)
     large = {"shape": (480_189, 17_770), "n_entries": 100_000_000, "dtype": "float32"}
     on_card, on_host = (RobustMF(10, device=device).memory_estimate(**large) for device in ("cuda", "cpu"))
-    assert 5.9e9 < on_card < 7e9  # measured: 6.0 GB
+    assert 7.5e9 < on_card < 8.5e9  # measured with every default: 7.5 GB
     assert on_host < on_card
 
 
