@@ -27,7 +27,7 @@ SMALL = {
     "estimator": "--seeds 1",
     "peers": "--scale 0.001",
     "netflix": "--entries 1e5 --sweeps 2",
-    "cluster": "--entries 2e4 --small 1e4",
+    "cluster": "--entries 2e4 --small 1e4 --workers 2 --turns 1",
     "growth": "--scale 0.001 --page growth.html",
     "loading": "--entries 1e4 --netflix-entries 1e4",
     "audit": "--entries 2e4 --runs 1",

@@ -30,6 +30,9 @@ FORMAT, VERSION = "robustmf", "1"
 
 _DOCUMENT = "document"
 _UNSEALED = "0" * 64
+
+#: Lists and dicts within each other, at most: far more than any model has, far less than Python's own limit, which differs by version.
+_DEEPEST = 200
 _LENGTH_BYTES = 8
 
 _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
@@ -69,6 +72,7 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
         "parameters": {name: _encode(value, f"parameter {name}", arrays) for name, value in saved.parameters.items()},
         "state": {name: _encode(value, name, arrays) for name, value in saved.state.items()},
     }
+    _require_shallow(document)
     text = json.dumps(document, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass")
     arrays[_DOCUMENT] = np.frombuffer(text, np.uint8)
     content = bytearray(to_bytes(arrays, {FORMAT: f"{VERSION} {_UNSEALED}"}))
@@ -109,15 +113,24 @@ def _parse(content: bytes) -> Saved:
         raise ModelFileError("the file is sealed, but not a model file of this format") from error
     if not (isinstance(document, dict) and set(document) == {"kind", "parameters", "state"} and isinstance(document["kind"], str)):
         raise ModelFileError("the document must have kind, parameters and state")
+    _require_shallow(document)
     unused = dict(arrays)
-    try:
-        parameters = _decode_named(document["parameters"], arrays, unused)
-        state = _decode_named(document["state"], arrays, unused)
-    except RecursionError as error:
-        raise ModelFileError("the document is nested too deeply") from error
+    parameters = _decode_named(document["parameters"], arrays, unused)
+    state = _decode_named(document["state"], arrays, unused)
     if unused:
         raise ModelFileError(f"arrays that belong to nothing: {sorted(unused)}")
     return Saved(document["kind"], parameters, state)
+
+
+def _require_shallow(document: dict[str, Any]) -> None:
+    """Refuse what nests further than anything that is saved."""
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        within = (part for one in level for part in (one.values() if isinstance(one, dict) else one))
+        level = [part for part in within if isinstance(part, (dict, list))]
+        if not level:
+            return
+    raise ModelFileError(f"the document is nested too deeply: more than {_DEEPEST} levels")
 
 
 def _check_seal(content: bytes) -> None:

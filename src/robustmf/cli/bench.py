@@ -132,13 +132,15 @@ def gpu(
 def cluster(
     entries: Annotated[float, typer.Option(help="Entries for the comparison with the plain solver.")] = 2e7,
     small: Annotated[float, typer.Option(help="Entries for the table over workers and blocks.")] = 2e6,
+    workers: Annotated[int, typer.Option(help="Most workers.", min=1, max=4)] = 4,
+    turns: Annotated[int, typer.Option(help="Turns of the comparison.", min=1)] = 4,
     record: Record = None,
 ) -> None:
     """Worker processes on this machine (extra 'dask'): seconds and bytes of a sweep, the model's bytes, the plain solver beside it."""
     require_dask()
     from robustmf.experiments import cluster_scale  # noqa: PLC0415 - imports Dask
 
-    _measured(record, lambda announce: cluster_scale.run(int(entries), int(small), announce), cluster_scale.tables)
+    _measured(record, lambda announce: cluster_scale.run(int(entries), int(small), announce, workers, turns), cluster_scale.tables)
 
 
 @app.command()

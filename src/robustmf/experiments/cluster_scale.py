@@ -26,12 +26,12 @@ GRID = ((1, 4), (2, 4), (4, 4), (4, 8), (4, 16))
 _FILES, _SWEEPS = 8, 8
 
 
-def run(total: int, small: int, announce: Callable[[str], None], turns: int = 4) -> dict[str, Any]:
-    """Overhead at ``total`` entries with 4 single-thread workers against 2 threads; traffic over the grid at ``small`` entries."""
+def run(total: int, small: int, announce: Callable[[str], None], most: int = 4, turns: int = 4) -> dict[str, Any]:
+    """Overhead at ``total`` entries with ``most`` single-thread workers against 2 threads; traffic over the grid at ``small`` entries."""
     record: dict[str, Any] = {"grid": [], "overhead": {}}
     with tempfile.TemporaryDirectory() as folder:
         _write(folder, *make_entries(small)[:3])
-        for workers, blocks in GRID:
+        for workers, blocks in (one for one in GRID if one[0] <= most):
             announce(f"{small:,} entries, {workers} workers, {blocks} blocks a side")
             with _started(workers) as client:
                 job = _loaded(client, folder, blocks)
@@ -44,11 +44,11 @@ def run(total: int, small: int, announce: Callable[[str], None], turns: int = 4)
         observed = Observed.from_indices(i, j, values, SHAPE)
         del i, j, values
         found: dict[str, Any] = {"entries": observed.n_entries, "plain_sweep": [], "cluster_sweep": []}
-        with _started(4) as client:
+        with _started(most) as client:
             job = _loaded(client, folder, 4)
             found["load_bytes"] = sent_bytes(client)
             for k in range(turns):
-                announce(f"{total:,} entries, turn {k + 1} of {turns}: plain with 2 threads, then 4 workers")
+                announce(f"{total:,} entries, turn {k + 1} of {turns}: plain with 2 threads, then {most} workers")
                 found["plain_sweep"].append(_sweep_seconds(_model(SHAPE, n_jobs=2).fit(observed).history_))
                 on_cluster = _measured(client, job)
                 found["cluster_sweep"].append(on_cluster.pop("sweep_seconds"))
