@@ -35,7 +35,7 @@ from robustmf.cluster.noise import Sampled
 from robustmf.cluster.parts import Part
 from robustmf.cluster.source import pieces_of
 from robustmf.cluster.start import SHARE, Sample
-from robustmf.exceptions import CheckpointError, ClusterLostError, DuplicateEntryError, ModelFileError, NotConvergedWarning
+from robustmf.exceptions import CheckpointError, ClusterLostError, DuplicateEntryError, ModelFileError, NotConvergedWarning, UnknownIdsWarning
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.operations import Operations
@@ -679,10 +679,51 @@ def answers_of_shards(whole, model, ratings):
         best = model.recommend(stranger, 3, row="user").compute()
         assert best.item.tolist() == whole.recommend("nobody", 3, exclude_seen=False)[0].tolist()
     else:
-        with pytest.raises(ValueError, match="1 of the users are unknown"):
-            model.recommend(stranger, 3, row="user").compute()
+        assert model.recommend(stranger, 3, row="user").compute().empty
     with pytest.raises(TypeError, match="ids were of type float in fit, got '7'"):
         model.predict(dd.from_pandas(odd.assign(item="7"), npartitions=1), row="user", col="item").compute()
+
+
+@pytest.fixture(scope="module")
+def large_ids(client, ratings, tmp_path_factory):
+    """Items whose ids a float rounds, and models of them without biases: an ordinary one, and shards."""
+    frame = ratings.assign(item=ratings.item + 2**60)
+    folder = tmp_path_factory.mktemp("large") / "shards"
+    settings = {"bias": False, "random_state": 0}
+    whole = RobustMF(2, **settings).fit(Triplets(in_pieces(frame), **NAMES), client=client)
+    RobustMF(2, **settings).fit(Triplets(in_pieces(frame), shards=folder, **NAMES), client=client)
+    return frame, whole, ShardedModel(folder)
+
+
+def of_users(*users, npartitions=1):
+    return dd.from_pandas(pd.DataFrame({"user": list(users)}), npartitions=npartitions)
+
+
+def test_large_ids_that_were_seen_are_left_out(client, large_ids):
+    frame, whole, sharded = large_ids
+    seen = dd.from_pandas(frame[frame.user != "u007"], npartitions=2)  # one user without
+    for ask in (partial(recommend, whole), sharded.recommend):
+        best = ask(of_users("u003", "u007"), 40, row="user", seen=seen, col="item").compute()
+        assert best.item.dtype == np.int64
+        for user, out in (("u003", set(frame.item[frame.user == "u003"])), ("u007", set())):
+            ranked = whole.recommend(user, 40, exclude_seen=False)[0].tolist()
+            assert best[best.user == user].sort_values("place").item.tolist() == [item for item in ranked if item not in out]
+
+
+@pytest.mark.parametrize("npartitions", [1, 3])
+def test_unknown_users_without_biases_cost_no_others(client, large_ids, npartitions):
+    """Three partitions: one of strangers alone, one mixed, one of known users."""
+    frame, whole, sharded = large_ids
+    users = of_users("nobody", "no one", "u003", "stranger", "u007", "u011", npartitions=npartitions)
+    for ask in (partial(recommend, whole), sharded.recommend):
+        for more in ({}, {"seen": dd.from_pandas(frame, npartitions=2), "col": "item"}):
+            found = ask(users, 3, row="user", **more).compute()
+            assert sorted(found.user) == [user for user in ("u003", "u007", "u011") for _ in range(3)]
+            assert found.item.dtype == np.int64
+        with pytest.warns(UnknownIdsWarning, match="users of a partition are unknown") as told:
+            ask(users, 3, row="user").compute(scheduler="sync")
+        assert sum(int(str(one.message).split()[0]) for one in told) == 3
+        assert ask(of_users("nobody"), 3, row="user").compute().empty
 
 
 def test_shards_that_are_not_whole(client, ratings, tmp_path):

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.cluster.answers import collected, ranking_sample, require_columns, series, with_seen
+from robustmf.cluster.answers import (
+    collected,
+    ranking,
+    ranking_sample,
+    require_columns,
+    seen_by_user,
+    series,
+    warn_of_strangers,
+    with_seen,
+)
 from robustmf.cluster.identity import Ids, compact, hashes, listed, taken
 from robustmf.cluster.noise import noise_of
 from robustmf.cluster.shards import SIDES, Shard, read_manifest, read_shard
@@ -204,11 +213,7 @@ def _scored(facts: dict[str, Any], value: Any, frame: Any, rows: Found, columns:
 
 def _questions(frame: Any, row: Any, col: Any) -> dict[Any, set[Any]]:
     """The users of a partition, each with the items that it has seen."""
-    seen: dict[Any, set[Any]] = {user: set() for user in frame[row].tolist()}
-    if col is not None:
-        for user, item in zip(frame[row].tolist(), frame[col].tolist(), strict=True):
-            seen[user].add(item)
-    return seen
+    return {user: set() for user in frame[row].tolist()} if col is None else seen_by_user(frame, row, col)
 
 
 def _users(questions: dict[Any, set[Any]]) -> list[Any]:
@@ -232,16 +237,13 @@ def _merged(
     facts: dict[str, Any], questions: dict[Any, set[Any]], found: Found, best: Sequence[Any], n: int, row: Any, sample: Any
 ) -> Any:  # fmt: skip
     """The n best of all blocks, as lines of a table."""
-    import pandas as pd  # noqa: PLC0415 - in the worker
-
-    if facts["center"] is None and not found.known.all():
-        raise ValueError(
-            f"{int((~found.known).sum())} of the users are unknown, and a model without biases has nothing to rank columns by; "
-            "fit with bias=True, or leave them out"
-        )
+    answered = found.known | (facts["center"] is not None)
+    warn_of_strangers(int((~answered).sum()), len(answered))
     lines: list[tuple[Any, int, Any, float]] = []
     low, high = facts["bounds"] or (-np.inf, np.inf)
     for k, user in enumerate(questions):
+        if not answered[k]:
+            continue
         every = [one for of_block in best for one in of_block[k]]
         try:
             every.sort(key=lambda one: (-one[1], one[0]))
@@ -249,4 +251,4 @@ def _merged(
             every.sort(key=lambda one: -one[1])
         for place, (item, score) in enumerate(every[:n], 1):
             lines.append((user, place, item, float(np.clip(score + found.bias[k], low, high))))
-    return pd.DataFrame(lines, columns=list(sample.columns)).astype({row: sample[row].dtype, "place": "int64", "prediction": "float64"})
+    return ranking(lines, row, sample)
