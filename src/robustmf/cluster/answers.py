@@ -27,7 +27,7 @@ def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) 
 
     The entries are those of the fit, or others at its rows and columns; see
     :meth:`RobustMF.outlier_scores <robustmf.RobustMF.outlier_scores>`. For a model that was fitted on a cluster all of them are taken for
-    entries of the fit.
+    entries of the fit. Values that are missing or not finite are refused, and places that a partition has twice.
     """
     require_columns(entries, row=row, col=col, value=value)
     model._require_factors()

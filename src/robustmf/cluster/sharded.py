@@ -31,9 +31,10 @@ from robustmf.cluster.noise import noise_of
 from robustmf.cluster.shards import SIDES, Shard, read_manifest, read_shard
 from robustmf.ids import number_ids
 from robustmf.lookup import UNKNOWN, kind
+from robustmf.observed import Observed
 from robustmf.prediction import Predictor
 from robustmf.ranking import top_n
-from robustmf.tables import id_column
+from robustmf.tables import id_column, triplet_columns
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -73,7 +74,7 @@ class ShardedModel:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).resolve()  # workers may have another working directory
         self.facts = read_manifest(self.folder)
         self.shape: tuple[int, int] = tuple(self.facts["shape"])
 
@@ -87,9 +88,9 @@ class ShardedModel:
         return self._over(pairs, partial(_predicted, self.facts), (row, col), series("prediction", self.facts["dtype"]))
 
     def outlier_scores(self, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
-        """As :func:`robustmf.cluster.outlier_scores`: all entries are taken for entries of the fit."""
+        """As :func:`robustmf.cluster.outlier_scores`, with the same checks: all entries are taken for entries of the fit."""
         require_columns(entries, row=row, col=col, value=value)
-        return self._over(entries, partial(_scored, self.facts, value), (row, col), series("outlier_score", np.float64))
+        return self._over(entries, partial(_scored, self.facts, (row, col, value)), (row, col), series("outlier_score", np.float64))
 
     def recommend(self, users: Any, n: int = 10, *, row: Any, seen: Any = None, col: Any = None) -> Any:
         """As :func:`robustmf.cluster.recommend`: exact, a block of columns at a time."""
@@ -197,18 +198,26 @@ def _predicted(facts: dict[str, Any], frame: Any, rows: Found, columns: Found) -
     return pd.Series(values, index=frame.index, name="prediction")
 
 
-def _scored(facts: dict[str, Any], value: Any, frame: Any, rows: Found, columns: Found) -> Any:
+def _scored(facts: dict[str, Any], names: tuple[Any, Any, Any], frame: Any, rows: Found, columns: Found) -> Any:
     import pandas as pd  # noqa: PLC0415 - in the worker
 
+    if not len(frame):
+        return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
+    values = _checked_values(frame, *names)
     unknown = ~(rows.known & columns.known)
     if unknown.any():
         raise ValueError(f"the data have {int(unknown.sum())} entries in rows or columns that the fit did not know; leave them out")
-    scores = np.empty(0)
-    if len(frame):
-        noise, every = noise_of(facts, rows.factors, columns.factors, rows.counts, columns.counts), np.arange(len(frame))
-        residual = frame[value].to_numpy() - _at_lines(facts, rows, columns)
-        scores = noise.law.two_sided(residual / noise.deviations(every, every, np.ones(len(frame), bool)))
+    noise, every = noise_of(facts, rows.factors, columns.factors, rows.counts, columns.counts), np.arange(len(frame))
+    residual = values - _at_lines(facts, rows, columns)
+    scores = noise.law.two_sided(residual / noise.deviations(every, every, np.ones(len(frame), bool)))
     return pd.Series(scores, index=frame.index, name="outlier_score")
+
+
+def _checked_values(frame: Any, row: Any, col: Any, value: Any) -> NDArray[Any]:
+    """The values, line by line, of entries that could be fitted to: none missing or not finite, no place twice."""
+    rows, columns, values = triplet_columns(frame, row, col, value)
+    Observed.from_triplets(row=rows, col=columns, value=values)
+    return values
 
 
 def _questions(frame: Any, row: Any, col: Any) -> dict[Any, set[Any]]:

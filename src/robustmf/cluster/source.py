@@ -167,7 +167,7 @@ def _row_groups(path: Path) -> list[ParquetPiece]:
             pieces[-1] = replace(pieces[-1], groups=(*pieces[-1].groups, k))
             entries += size
         else:
-            pieces.append(ParquetPiece(str(path), (k,)))
+            pieces.append(ParquetPiece(str(path.resolve()), (k,)))  # workers may have another working directory
             entries = size
     return pieces
 
