@@ -572,7 +572,7 @@ def test_an_ordinary_model(client, ratings, observed, tmp_path, begun):
     loaded = robustmf.load(tmp_path / "model.rmf")
     assert np.array_equal(loaded.row_factors_, model.row_factors_)
     mine, theirs = (np.log(each.outlier_scores(observed)) for each in (loaded, one))
-    assert np.array_equal(np.argsort(mine)[:100], np.argsort(theirs)[:100])
+    assert np.array_equal(np.argsort(mine)[:40], np.argsort(theirs)[:40])  # one in twenty is bad
     # the law of the noise is that of the entries which come to the client, most, not all: logs down to −66 differ by up to a fifth
     np.testing.assert_allclose(mine, theirs, rtol=0.25, atol=0.05)
     np.testing.assert_allclose(loaded.recommend("u001", exclude_seen=False)[1], one.recommend("u001", exclude_seen=False)[1], rtol=1e-6)
@@ -718,11 +718,14 @@ def of_users(*users, npartitions=1):
 
 def test_large_ids_that_were_seen_are_left_out(client, large_ids):
     frame, whole, sharded = large_ids
-    seen = dd.from_pandas(frame[frame.user != "u007"], npartitions=2)  # one user without
+    every = sorted(set(frame.user))
+    without = set(every[::3])  # enough of them that each partition of a join has some
+    seen = dd.from_pandas(frame[~frame.user.isin(without)], npartitions=2)
     for ask in (partial(recommend, whole), sharded.recommend):
-        best = ask(of_users("u003", "u007"), 40, row="user", seen=seen, col="item").compute()
+        best = ask(of_users(*every), 40, row="user", seen=seen, col="item").compute()
         assert best.item.dtype == np.int64
-        for user, out in (("u003", set(frame.item[frame.user == "u003"])), ("u007", set())):
+        for user in every:
+            out = set() if user in without else set(frame.item[frame.user == user])
             ranked = whole.recommend(user, 40, exclude_seen=False)[0].tolist()
             assert best[best.user == user].sort_values("place").item.tolist() == [item for item in ranked if item not in out]
 
