@@ -479,7 +479,7 @@ class Watch(distributed.WorkerPlugin):
 
 
 @pytest.mark.parametrize("shards", [False, True])
-def test_nobody_holds_all_entries(client, ratings, tmp_path, monkeypatch, shards):
+def test_no_task_is_given_all_entries(client, ratings, tmp_path, monkeypatch, shards):
     for k, piece in enumerate(in_pieces(ratings)):
         piece.to_parquet(tmp_path / f"{k}.parquet", index=False)
     came, gather = [0], distributed.Client.gather
