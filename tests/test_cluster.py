@@ -21,6 +21,7 @@ import distributed
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
@@ -28,20 +29,28 @@ from typer.testing import CliRunner
 import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
-from robustmf.cluster import ShardedModel, Triplets, fitting, identity, load, outlier_scores, predict, recommend, traffic
+from robustmf.cluster import ShardedModel, Triplets, fitting, identity, load, outlier_scores, predict, recommend, shards, traffic
 from robustmf.cluster.blocks import Block, Gathered
 from robustmf.cluster.load import Matrix
 from robustmf.cluster.noise import Sampled
 from robustmf.cluster.parts import Part
 from robustmf.cluster.source import pieces_of
 from robustmf.cluster.start import SHARE, Sample
-from robustmf.exceptions import CheckpointError, ClusterLostError, DuplicateEntryError, ModelFileError, NotConvergedWarning
+from robustmf.exceptions import (
+    CheckpointError,
+    ClusterLostError,
+    DuplicateEntryError,
+    ModelFileError,
+    NotConvergedWarning,
+    UnknownIdsWarning,
+)
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.operations import Operations
 from robustmf.solvers.checkpoint import Progress
 from robustmf.solvers.fitting import _iterated
 from robustmf.solvers.holdout import Holdout
+from robustmf.solvers.irls import BiasModel
 from robustmf.solvers.prepare import Prepared
 
 NAMES = {"row": "user", "col": "item", "value": "rating"}
@@ -470,7 +479,7 @@ class Watch(distributed.WorkerPlugin):
 
 
 @pytest.mark.parametrize("shards", [False, True])
-def test_nobody_holds_all_entries(client, ratings, tmp_path, monkeypatch, shards):
+def test_no_task_is_given_all_entries(client, ratings, tmp_path, monkeypatch, shards):
     for k, piece in enumerate(in_pieces(ratings)):
         piece.to_parquet(tmp_path / f"{k}.parquet", index=False)
     came, gather = [0], distributed.Client.gather
@@ -562,8 +571,10 @@ def test_an_ordinary_model(client, ratings, observed, tmp_path, begun):
     model.save(tmp_path / "model.rmf")
     loaded = robustmf.load(tmp_path / "model.rmf")
     assert np.array_equal(loaded.row_factors_, model.row_factors_)
-    # the law of the noise is that of the entries which come to the client: most, not all
-    np.testing.assert_allclose(loaded.outlier_scores(observed), one.outlier_scores(observed), atol=0.03)
+    mine, theirs = (np.log(each.outlier_scores(observed)) for each in (loaded, one))
+    assert np.array_equal(np.argsort(mine)[:40], np.argsort(theirs)[:40])  # one in twenty is bad
+    # the law of the noise is that of the entries which come to the client, most, not all: logs down to −66 differ by up to a fifth
+    np.testing.assert_allclose(mine, theirs, rtol=0.25, atol=0.05)
     np.testing.assert_allclose(loaded.recommend("u001", exclude_seen=False)[1], one.recommend("u001", exclude_seen=False)[1], rtol=1e-6)
     with pytest.raises(ValueError, match="stayed on the cluster"):
         loaded.recommend("u001")
@@ -665,6 +676,12 @@ def answers_of_shards(whole, model, ratings):
         np.testing.assert_allclose(found, whole.predict(pairs.user.tolist(), pairs.item.tolist()), rtol=1e-12)
     scores = model.outlier_scores(frame, **NAMES).compute()
     np.testing.assert_allclose(scores, outlier_scores(whole, frame, **NAMES).compute(), rtol=1e-6)
+    for ask in (model.outlier_scores, partial(outlier_scores, whole)):
+        gap = ratings.assign(rating=ratings.rating.where(ratings.index != 3))
+        with pytest.raises(ValueError, match=f"values must not be missing, but 1 of {len(gap)} are"):
+            ask(dd.from_pandas(gap, npartitions=1), **NAMES).compute()
+        with pytest.raises(DuplicateEntryError, match="duplicate entry at row 'u"):
+            ask(dd.from_pandas(pd.concat([ratings, ratings[:1]], ignore_index=True), npartitions=1), **NAMES).compute()
     with pytest.raises(ValueError, match="2 entries in rows or columns that the fit did not know"):
         model.outlier_scores(dd.from_pandas(odd.iloc[1:3].assign(rating=1.0), npartitions=1), **NAMES).compute()
     users = dd.from_pandas(pd.DataFrame({"user": ["u003", "u007", "u011"]}), npartitions=2)
@@ -679,10 +696,54 @@ def answers_of_shards(whole, model, ratings):
         best = model.recommend(stranger, 3, row="user").compute()
         assert best.item.tolist() == whole.recommend("nobody", 3, exclude_seen=False)[0].tolist()
     else:
-        with pytest.raises(ValueError, match="1 of the users are unknown"):
-            model.recommend(stranger, 3, row="user").compute()
+        assert model.recommend(stranger, 3, row="user").compute().empty
     with pytest.raises(TypeError, match="ids were of type float in fit, got '7'"):
         model.predict(dd.from_pandas(odd.assign(item="7"), npartitions=1), row="user", col="item").compute()
+
+
+@pytest.fixture(scope="module")
+def large_ids(client, ratings, tmp_path_factory):
+    """Items whose ids a float rounds, and models of them without biases: an ordinary one, and shards."""
+    frame = ratings.assign(item=ratings.item + 2**60)
+    folder = tmp_path_factory.mktemp("large") / "shards"
+    settings = {"bias": False, "random_state": 0}
+    whole = RobustMF(2, **settings).fit(Triplets(in_pieces(frame), **NAMES), client=client)
+    RobustMF(2, **settings).fit(Triplets(in_pieces(frame), shards=folder, **NAMES), client=client)
+    return frame, whole, ShardedModel(folder)
+
+
+def of_users(*users, npartitions=1):
+    return dd.from_pandas(pd.DataFrame({"user": list(users)}), npartitions=npartitions)
+
+
+def test_large_ids_that_were_seen_are_left_out(client, large_ids):
+    frame, whole, sharded = large_ids
+    every = sorted(set(frame.user))
+    without = set(every[::3])  # enough of them that each partition of a join has some
+    seen = dd.from_pandas(frame[~frame.user.isin(without)], npartitions=2)
+    for ask in (partial(recommend, whole), sharded.recommend):
+        best = ask(of_users(*every), 40, row="user", seen=seen, col="item").compute()
+        assert best.item.dtype == np.int64
+        for user in every:
+            out = set() if user in without else set(frame.item[frame.user == user])
+            ranked = whole.recommend(user, 40, exclude_seen=False)[0].tolist()
+            assert best[best.user == user].sort_values("place").item.tolist() == [item for item in ranked if item not in out]
+
+
+@pytest.mark.parametrize("npartitions", [1, 3])
+def test_unknown_users_without_biases_cost_no_others(client, large_ids, npartitions):
+    """Three partitions: one of strangers alone, one mixed, one of known users."""
+    frame, whole, sharded = large_ids
+    users = of_users("nobody", "no one", "u003", "stranger", "u007", "u011", npartitions=npartitions)
+    for ask in (partial(recommend, whole), sharded.recommend):
+        for more in ({}, {"seen": dd.from_pandas(frame, npartitions=2), "col": "item"}):
+            found = ask(users, 3, row="user", **more).compute()
+            assert sorted(found.user) == [user for user in ("u003", "u007", "u011") for _ in range(3)]
+            assert found.item.dtype == np.int64
+        with pytest.warns(UnknownIdsWarning, match="users of a partition are unknown") as told:
+            ask(users, 3, row="user").compute(scheduler="sync")
+        assert sum(int(str(one.message).split()[0]) for one in told) == 3
+        assert ask(of_users("nobody"), 3, row="user").compute().empty
 
 
 def test_shards_that_are_not_whole(client, ratings, tmp_path):
@@ -703,13 +764,70 @@ def test_shards_that_are_not_whole(client, ratings, tmp_path):
     shard.unlink()
     with pytest.raises(ModelFileError, match=r"columns-00001\.parquet: is missing"):
         ShardedModel(folder)
+    shard.write_bytes(whole)
     manifest = folder / "manifest.json"
+    refused_manifests(manifest)
     manifest.write_text(manifest.read_text()[:-3])
     with pytest.raises(ModelFileError, match=r"manifest\.json: is damaged"):
         ShardedModel(folder)
     manifest.unlink()
     with pytest.raises(ModelFileError, match=r"manifest\.json: is not there"):
         ShardedModel(folder)
+
+
+def refused_manifests(manifest):
+    """One by one, and then as it was."""
+    text = manifest.read_text()
+
+    def with_file(file):
+        facts = json.loads(text)
+        facts["files"]["rows"][0] = file
+        return facts
+
+    facts = json.loads(text)
+    first = facts["files"]["rows"][0]
+    bad = [
+        ({name: value for name, value in facts.items() if name != "shape"}, "it has no 'shape'"),
+        (facts | {"shape": "60"}, "it has shape='60'"),
+        (facts | {"kinds": [["str"]]}, r"it has kinds=\[\['str'\]\]"),
+        (facts | {"files": facts["files"] | {"columns": []}}, "no rows or no columns"),
+        (with_file({}), "a file has no 'name'"),
+        (with_file("x"), "a file is 'x'"),
+        (with_file(first | {"name": "../rows-00000.parquet"}), "'../rows-00000.parquet' is not the name of a shard"),
+        ([], "is not the manifest of shards"),
+    ]
+    for one, message in bad:
+        manifest.write_text(json.dumps(one))
+        with pytest.raises(ModelFileError, match=rf"manifest\.json: .*{message}.*; fit again"):
+            ShardedModel(manifest.parent)
+    manifest.write_text(text)
+    with pytest.raises(ModelFileError, match=r"manifest\.json: cannot be read \(Not a directory\)"):
+        ShardedModel(manifest)
+
+
+def test_shards_in_a_folder_beside_the_client(client, ratings, tmp_path, monkeypatch):
+    """A relative path is the client's, whatever folder workers run in; fewer blocks leave no files of the fit before."""
+    monkeypatch.chdir(tmp_path)
+    ratings.to_parquet("ratings.parquet")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "rows-1.parquet").touch()  # someone else's stays
+    for blocks in (3, 2):
+        RobustMF(2, random_state=0).fit(Triplets("ratings.parquet", shards="out", blocks=blocks, **NAMES), client=client)
+        names = [f"{side}-{k:05}.parquet" for side in ("columns", "rows") for k in range(blocks)]
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([*names, "manifest.json", "rows-1.parquet"])
+        found = ShardedModel("out").predict(dd.from_pandas(ratings, npartitions=1), row="user", col="item").compute()
+        assert len(found) == len(ratings)
+
+
+def test_shards_are_written_under_names_of_their_own(tmp_path, monkeypatch):
+    """Tasks on two machines may have one process id."""
+    names, write = [], pq.write_table
+    monkeypatch.setattr(pq, "write_table", lambda table, path: (names.append(path), write(table, path)))
+    block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
+    for _ in range(2):
+        shards._write([1, 2], block, np.ones((2, 1)), BiasModel(None, 1.0), str(tmp_path / "rows-00000.parquet"))
+    assert len(set(names)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["rows-00000.parquet"]
 
 
 def test_factors_too_large_for_the_client(client, ratings, monkeypatch):

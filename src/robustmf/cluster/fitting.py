@@ -98,7 +98,9 @@ class Job:
         threads = connection.workers()
         if not threads:
             raise ValueError("client has no workers; start some, e.g. with cluster.scale(4) and client.wait_for_workers(4)")
-        self._folder, self._shards, self._stream = folder, triplets.shards, rng.spawn(1)[0]
+        # workers may have another working directory
+        self._shards = None if triplets.shards is None else Path(triplets.shards).resolve()
+        self._folder, self._stream = folder, rng.spawn(1)[0]
         seed = int(rng.spawn(1)[0].integers(1 << 62))
         if folder is not None:
             folder.require_seed(seed)
@@ -140,7 +142,7 @@ class Job:
             arrays, seen = [np.asarray(one) for one in pair], _seen(matrix)
         else:
             seen = _unseen(matrix)
-            write_shards(matrix, pair, terms.biases, Path(self._shards), _facts(settings, basis, seen) | noise_facts(matrix, pair, terms))
+            write_shards(matrix, pair, terms.biases, self._shards, _facts(settings, basis, seen) | noise_facts(matrix, pair, terms))
             arrays = [np.empty((0, pair[0].shape[1]), matrix.dtype)] * 2
         return _as_fit(arrays, basis, outcome, len(matrix.sides[0].blocks)), seen
 
@@ -157,7 +159,7 @@ def _as_fit(arrays: list[Array], basis: Basis, outcome: Outcome, blocks: int) ->
     )  # fmt: skip
 
 
-def _require_room(matrix: Matrix, settings: Settings, shards: Any) -> None:
+def _require_room(matrix: Matrix, settings: Settings, shards: Path | None) -> None:
     needed = sum(matrix.shape) * (settings.rank + 1) * matrix.dtype.itemsize
     if needed > CLIENT_BYTES and shards is None:
         raise ValueError(

@@ -16,15 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.cluster.answers import collected, ranking_sample, require_columns, series, with_seen
+from robustmf.cluster.answers import (
+    collected,
+    ranking,
+    ranking_sample,
+    require_columns,
+    seen_by_user,
+    series,
+    warn_of_strangers,
+    with_seen,
+)
 from robustmf.cluster.identity import Ids, compact, hashes, listed, taken
 from robustmf.cluster.noise import noise_of
 from robustmf.cluster.shards import SIDES, Shard, read_manifest, read_shard
 from robustmf.ids import number_ids
 from robustmf.lookup import UNKNOWN, kind
+from robustmf.observed import Observed
 from robustmf.prediction import Predictor
 from robustmf.ranking import top_n
-from robustmf.tables import id_column
+from robustmf.tables import id_column, triplet_columns
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -64,7 +74,7 @@ class ShardedModel:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).resolve()  # workers may have another working directory
         self.facts = read_manifest(self.folder)
         self.shape: tuple[int, int] = tuple(self.facts["shape"])
 
@@ -78,9 +88,9 @@ class ShardedModel:
         return self._over(pairs, partial(_predicted, self.facts), (row, col), series("prediction", self.facts["dtype"]))
 
     def outlier_scores(self, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
-        """As :func:`robustmf.cluster.outlier_scores`: all entries are taken for entries of the fit."""
+        """As :func:`robustmf.cluster.outlier_scores`, with the same checks: all entries are taken for entries of the fit."""
         require_columns(entries, row=row, col=col, value=value)
-        return self._over(entries, partial(_scored, self.facts, value), (row, col), series("outlier_score", np.float64))
+        return self._over(entries, partial(_scored, self.facts, (row, col, value)), (row, col), series("outlier_score", np.float64))
 
     def recommend(self, users: Any, n: int = 10, *, row: Any, seen: Any = None, col: Any = None) -> Any:
         """As :func:`robustmf.cluster.recommend`: exact, a block of columns at a time."""
@@ -188,27 +198,31 @@ def _predicted(facts: dict[str, Any], frame: Any, rows: Found, columns: Found) -
     return pd.Series(values, index=frame.index, name="prediction")
 
 
-def _scored(facts: dict[str, Any], value: Any, frame: Any, rows: Found, columns: Found) -> Any:
+def _scored(facts: dict[str, Any], names: tuple[Any, Any, Any], frame: Any, rows: Found, columns: Found) -> Any:
     import pandas as pd  # noqa: PLC0415 - in the worker
 
+    if not len(frame):
+        return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
+    values = _checked_values(frame, *names)
     unknown = ~(rows.known & columns.known)
     if unknown.any():
         raise ValueError(f"the data have {int(unknown.sum())} entries in rows or columns that the fit did not know; leave them out")
-    scores = np.empty(0)
-    if len(frame):
-        noise, every = noise_of(facts, rows.factors, columns.factors, rows.counts, columns.counts), np.arange(len(frame))
-        residual = frame[value].to_numpy() - _at_lines(facts, rows, columns)
-        scores = noise.law.two_sided(residual / noise.deviations(every, every, np.ones(len(frame), bool)))
+    noise, every = noise_of(facts, rows.factors, columns.factors, rows.counts, columns.counts), np.arange(len(frame))
+    residual = values - _at_lines(facts, rows, columns)
+    scores = noise.law.two_sided(residual / noise.deviations(every, every, np.ones(len(frame), bool)))
     return pd.Series(scores, index=frame.index, name="outlier_score")
+
+
+def _checked_values(frame: Any, row: Any, col: Any, value: Any) -> NDArray[Any]:
+    """The values, line by line, of entries that could be fitted to: none missing or not finite, no place twice."""
+    rows, columns, values = triplet_columns(frame, row, col, value)
+    Observed.from_triplets(row=rows, col=columns, value=values)
+    return values
 
 
 def _questions(frame: Any, row: Any, col: Any) -> dict[Any, set[Any]]:
     """The users of a partition, each with the items that it has seen."""
-    seen: dict[Any, set[Any]] = {user: set() for user in frame[row].tolist()}
-    if col is not None:
-        for user, item in zip(frame[row].tolist(), frame[col].tolist(), strict=True):
-            seen[user].add(item)
-    return seen
+    return {user: set() for user in frame[row].tolist()} if col is None else seen_by_user(frame, row, col)
 
 
 def _users(questions: dict[Any, set[Any]]) -> list[Any]:
@@ -232,16 +246,13 @@ def _merged(
     facts: dict[str, Any], questions: dict[Any, set[Any]], found: Found, best: Sequence[Any], n: int, row: Any, sample: Any
 ) -> Any:  # fmt: skip
     """The n best of all blocks, as lines of a table."""
-    import pandas as pd  # noqa: PLC0415 - in the worker
-
-    if facts["center"] is None and not found.known.all():
-        raise ValueError(
-            f"{int((~found.known).sum())} of the users are unknown, and a model without biases has nothing to rank columns by; "
-            "fit with bias=True, or leave them out"
-        )
+    answered = found.known | (facts["center"] is not None)
+    warn_of_strangers(int((~answered).sum()), len(answered))
     lines: list[tuple[Any, int, Any, float]] = []
     low, high = facts["bounds"] or (-np.inf, np.inf)
     for k, user in enumerate(questions):
+        if not answered[k]:
+            continue
         every = [one for of_block in best for one in of_block[k]]
         try:
             every.sort(key=lambda one: (-one[1], one[0]))
@@ -249,4 +260,4 @@ def _merged(
             every.sort(key=lambda one: -one[1])
         for place, (item, score) in enumerate(every[:n], 1):
             lines.append((user, place, item, float(np.clip(score + found.bias[k], low, high))))
-    return pd.DataFrame(lines, columns=list(sample.columns)).astype({row: sample[row].dtype, "place": "int64", "prediction": "float64"})
+    return ranking(lines, row, sample)

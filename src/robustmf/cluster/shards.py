@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,16 @@ Array = NDArray[np.floating[Any]]
 MANIFEST = "manifest.json"
 SIDES = ("rows", "columns")
 _KIND, _VERSION = "robustmf shards", 1
+_SHARD_NAME = re.compile(r"(rows|columns)-\d{5}\.parquet")
+
+#: What answers are made from, and of each file what it is checked by; with the types that JSON has for them.
+_NUMBER = (int, float)
+_FACTS: Mapping[str, tuple[type, ...]] = {
+    "shape": (list,), "rank": (int,), "dtype": (str,), "kinds": (list,), "files": (dict,), "center": (*_NUMBER, type(None)),
+    "bias_unit": _NUMBER, "median": _NUMBER, "bounds": (list, type(None)), "reg": _NUMBER, "reg_by_count": (bool,), "law": (list,),
+    "inflation": _NUMBER, "moments": (list,), "axes": (list,),
+}  # fmt: skip
+_FILE_FACTS: Mapping[str, tuple[type, ...]] = {"name": (str,), "rows": (int,), "bytes": (int,), "sha256": (str,)}
 
 
 @dataclass(frozen=True)
@@ -60,8 +71,8 @@ def require_storable(ids: Ids) -> None:
 def write_shards(matrix: Matrix, pair: tuple[Factors, Factors], biases: BiasModel, folder: Path, facts: Mapping[str, Any]) -> None:
     """Files ``rows-00000.parquet``, …, ``columns-00000.parquet``, … with the columns id, entries, bias (where there are any), factor0, ….
 
-    Where they are written again, each is replaced whole. ``facts`` go into the manifest, which is written last: without it a folder is
-    not complete.
+    Where they are written again, each is replaced whole, and those of an earlier fit with more blocks are removed in the end. ``facts``
+    go into the manifest, which is written when all files are there: without it a folder is not complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
@@ -82,9 +93,18 @@ def write_shards(matrix: Matrix, pair: tuple[Factors, Factors], biases: BiasMode
         "kinds": [sorted({name for file in side for name in file.pop("kinds")}) for side in files],
         "files": dict(zip(SIDES, files, strict=True)),
     }  # fmt: skip
-    temporary = folder / f"{MANIFEST}.tmp"
+    temporary = _temporary(folder / MANIFEST)
     temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     temporary.replace(folder / MANIFEST)
+    kept = {file["name"] for side in files for file in side}
+    for path in folder.iterdir():
+        if _SHARD_NAME.fullmatch(path.name) and path.name not in kept:
+            path.unlink()
+
+
+def _temporary(path: Path) -> Path:
+    """A name of its own, on whatever machine: a task that was given up may still be writing."""
+    return path.with_name(f"{path.name}.{uuid4().hex}.tmp")
 
 
 def _write(ids: Ids, block: Block, factors: Array, biases: BiasModel, path: str) -> dict[str, Any]:
@@ -96,8 +116,7 @@ def _write(ids: Ids, block: Block, factors: Array, biases: BiasModel, path: str)
         columns["bias"] = factors[:, -1] * factors.dtype.type(biases.unit)
         factors = factors[:, :-1]
     columns |= {f"factor{k}": np.ascontiguousarray(factors[:, k]) for k in range(factors.shape[1])}
-    # a name of its own: a task that was given up may still be writing
-    temporary = Path(f"{path}.{os.getpid()}.tmp")
+    temporary = _temporary(Path(path))
     pq.write_table(pa.table(columns), temporary)
     facts = {
         "name": Path(path).name, "rows": len(ids), "bytes": temporary.stat().st_size, "sha256": _checksum(temporary),
@@ -117,22 +136,49 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["kind"] != _KIND or manifest["version"] != _VERSION:
-            raise ModelFileError(f"{path}: is not the manifest of shards of this version; fit again with Triplets(…, shards=folder)")
-        files = [one for name in SIDES for one in manifest["files"][name]]
     except FileNotFoundError:
-        raise ModelFileError(
-            f"{path}: is not there, so the folder holds no shards or not all of them; fit again with Triplets(…, shards=folder)"
-        ) from None
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path}: is damaged ({error}); fit again with Triplets(…, shards=folder)") from error
-    for one in files:
-        there = folder / one["name"]
-        if not there.is_file() or there.stat().st_size != one["bytes"]:
+        raise _damaged(path, "is not there, so the folder holds no shards or not all of them") from None
+    except OSError as error:
+        raise _damaged(path, f"cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise _damaged(path, f"is damaged ({error})") from error
+    if not isinstance(manifest, dict) or manifest.get("kind") != _KIND or manifest.get("version") != _VERSION:
+        raise _damaged(path, "is not the manifest of shards of this version")
+    for file in _checked_files(manifest, path):
+        there = folder / file["name"]
+        if not there.is_file() or there.stat().st_size != file["bytes"]:
             raise _damaged(there, "is missing" if not there.is_file() else "has not the size that it was written with")
     return manifest
+
+
+def _checked_files(manifest: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """The files that a manifest lists, once it has all that answers are made from."""
+
+    def refuse(what: str) -> NoReturn:
+        raise _damaged(path, f"is damaged ({what})")
+
+    def require(facts: Any, wanted: Mapping[str, tuple[type, ...]], of: str) -> None:
+        if not isinstance(facts, dict):
+            refuse(f"{of} is {facts!r}")
+        for name, types in wanted.items():
+            if name not in facts:
+                refuse(f"{of} has no {name!r}")
+            if not isinstance(facts[name], types):
+                refuse(f"{of} has {name}={facts[name]!r}")
+
+    require(manifest, _FACTS, "it")
+    for name in ("shape", "kinds", "moments", "axes", "bounds"):
+        if manifest[name] is not None and len(manifest[name]) != len(SIDES):
+            refuse(f"it has {name}={manifest[name]!r}")
+    require(manifest["files"], dict.fromkeys(SIDES, (list,)), "'files'")
+    files = [file for side in SIDES for file in manifest["files"][side]]
+    for file in files:
+        require(file, _FILE_FACTS, "a file")
+        if not _SHARD_NAME.fullmatch(file["name"]):  # nor a path out of the folder
+            refuse(f"{file['name']!r} is not the name of a shard")
+    if not all(any(file["rows"] for file in manifest["files"][side]) for side in SIDES):
+        refuse("it lists no rows or no columns")
+    return files
 
 
 def read_shard(folder: str, facts: Mapping[str, Any], dtype: str) -> Shard:

@@ -37,10 +37,11 @@ class Triplets:
     duplicates : {"error", "last", "mean"}
         What to do with several values for one place, as in :meth:`Observed.from_triplets <robustmf.Observed.from_triplets>`.
     blocks : int, optional
-        Blocks that rows, and columns, are cut into; by default one for each thread of the cluster. Up to 256.
+        Blocks that rows, and columns, are cut into; by default one for each thread of the cluster. Up to 256. With more than one, no task
+        is given all entries (unless they come as one piece); a worker holds those of all its blocks.
     shards : path, optional
         Write the factors there, one Parquet file a block, and leave them out of the model: for factors that are too large for the client.
-        Every worker must see the folder.
+        Every worker must see the folder; a relative path is the client's. Shards of an earlier fit there are replaced.
     """
 
     data: Any
@@ -167,7 +168,7 @@ def _row_groups(path: Path) -> list[ParquetPiece]:
             pieces[-1] = replace(pieces[-1], groups=(*pieces[-1].groups, k))
             entries += size
         else:
-            pieces.append(ParquetPiece(str(path), (k,)))
+            pieces.append(ParquetPiece(str(path.resolve()), (k,)))  # workers may have another working directory
             entries = size
     return pieces
 

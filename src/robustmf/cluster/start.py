@@ -26,7 +26,7 @@ Names = tuple[NDArray[np.int64], Ids]
 #: Entries that the start is looked for on, at most.
 SAMPLE = 1 << 22
 
-#: Nobody is sent more than this share of the entries: not the worker that looks for the start, not the client.
+#: With several blocks, the task that looks for the start is given no more than this share of the entries, and the client gets no more.
 SHARE = 0.9
 
 #: Of a sample of less than this share, columns with fewer entries than so many times the rank are left out: they are folded in, when all
