@@ -238,8 +238,8 @@ class Operations:
         clip : pair of float
             Values are clipped to this range first.
         curvature : float
-            A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row lie at the tip, counted in
-            ranks times this; it may raise the objective.
+            A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row (with s > 0) lie at the
+            tip, counted in ranks times this; it may raise the objective.
 
         A loss without a compilable formula has its weights computed by NumPy first, and knows no curvature.
         """
