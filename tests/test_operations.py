@@ -289,7 +289,7 @@ def test_entries_without_weight_do_not_bend_the_half_step(rank, operations_on):
 
 @pytest.mark.parametrize(("rank", "columns"), [(3, 30), (9, 30), (9, 1300)])
 def test_half_step_towards_newtons(rank, columns, dtype, operations_on, request):
-    """Against its formula, row by row: with shifts, sample weights, rows with few and with many entries at the tip, and of several blocks."""
+    """Against its formula, row by row: with shifts, sample weights, rows with few or many entries at the tip, and of several blocks."""
     if INTERPRETED and "cuda" in request.node.name and columns > 30:
         pytest.skip("Triton's interpreter takes minutes for long rows; on the card the short ones have several chunks")
     observed, U, V = random_problem(n=columns, rank=rank, share=0.4 if columns == 30 else 0.9, dtype=dtype)

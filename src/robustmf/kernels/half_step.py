@@ -198,6 +198,19 @@ def nearness(a, sample, s, n, eps2):
 
 
 @inlined
+def look_ahead(indices, values, sample, shifts, clip, start, end, V, width, u, eps2, size, offset, value, e, a):
+    """All residuals of a row of several blocks, in e, and the sum of y over them, which the first block needs."""
+    at_tip = eps2 * 0
+    for s in range(start, end, size):
+        n = min(size, end - s)
+        load_block(indices, values, shifts, clip, s, n, width, offset, value)
+        differences(V, offset, value, n, u, width, e, s - start)
+        distances(e, s - start, n, eps2, a)
+        at_tip += nearness(a, sample, s, n, eps2)
+    return at_tip
+
+
+@inlined
 def bend(e, begin, a, value, weight, n, least):
     """Puts the curvatures c in place of the weights w, m_t + e_t (w_t / c_t - 1) in place of the values; a has y, `least` is k.
 
@@ -336,15 +349,7 @@ def half_step(
             s, at_tip = indptr[i], eps2 * 0
             several = curvature < np.inf and indptr[i + 1] - s > size
             if several:
-                # the row's sum is needed in its first block: all its residuals before
-                while s < indptr[i + 1]:
-                    n, begin = min(size, indptr[i + 1] - s), s - indptr[i]
-                    load_block(indices, values, shifts, clip, s, n, width, offset, value)
-                    differences(V, offset, value, n, u, width, e, begin)
-                    distances(e, begin, n, eps2, a)
-                    at_tip += nearness(a, sample, s, n, eps2)
-                    s += n
-                s = indptr[i]
+                at_tip = look_ahead(indices, values, sample, shifts, clip, s, indptr[i + 1], V, width, u, eps2, size, offset, value, e, a)
             while s < indptr[i + 1]:
                 n, begin = min(size, indptr[i + 1] - s), s - indptr[i] if several else 0
                 load_block(indices, values, shifts, clip, s, n, width, offset, value)
