@@ -32,7 +32,7 @@ def loss_sums(of: DeviceOperations, losses: Sequence[Loss], U: Array, V: Array, 
     if found is not None:
         return cast("list[float]", found.sum(1).tolist())
     residual = of.residuals(U, V).astype(np.float64)
-    values = (values_of(loss.value, residual) for loss in losses)
+    values = (values_of(loss.value, residual).astype(np.float64, copy=False) for loss in losses)
     return [float((each if sample_weights is None else each * sample_weights).sum()) for each in values]
 
 
