@@ -211,6 +211,14 @@ def test_bad_parameters_are_refused_by_name(parameters, error, message):
         RobustMF(**({"rank": 2, "loss": "lsp", "solver": "mm"} | parameters)).fit(X)
 
 
+def test_a_start_of_the_wrong_shape_is_named_as_it_was_given():
+    """A matrix with more columns than rows too, which is turned."""
+    X = np.random.default_rng(0).standard_normal((8, 15))
+    message = r"init=\(U, V\) must have shapes \(8, 2\), \(15, 2\), got \(9, 2\), \(15, 2\)"
+    with pytest.raises(ValueError, match=message):
+        RobustMF(2, init=(np.ones((9, 2)), np.ones((15, 2)))).fit(X)
+
+
 def test_bad_use_is_refused_by_name(model, data):
     with pytest.raises(NotFittedError):
         RobustMF().predict([0], [0])

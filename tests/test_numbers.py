@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, circulant
 
 from robustmf import RobustMF
 from robustmf.baselines import ScaledASD
@@ -45,6 +45,23 @@ def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
     for one, other in zip(*found, strict=True):
         for mine, theirs in zip(one, other, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_matrix_and_its_transpose_have_the_same_start_where_sums_tie(weighted):
+    """Skew-symmetric; and symmetric with weights that are not, but have the same sums by rows and by columns."""
+    A, weights = np.random.default_rng(4).integers(-9, 10, (12, 12)).astype(float), None
+    X = A - A.T
+    if weighted:
+        X, weights = circulant(np.r_[A[0, :7], A[0, 5:0:-1]]), circulant(np.arange(1.0, 13.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        one, other = (
+            RobustMF(2, solver="irls", max_iter=0, random_state=3, n_jobs=1).fit(data, weights=given)
+            for data, given in ((X, weights), (X.T.copy(), None if weights is None else weights.T.copy()))
+        )
+    np.testing.assert_array_equal(one.row_factors_, other.column_factors_)
+    np.testing.assert_array_equal(one.column_factors_, other.row_factors_)
 
 
 @pytest.mark.parametrize(("solver", "loss"), [("mm", "geman"), ("mm", "lsp"), ("varpro", "welsch")])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
+from numba import njit
 
 import oracles
 from conftest import INTERPRETED, Root, random_problem
+from robustmf import RobustMF, compiled_loss
 from robustmf.compiled_loss import value_address, weight_address
 from robustmf.kernels import elementary
 from robustmf.kernels import team as team_module
 from robustmf.kernels.team import Team, block_bounds
-from robustmf.losses import L2, LSP, Huber, Rounded, Welsch, loss_names, make_loss
+from robustmf.losses import L2, LSP, Huber, Loss, Rounded, Welsch, loss_names, make_loss
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 
@@ -267,12 +270,35 @@ def test_half_step_at_every_rank(rank, dtype, operations_on, request):
 
 
 @pytest.mark.parametrize("rank", [3, 9])
-def test_half_step_towards_newtons(rank, dtype, operations_on):
-    """Against its formula, row by row: with shifts, sample weights, rows with few and with many entries at the tip."""
-    observed, U, V = random_problem(rank=rank, dtype=dtype)
+def test_entries_without_weight_do_not_bend_the_half_step(rank, operations_on):
+    """Half of a row without weight, and at the tip."""
+    rng, loss = np.random.default_rng(5), Rounded(1.0, LSP(), 0.5)
+    U, V = rng.standard_normal((6, rank)), rng.standard_normal((40, rank))
+    X = U @ V.T
+    X[:, ::2] += 2 * rng.standard_normal((6, 20))
+    observed = Observed.from_dense(X)
+    weights = np.tile([1.0, 0.0], 120)
+    steps = []
+    for entries, given in ((observed, weights), (observed.select(weights > 0), None)):
+        operations = operations_on(entries)
+        got = operations.array(U.copy())
+        operations.half_step(loss, 0.3, got, operations.array(V), None if given is None else operations.array(given), curvature=0.3)
+        steps.append(np.asarray(got))
+    np.testing.assert_allclose(steps[0], steps[1], atol=1e-12)
+
+
+@pytest.mark.parametrize(("rank", "columns"), [(3, 30), (9, 30), (9, 1300)])
+def test_half_step_towards_newtons(rank, columns, dtype, operations_on, request):
+    """Against its formula, row by row: with shifts, sample weights, rows with few or many entries at the tip, and of several blocks."""
+    if INTERPRETED and "cuda" in request.node.name and columns > 30:
+        pytest.skip("Triton's interpreter takes minutes for long rows; on the card the short ones have several chunks")
+    observed, U, V = random_problem(n=columns, rank=rank, share=0.4 if columns == 30 else 0.9, dtype=dtype)
     rng, loss = np.random.default_rng(3), Rounded(1.0, LSP(), 0.5)
     shifts, weights = rng.standard_normal(len(V)).astype(dtype), (0.1 + rng.random(observed.n_entries)).astype(dtype)
     U[:10] *= 3
+    if columns > 30:  # rows whose entries at the tip are all in their first block
+        V[200:] *= 10
+        U[:10] *= 10
     operations, moved = operations_on(observed), observed.with_values(observed.rows.values - shifts[observed.rows.indices])
     e = oracles.residuals(moved, U, V).astype(np.float64)
     at_tip = loss.epsilon**2 / (e**2 + loss.epsilon**2)
@@ -337,6 +363,85 @@ def test_a_loss_that_cannot_be_compiled_gives_the_same_step(operations_on):
         results.append(np.asarray(got))
     np.testing.assert_allclose(results[1], results[0], rtol=1e-9)
     np.testing.assert_allclose(results[2], results[0], rtol=1e-9)
+
+
+def _welsch_in_numpy_alone(a):
+    if not isinstance(a, np.ndarray):
+        raise RuntimeError("arrays only")
+    return 1 - np.exp(-0.5 * a * a)
+
+
+@pytest.mark.parametrize("helper", [njit(lambda a: 1 - np.exp(-0.5 * a * a)), _welsch_in_numpy_alone], ids=["compiled", "refuses"])
+def test_a_loss_may_call_what_cannot_be_traced(helper, operations_on):
+    class Own(Welsch):
+        weight_formula = staticmethod(partial(lambda helper, a, rate: 1 - helper(a), helper))
+
+        def _value(self, a):
+            return helper(a)
+
+    observed, U, V = random_problem()
+    operations, steps, sums = operations_on(observed), [], []
+    for loss in (Welsch(), Own()):
+        got = operations.array(U.copy())
+        operations.half_step(loss, 0.3, got, operations.array(V))
+        steps.append(np.asarray(got))
+        sums.append(operations.loss_sum(loss, operations.array(U), operations.array(V)))
+    np.testing.assert_allclose(steps[1], steps[0], rtol=1e-9)
+    np.testing.assert_allclose(sums[1], sums[0], rtol=1e-12)
+    if isinstance(operations, Operations):
+        RobustMF(3, loss=Own(), theta=None, solver="irls", init=(U, V)).fit(observed)
+
+
+def test_a_weight_follows_the_numbers_that_its_formula_reads(operations_on):
+    class Own(Loss):
+        name = "own"
+        scale = 1.0
+
+        @staticmethod
+        def weight_formula(a, theta):
+            return 1 / (1 + Own.scale * a * a)
+
+    observed, U, V = random_problem()
+    for Own.scale in (1.0, 9.0):
+        operations = operations_on(observed)
+        got = operations.array(U.copy())
+        operations.half_step(Own(), 0.3, got, operations.array(V))
+        close(got, half_step_oracle(observed, Own(), 0.3, U, V), np.float64, 10)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda a, p: np.power(a, 2, where=a > 1, out=np.zeros_like(a)),
+        lambda a, p: np.power(a, 2, dtype=np.float32),
+        lambda a, p: np.maximum(p, a),
+        np.maximum,
+        lambda a, p: np.minimum(p, a),
+        np.minimum,
+        lambda a, p: np.clip(a, 0.5, p),
+        lambda a, p: np.clip(p, 0.5, a),
+    ],
+)
+def test_a_traced_formula_means_what_numpy_means(formula, operations_on):
+    """Options are not dropped; NaN stays NaN."""
+
+    class Own(Loss):
+        name = "own"
+
+        def _value(self, a):
+            return formula(a, self.theta)
+
+    values = np.array([[0.0, 0.7, 1.9, 4.0]])
+    operations = operations_on(Observed.from_dense(values))
+    for V in (np.zeros(4), np.array([0, np.nan, 0, 0])):
+        got = operations.loss_sum(Own(1.7), operations.array(np.ones((1, 1))), operations.array(V[:, None]))
+        np.testing.assert_allclose(got, Own(1.7).value(values - V).sum(dtype=np.float64), rtol=1e-14)
+
+
+def test_machine_code_is_kept_under_the_flags_that_made_it(monkeypatch):
+    before = compiled_loss._name(("return a",), 0, np.dtype(np.float64))
+    monkeypatch.setattr(compiled_loss, "FAST_BUT_HONEST", {"reassoc"})
+    assert compiled_loss._name(("return a",), 0, np.dtype(np.float64)) != before
 
 
 @pytest.mark.parametrize(("kind", "most", "error"), [(np.float32, 80.0, 2.5e-7), (np.float64, 700.0, 5e-16)])

@@ -39,9 +39,9 @@ _NUMBA = Dialect(
         np.log: "np.log({0})",
         np.log1p: "log1p({0})",
         np.hypot: "np.sqrt({0} * {0} + {1} * {1})",
-        # plain choices, which vectorise; NaN stays NaN
-        np.maximum: "{1} if {0} <= {1} else {0}",
-        np.minimum: "{1} if {0} >= {1} else {0}",
+        # plain choices, which vectorise; NaN on either side stays NaN
+        np.maximum: "{0} if ({0} > {1}) | ({0} != {0}) else {1}",
+        np.minimum: "{0} if ({0} < {1}) | ({0} != {0}) else {1}",
         np.less: "{0} < {1}",
         np.less_equal: "{0} <= {1}",
         np.greater: "{0} > {1}",
@@ -49,7 +49,6 @@ _NUMBA = Dialect(
     },
     {
         np.where: lambda condition, a, b: f"{a} if {condition} else {b}",
-        np.clip: lambda x, low, high: f"{low} if {x} <= {low} else ({high} if {x} >= {high} else {x})",
         np.ones_like: lambda x: "number(1)",
         np.zeros_like: lambda x: "number(0)",
     },
@@ -69,7 +68,10 @@ def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
         return 0
     if loss.weight_formula is None:
         return None
-    compiled = _weight(loss.weight_formula, len(loss.weight_parameters), dtype)
+    formula, count = loss.weight_formula, len(loss.weight_parameters)
+    # traced anew: a formula may read numbers that have changed since
+    lines = traced(formula, count, _NUMBA)
+    compiled = _by_numba(formula, count, dtype) if lines is None else _loop(tuple(lines), count, dtype)
     return None if compiled is None else int(compiled.address)
 
 
@@ -89,20 +91,25 @@ def value_address(loss: Loss) -> tuple[int, NDArray[np.float64]] | None:
 
 
 @cache
-def _weight(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> Any:
-    lines = traced(formula, count, _NUMBA)
-    if lines is not None:
-        return _loop(tuple(lines), count, dtype)
-    scalar = njit(fastmath=FAST_BUT_HONEST, error_model="numpy")(formula)
+def _by_numba(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> Any:
+    try:
+        scalar = njit(fastmath=FAST_BUT_HONEST, error_model="numpy")(formula)
+    except TypeError:  # an object that can be called, but no function
+        return None
     names = ", ".join(["a", *(f"p{k}" for k in range(count))])
     return _compiled(_source("block", [f"return scalar({names})"], count), "block", dtype, {"scalar": scalar}, kept=False)
 
 
 @cache
 def _loop(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> Any:
-    # the name holds all that the machine code follows from: Numba looks for it on disk by that
-    name = f"block_{hashlib.sha256(_functions_source() + repr((lines, count, dtype.name)).encode()).hexdigest()[:16]}"
+    name = _name(lines, count, dtype)
     return _compiled(_source(name, lines, count), name, dtype, _FUNCTIONS[dtype], kept=True)
+
+
+def _name(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> str:
+    """Holds all that the machine code follows from: Numba looks for it on disk by its name."""
+    told = repr((lines, count, dtype.name, sorted(FAST_BUT_HONEST)))
+    return f"block_{hashlib.sha256(_functions_source() + told.encode()).hexdigest()[:16]}"
 
 
 @cache

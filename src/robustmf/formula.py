@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -49,14 +49,18 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Symbol:
         text = self._dialect.text
-        if ufunc is np.power and method == "__call__" and inputs[1] in (0, 1, 2, 3, 4):
+        if method != "__call__" or options:
+            raise UntraceableError(ufunc.__name__)
+        if ufunc is np.power and inputs[1] in (0, 1, 2, 3, 4):
             factors = [text(inputs[0])] * int(inputs[1])
             return self._emit(" * ".join(factors) or f"{text(inputs[0])} * {text(0.0)} + {text(1.0)}")
-        if method != "__call__" or options or ufunc not in self._dialect.ufuncs:
+        if ufunc not in self._dialect.ufuncs:
             raise UntraceableError(ufunc.__name__)
         return self._emit(self._dialect.ufuncs[ufunc].format(*map(text, inputs)))
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Symbol:
+        if function is np.clip and not options and len(args) == 3:
+            return cast("Symbol", np.minimum(np.maximum(args[0], args[1]), args[2]))
         if options or function not in self._dialect.functions:
             raise UntraceableError(function.__name__)
         return self._emit(self._dialect.functions[function](*map(self._dialect.text, args)))
@@ -74,7 +78,7 @@ def traced(formula: Callable[..., Any], count: int, dialect: Dialect) -> list[st
     try:
         result = formula(*(Symbol(dialect, lines, name) for name in ["a", *(f"p{k}" for k in range(count))]))
         text = dialect.text(result)
-    except (UntraceableError, TypeError, ValueError, AttributeError):
+    except Exception:  # a user's formula may raise anything at a symbol; it runs with NumPy all the same
         return None
     if not isinstance(result, Symbol):
         text = f"a * {dialect.text(0.0)} + {text}"

@@ -53,6 +53,8 @@ class Operations:
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
         #: the loss that was summed last, and where its code is: tracing it anew would take as long as a thousand entries
         self._measured: tuple[Loss | None, tuple[int, NDArray[np.float64]] | None] = (None, None)
+        #: likewise the loss that weighed the entries last, and where the code of its weight is
+        self._weighed: tuple[Loss | None, int | None] = (None, None)
 
     #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
     projects: ClassVar[bool] = True
@@ -236,13 +238,16 @@ class Operations:
         clip : pair of float
             Values are clipped to this range first.
         curvature : float
-            A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row lie at the tip, counted in
-            ranks times this; it may raise the objective.
+            A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row (with s > 0) lie at the
+            tip, counted in ranks times this; it may raise the objective.
 
         A loss without a compilable formula has its weights computed by NumPy first, and knows no curvature.
         """
         rows, rank, dtype = self.observed.rows, U.shape[1], self.observed.dtype
-        address = weight_address(loss, dtype)
+        base = loss.base if isinstance(loss, Rounded) else loss
+        if base != self._weighed[0]:
+            self._weighed = base, weight_address(base, dtype)
+        address = self._weighed[1]
         none = np.empty(0, dtype)
         if address is None:
             residual = self.residuals(U, V, none if shifts is None else shifts)

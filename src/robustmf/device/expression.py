@@ -33,8 +33,8 @@ _UFUNCS: dict[Any, str] = {
     np.log: "tl.log({0})",
     np.log1p: "tl.log(1.0 + {0})",
     np.hypot: "tl.sqrt({0} * {0} + {1} * {1})",
-    np.maximum: "tl.maximum({0}, {1})",
-    np.minimum: "tl.minimum({0}, {1})",
+    np.maximum: "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    np.minimum: "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
     np.less: "{0} < {1}",
     np.less_equal: "{0} <= {1}",
     np.greater: "{0} > {1}",
@@ -43,7 +43,6 @@ _UFUNCS: dict[Any, str] = {
 
 _FUNCTIONS: dict[Any, Callable[..., str]] = {
     np.where: lambda condition, a, b: f"tl.where({condition}, {a}, {b})",
-    np.clip: lambda x, low, high: f"tl.minimum(tl.maximum({x}, {low}), {high})",
     np.ones_like: lambda x: f"{x} * 0.0 + 1.0",
     np.zeros_like: lambda x: f"{x} * 0.0",
 }
@@ -76,7 +75,7 @@ def values_of(function: Callable[[Any], Any], array: DeviceArray) -> DeviceArray
     """A formula without code, of an array on the card: computed there, or on the host if it asks for what torch does not have."""
     try:
         return cast("DeviceArray", function(array))
-    except (TypeError, ValueError, AttributeError):
+    except Exception:  # a user's formula may raise anything at what is not a NumPy array
         return DeviceArray(tensor_like(function(np.asarray(array)), array.tensor))
 
 

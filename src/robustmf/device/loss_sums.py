@@ -32,13 +32,13 @@ def loss_sums(of: DeviceOperations, losses: Sequence[Loss], U: Array, V: Array, 
     if found is not None:
         return cast("list[float]", found.sum(1).tolist())
     residual = of.residuals(U, V).astype(np.float64)
-    values = (values_of(loss.value, residual) for loss in losses)
+    values = (values_of(loss.value, residual).astype(np.float64, copy=False) for loss in losses)
     return [float((each if sample_weights is None else each * sample_weights).sum()) for each in values]
 
 
-def row_losses(of: DeviceOperations, loss: Loss, U: Tensor, V: Tensor) -> Tensor:
-    """Σ φ(|e|) row by row."""
-    found = _values_by_chunk(of, loss, (0.0,), DeviceArray(U), DeviceArray(V), None)
+def row_losses(of: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None = None) -> Tensor:
+    """Σ s·φ(|e|) row by row."""
+    found = _values_by_chunk(of, loss, (0.0,), DeviceArray(U), DeviceArray(V), sample_weights)
     assert found is not None, f"{loss.name} has a formula that can be traced"
     return of.add_chunks(found[0, :, None].contiguous())[:, 0]
 

@@ -44,7 +44,7 @@ def solve_rows(
         sample_weights = weights if sample_weights is None else weights * sample_weights
         loss, curvature = L2(), np.inf
     ridge = reg.tensor.to(of.values.dtype) if isinstance(reg, DeviceArray) else of.numbers(float(reg))
-    bends = _bends(of, loss, U, V, shifts, curvature) if curvature < np.inf else None
+    bends = _bends(of, loss, U, V, sample_weights, shifts, curvature) if curvature < np.inf else None
     if lanes.fits(U.shape[1], of.values.element_size()):
         _solve_by_lanes(of, loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip, bends)
         return
@@ -129,14 +129,20 @@ def _solve_by_lanes(
         _solve(of, split, torch.arange(len(split), device=V.device), 0, systems, ridge, U)
 
 
-def _bends(of: DeviceOperations, loss: Loss, U: Array, V: Array, shifts: Array | None, curvature: float) -> Tensor:
+def _bends(
+    of: DeviceOperations, loss: Loss, U: Array, V: Array, sample_weights: Array | None, shifts: Array | None, curvature: float
+) -> Tensor:
     """For each row the least share of a weight that counts as curvature; see the contract."""
     left, right = U.tensor, V.tensor
     if shifts is not None:
         left = torch.hstack([left, torch.ones_like(left[:, :1])])
         right = torch.hstack([right, shifts.tensor[:, None]])
-    # Σ ε²/(e² + ε²) over the row
-    at_tip = of.counts - (2 / loss.epsilon**2) * row_losses(of, GemanMcClure(loss.epsilon), left, right)
+    counted, counts = None, of.counts
+    if sample_weights is not None:
+        counted = DeviceArray((sample_weights.tensor > 0).to(of.values.dtype))
+        counts = of.add_chunks(of.sums_by_chunk(counted.tensor, None)[:, None])[:, 0]
+    # Σ ε²/(e² + ε²) over the row's entries that have a weight
+    at_tip = counts - (2 / loss.epsilon**2) * row_losses(of, GemanMcClure(loss.epsilon), left, right, counted)
     enough = curvature * U.shape[1]
     return (enough / torch.clamp(at_tip, min=enough)).to(of.values.dtype)
 

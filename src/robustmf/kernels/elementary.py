@@ -16,7 +16,8 @@ def _exponential(dtype, bits, bias, mantissa, degree, ln2, limit, less):
 
     exp(x) = 2^k exp(r), k = round(x / log 2), r = x - k log 2 with log 2 in two parts (the first with trailing zeros, so
     that k times it is exact), exp(r) - 1 by its Taylor sum (|r| <= 0.347), 2^k by its bits. Beyond `limit` the result is infinite,
-    below -limit it is -less.
+    below -limit it is -less. So 2^k and the result are normal numbers all the way; the limits are a little short of where the
+    types themselves end (88.7 and 709.8).
     """
     high, low = dtype(ln2[0]), dtype(ln2[1])
     inverse, half, zero, infinite = dtype(1 / math.log(2)), dtype(0.5), dtype(0), dtype(np.inf)

@@ -7,7 +7,8 @@ For every row i with entries t (column j, value m_t, optional sample weight s_t)
 
 With a finite curvature it is a step towards Newton's. The weight bends the parabola above the loss; the loss itself bends less away from
 its rounded tip. So c_t = w_t (k + (1 - k) y_t), y_t = eps^2 / a_t^2, stands for w_t in the matrix, and w_t e_t + c_t u'v_j for w_t m_t on
-the right. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the less they tell.
+the right. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the less they tell. The sum is over
+the whole row, and counts entries: all with s_t > 0 alike, as a matrix is determined by how many they are, in any unit of s.
 
 How the time goes, and what each part does about it:
 
@@ -161,10 +162,10 @@ def differences(V, offset, value, n, u, width, e, begin):
 
 
 @inlined
-def distances(e, n, eps2, a):
-    """a_t = sqrt(e_t^2 + eps^2) for a padded block."""
+def distances(e, begin, n, eps2, a):
+    """a_t = sqrt(e[begin + t]^2 + eps^2) for a padded block."""
     for t in range(0, n, lanes(a)):
-        store(a, t, distance(load(e, t), splat(a, eps2)))
+        store(a, t, distance(load(e, begin + t), splat(a, eps2)))
 
 
 @inlined
@@ -182,19 +183,42 @@ def finish_weights(a, weight, sample, s, n, top):
 
 
 @inlined
-def bend(e, a, value, weight, n, eps2, enough):
-    """Puts the curvatures c in place of the weights w, m_t + e_t (w_t / c_t - 1) in place of the values, y in place of the distances a.
-
-    `enough` is how many entries at the tip would tell as much as the block has to.
-    """
+def nearness(a, sample, s, n, eps2):
+    """Puts y in place of the distances a; returns its sum over the entries that have a weight."""
     at_tip = a[0] * 0
-    for t in range(n):
-        a[t] = eps2 / (a[t] * a[t])
-        at_tip += a[t]
-    least = enough / max(enough, at_tip)
+    if len(sample) > 0:
+        for t in range(n):
+            a[t] = eps2 / (a[t] * a[t])
+            at_tip += a[t] if sample[np.uint64(s + t)] > 0 else eps2 * 0
+    else:
+        for t in range(n):
+            a[t] = eps2 / (a[t] * a[t])
+            at_tip += a[t]
+    return at_tip
+
+
+@inlined
+def look_ahead(indices, values, sample, shifts, clip, start, end, V, width, u, eps2, size, offset, value, e, a):
+    """All residuals of a row of several blocks, in e, and the sum of y over them, which the first block needs."""
+    at_tip = eps2 * 0
+    for s in range(start, end, size):
+        n = min(size, end - s)
+        load_block(indices, values, shifts, clip, s, n, width, offset, value)
+        differences(V, offset, value, n, u, width, e, s - start)
+        distances(e, s - start, n, eps2, a)
+        at_tip += nearness(a, sample, s, n, eps2)
+    return at_tip
+
+
+@inlined
+def bend(e, begin, a, value, weight, n, least):
+    """Puts the curvatures c in place of the weights w, m_t + e_t (w_t / c_t - 1) in place of the values; a has y, `least` is k.
+
+    e_t is e[begin + t].
+    """
     for t in range(n):
         share = least + (1 - least) * a[t]
-        value[t] += e[t] * (1 / share - 1)
+        value[t] += e[np.uint64(begin + t)] * (1 / share - 1)
         weight[t] *= share
 
 
@@ -300,16 +324,20 @@ def half_step(
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
     limits = np.finfo(V.dtype)
-    top, tolerance = number(np.sqrt(limits.max)), number(4 * limits.eps)
+    top, tolerance, enough = number(np.sqrt(limits.max)), number(4 * limits.eps), number(curvature * rank)
 
     normals, rhs = np.zeros(step * width * width, V.dtype), np.zeros(step * width, V.dtype)
     system, floor = np.zeros(width * columns * step, V.dtype), np.zeros(width * step, V.dtype)
     solution, u = np.zeros(width * step, V.dtype), np.zeros(width, V.dtype)
     padded = size + step
-    offset, value, e = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
+    offset, value = np.zeros(padded, np.int64), np.zeros(padded, V.dtype)
     a, weight = np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
+    end, longest = bounds[last], size
+    if curvature < np.inf:
+        for i in range(bounds[first], end):
+            longest = max(longest, indptr[i + 1] - indptr[i])
+    e = np.zeros(longest + step, V.dtype)
 
-    end = bounds[last]
     for start in range(bounds[first], end, step):
         stop = min(start + step, end)
         normals[:] = 0
@@ -318,21 +346,26 @@ def half_step(
             lane = i - start
             for q in range(rank):
                 u[q] = U[i, q]
-            s = indptr[i]
+            s, at_tip = indptr[i], eps2 * 0
+            several = curvature < np.inf and indptr[i + 1] - s > size
+            if several:
+                at_tip = look_ahead(indices, values, sample, shifts, clip, s, indptr[i + 1], V, width, u, eps2, size, offset, value, e, a)
             while s < indptr[i + 1]:
-                n = min(size, indptr[i + 1] - s)
+                n, begin = min(size, indptr[i + 1] - s), s - indptr[i] if several else 0
                 load_block(indices, values, shifts, clip, s, n, width, offset, value)
                 if weight_address == 0:
                     for t in range(n):
                         weight[t] = 1
                 else:
-                    differences(V, offset, value, n, u, width, e, 0)
-                    distances(e, n, eps2, a)
+                    if not several:
+                        differences(V, offset, value, n, u, width, e, 0)
+                    distances(e, begin, n, eps2, a)
                     call_block(weight_address, a, weight, (n + step - 1) // step * step, params)
                 finish_weights(a, weight, sample, s, n, top)
                 if curvature < np.inf:
-                    # a block stands for its row, as far as it is its share
-                    bend(e, a, value, weight, n, eps2, curvature * rank * n / (indptr[i + 1] - indptr[i]))
+                    found = nearness(a, sample, s, n, eps2)
+                    at_tip = at_tip if several else found
+                    bend(e, begin, a, value, weight, n, enough / max(enough, at_tip))
                 add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width)
                 s += n
             for q in range(rank):

@@ -19,7 +19,7 @@ from robustmf.solvers.graduate import Found, better_of, graduated_start
 from robustmf.solvers.problem import Problem, interpolated_sigma, least_noise
 from robustmf.solvers.settings import Settings
 from robustmf.solvers.shrink import Choice, choose
-from robustmf.solvers.start import Init, Start, Warm, bias_start, make_start, without_biases
+from robustmf.solvers.start import Init, Start, Warm, bias_start, given_factors, make_start, without_biases
 from robustmf.solvers.varpro import oriented, varpro_start
 
 Array = NDArray[np.floating[Any]]
@@ -73,19 +73,38 @@ def prepare(
     if _is_upright(operations, sample_weights):
         return _prepared(settings, operations, sample_weights, rng, solver, reason, asked)
     weights = None if sample_weights is None else sample_weights[operations.observed.column_order]
+    observed = operations.observed
+    if not isinstance(settings.init, (str, Warm)):
+        # before it is turned: what is wrong is said of the matrix as it was given
+        settings = replace(settings, init=given_factors(settings.init, observed.shape, settings.rank, observed.dtype))
     turned = replace(settings, init=_turned(settings.init))
     return _prepared(turned, operations.transposed, weights, rng, solver, reason, asked).turned()
 
 
 def _is_upright(operations: Operations, sample_weights: Array | None) -> bool:
-    """Whether the rows are the longer side; of a square matrix, the side whose sums are the larger."""
+    """Whether the rows are the longer side; of a square matrix, the side whose sums are the larger, or else the first difference."""
     m, n = operations.observed.shape
     if m != n:
         return m > n
-    values = operations.observed.rows.values
-    both = operations.sums(values if sample_weights is None else values * sample_weights)
-    by_row, by_column = (float(np.square(sums).sum()) for sums in both)
-    return by_row >= by_column
+    rows, columns = operations.observed.rows, operations.observed.columns
+    values = weighted = (rows.values, columns.values)
+    told: list[tuple[Any, Any]] = [(rows.counts, columns.counts), (rows.indices, columns.indices), values]
+    if sample_weights is not None:
+        turned = sample_weights[operations.observed.column_order]
+        weighted = (rows.values * sample_weights, columns.values * turned)
+        told.append((sample_weights, turned))
+    # each as sums of its own rows: column sums are added up in another order
+    by_row, by_column = (
+        float(np.square(side.sums(x)[0]).sum()) for side, x in zip((operations, operations.transposed), weighted, strict=True)
+    )
+    if by_row != by_column:
+        return by_row > by_column
+    for pair in told:
+        one, other = map(np.asarray, pair)
+        differ = np.flatnonzero(one != other)
+        if len(differ):
+            return bool(one[differ[0]] > other[differ[0]])
+    return True
 
 
 def _turned(init: Init | Warm) -> Init | Warm:
