@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,10 @@ if NO_CARD is None:
 
 
 def pytest_configure(config):
-    """``-m card`` chooses what runs the card's operations. Triton's interpreter makes numbers of arrays in a way that NumPy warns of."""
+    """``-m card`` chooses what runs the card's operations; Ctrl-C is heard. Triton's interpreter makes numbers of arrays in a way that NumPy warns of."""
+    # a job in the background is started deaf to Ctrl-C, and so would be the processes that tests start
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "card: runs the card's operations, on a GPU or in Triton's interpreter")
     if INTERPRETED:
         config.addinivalue_line("filterwarnings", "ignore:Conversion of an array:DeprecationWarning:triton.runtime.interpreter")

@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import signal
-from functools import partial
 
 import numpy as np
 import pytest
@@ -187,10 +186,8 @@ def test_a_generator_counts_by_its_state(path):
     assert found(model(loss="lsp", random_state=rng(1)).fit(data, checkpoint=path)) == found(undisturbed)
 
 
-def test_ctrl_c_leaves_a_file_to_go_on_from(path, request):
+def test_ctrl_c_leaves_a_file_to_go_on_from(path):
     data = entries()
-    # a job in the background is started deaf to it
-    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler)))
 
     def interrupt(snapshot):
         if snapshot.iteration == 5:

@@ -156,7 +156,6 @@ def test_bad_columns_are_refused_by_name(row, error, message):
         Observed.from_triplets(row=row, col=[1, 2], value=[1.0, 2.0])
 
 
-@pytest.mark.skipif(int(pl.__version__.split(".")[0]) < 2, reason="polars 1 panics on 128-bit integers")
 def test_integers_of_128_bits_come_as_python_objects():
     data = pl.DataFrame({"r": [10**30, 0], "c": [1, 2], "v": [1.0, 2.0]})
     assert Observed.from_triplets(data, row="r", col="c", value="v").row_ids == [0, 10**30]

@@ -75,11 +75,12 @@ def id_column(column: Any) -> Any:
         return column if isinstance(column, (list, tuple, np.ndarray)) else list(column)
     import narwhals as nw  # noqa: PLC0415 - as above
 
-    if series.dtype == nw.Object:  # Python objects, perhaps of several types, stay what they are
+    # Python objects, perhaps of several types, stay what they are; 128-bit integers are nothing that NumPy has (polars 1 panics)
+    if series.dtype in (nw.Object, nw.Int128, nw.UInt128):
         return series.to_list()
     try:
         return series.to_numpy() if series.dtype.is_integer() and not series.null_count() else series.to_arrow()
-    except Exception:  # 128-bit integers, foreign byte order: each library has errors of its own for what only Python objects can hold
+    except Exception:  # foreign byte order and the like: each library has errors of its own for what only Python objects can hold
         return series.to_list()
 
 

@@ -45,7 +45,7 @@ _TEXT = b"user,film,stars\n" + b"".join(b"u%d,f%d,%d\n" % (k % 7, k % 5, k % 5) 
 
 def _seeds() -> dict[str, bytes]:
     rng = np.random.default_rng(0)
-    matrix = sp.random_array((6, 5), density=0.5, rng=rng, format="csr")
+    matrix = sp.csr_array(np.where(rng.random((6, 5)) < 0.5, rng.random((6, 5)), 0))
     market, array, npz, coo, parquet, model = (io.BytesIO() for _ in range(6))
     scipy.io.mmwrite(market, sp.coo_array(matrix))
     scipy.io.mmwrite(array, rng.standard_normal((4, 3)))
