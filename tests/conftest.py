@@ -28,7 +28,7 @@ if NO_CARD is None:
 
 
 def pytest_configure(config):
-    """``-m card`` chooses what runs the card's operations; Ctrl-C is heard. Triton's interpreter makes numbers of arrays in a way that NumPy warns of."""
+    """``-m card`` chooses what runs the card's operations; Ctrl-C is heard; a warning that Triton's interpreter causes is none of ours."""
     # a job in the background is started deaf to Ctrl-C, and so would be the processes that tests start
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
