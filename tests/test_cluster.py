@@ -573,7 +573,7 @@ def test_an_ordinary_model(client, ratings, observed, tmp_path, begun):
     assert np.array_equal(loaded.row_factors_, model.row_factors_)
     mine, theirs = (np.log(each.outlier_scores(observed)) for each in (loaded, one))
     assert np.array_equal(np.argsort(mine)[:40], np.argsort(theirs)[:40])  # one in twenty is bad
-    # the law of the noise is that of the entries which come to the client, most, not all: how small the smallest scores are follows it closely
+    # the law of the noise is that of the entries which come to the client, most, not all: it decides how small the smallest scores are
     usual = theirs > np.log(1e-4)
     np.testing.assert_allclose(mine[usual], theirs[usual], rtol=0.25, atol=0.05)
     assert (mine[~usual] < np.log(1e-3)).all()
