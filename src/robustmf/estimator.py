@@ -13,6 +13,7 @@ from robustmf.inner import InnerRule
 from robustmf.learning import Learner
 from robustmf.losses import Loss, make_loss
 from robustmf.memory import entries_bytes, fit_bytes
+from robustmf.objective import paper_reg
 from robustmf.observed import Observed, as_observed
 from robustmf.solvers.choose import is_worth_eliminating
 from robustmf.solvers.loop import Callback
@@ -205,7 +206,7 @@ class RobustMF(Learner):
         self.callbacks = callbacks
 
     def _reg(self, observed: Observed) -> float:
-        return 20 / sum(observed.shape) if isinstance(self.reg, str) else float(self.reg)
+        return paper_reg(observed.shape) if isinstance(self.reg, str) else float(self.reg)
 
     def _settings(self, observed: Observed, shown: Sequence[Callback]) -> Settings:
         theta = None if self.theta == "auto" else self.theta

@@ -18,6 +18,11 @@ def squared_norm(A: Array) -> float:
     return float(np.einsum("ij,ij->", A, A, dtype=np.float64))
 
 
+def paper_reg(shape: tuple[int, int]) -> float:
+    """The paper's λ, 20/(m + n)."""
+    return 20 / sum(shape)
+
+
 @dataclass(frozen=True)
 class Objective:
     """H for one loss φ and one λ (``reg``)."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from robustmf.objective import paper_reg
 from robustmf.observed import Observed
 from robustmf.validation import require_positive
 
@@ -48,7 +49,7 @@ def chosen_reg(reg: Reg, observed: Observed, rank: int, rng: np.random.Generator
     """λ: "auto" is a share of the noise scale, "paper" 20/(m+n)."""
     if reg == "auto":
         return _SHARE * noise_scale(observed, rank, rng)
-    return 20 / sum(observed.shape) if isinstance(reg, str) else float(reg)
+    return paper_reg(observed.shape) if isinstance(reg, str) else float(reg)
 
 
 def require_reg(reg: Any) -> None:

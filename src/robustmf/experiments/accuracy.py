@@ -15,6 +15,7 @@ from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.experiments.oracle import oracle_factors
 from robustmf.experiments.peer_models import LIBMF
+from robustmf.objective import paper_reg
 
 RANK = 5
 
@@ -62,7 +63,7 @@ METHODS: dict[str, Callable[[Synthetic, int], tuple[Any, Any]]] = {
 def run_one(run: Run) -> dict[str, Any]:
     """Fit, and return the run with RMSE / oracle RMSE and seconds."""
     data = make_synthetic(run.m, rank=RANK, outliers=run.outliers, magnitude=run.magnitude, random_state=run.data_seed)
-    oracle = data.test_rmse(*oracle_factors(data, 20 / (2 * run.m), n_jobs=1))
+    oracle = data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started = time.process_time()

@@ -13,6 +13,7 @@ import robustmf
 from robustmf.datasets import Synthetic, make_synthetic, make_tracks
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.experiments.oracle import oracle_factors
+from robustmf.objective import paper_reg
 from robustmf.solvers.problem import interpolated_sigma, robust_sigma
 
 #: A residual beyond this many robust standard deviations marks its entry as bad.
@@ -32,7 +33,7 @@ def run_demo(
     """Fit, measure, and return a record that the report can be drawn from; ``describe`` says what it keeps of the last model."""
     data = make_synthetic(m, random_state=seed)
     m, n = data.train.shape
-    reg = 20 / (m + n)
+    reg = paper_reg((m, n))
     oracle = data.test_rmse(*oracle_factors(data, reg))
     methods = []
     for title, make in _METHODS.items():

@@ -22,7 +22,7 @@ from robustmf.experiments.half_step_baseline import half_step_baseline
 from robustmf.experiments.sizes import part, side
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP, Loss, Rounded, Welsch
-from robustmf.objective import Objective
+from robustmf.objective import Objective, paper_reg
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.fold_in import fold_in
@@ -120,7 +120,7 @@ def irls_against_mm(scale: float, repeats: int = 3) -> list[dict[str, Any]]:
         ("MovieLens-1M's size", _movielens_sized(scale), 10),
     ):
         with Team() as team:
-            start = Problem(Operations(data, team), rank, 20 / sum(data.shape)).ridge_start(np.random.default_rng(1), 15)
+            start = Problem(Operations(data, team), rank, paper_reg(data.shape)).ridge_start(np.random.default_rng(1), 15)
             for solver in ("mm", "irls"):  # compiles
                 _trace(solver, Operations(data, team), rank, start, 2)
             runs = [{solver: _trace(solver, Operations(data, team), rank, start) for solver in ("mm", "irls")} for _ in range(repeats)]
@@ -140,7 +140,7 @@ def _movielens_sized(scale: float) -> Observed:
 
 def _trace(solver: str, on: Operations, rank: int, start: tuple[Array, Array], max_iter: int = 300) -> list[tuple[float, int, float]]:
     """Seconds, passes and H after each iteration, until the solver is content at the default ``tol``."""
-    objective = Objective(LSP(1.0), 20 / sum(on.observed.shape))
+    objective = Objective(LSP(1.0), paper_reg(on.observed.shape))
     trace: list[tuple[float, int, float]] = []
 
     def note(snapshot: Snapshot) -> None:

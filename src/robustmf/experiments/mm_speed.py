@@ -23,7 +23,7 @@ from robustmf.inner.ladmpsap import LADMPSAPRun
 from robustmf.inner.momentum import accelerated
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP
-from robustmf.objective import Objective
+from robustmf.objective import Objective, paper_reg
 from robustmf.operations import Operations
 from robustmf.solvers.start import gaussian_start
 from robustmf.surrogate import Surrogate
@@ -66,7 +66,7 @@ def inner_solvers(size: int) -> list[dict[str, Any]]:
     with Team(1) as team:
         operations = Operations(data.train, team)
         U, V = gaussian_start(data.train.shape, 5, np.random.default_rng(1), data.train.dtype)
-        surrogate = Surrogate(operations, Objective(LSP(), 20 / (2 * size)), U, V, operations.residuals(U, V))
+        surrogate = Surrogate(operations, Objective(LSP(), paper_reg(operations.observed.shape)), U, V, operations.residuals(U, V))
         best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
         target = best.value * (1 + ACCURACY)
         zero = np.zeros_like(surrogate.weights)
@@ -113,7 +113,7 @@ def fused_pass(m: int, entries: int, rank: int, n: int) -> dict[str, Any]:
         with Team(n_jobs) as team:
             operations = Operations(data.train, team)
             U, V = gaussian_start(data.train.shape, rank, np.random.default_rng(1), data.train.dtype)
-            surrogate = Surrogate(operations, Objective(LSP(), 20 / (m + n)), U, V, operations.residuals(U, V))
+            surrogate = Surrogate(operations, Objective(LSP(), paper_reg((m, n))), U, V, operations.residuals(U, V))
             steps = SparseSurrogateSteps(surrogate, np.zeros_like(surrogate.weights))
             times[threads] = _best(partial(_one_step, steps))
             if n_jobs == 1:

@@ -23,6 +23,7 @@ from robustmf.estimator import RobustMF
 from robustmf.experiments.oracle import oracle_factors
 from robustmf.experiments.peer_models import cmfrec_factors, libmf_factors, triplets
 from robustmf.experiments.sizes import side
+from robustmf.objective import paper_reg
 from robustmf.observed import Observed
 
 Array = NDArray[np.floating[Any]]
@@ -115,7 +116,7 @@ def run(scale: float, announce: Callable[[str], None]) -> list[dict[str, Any]]:
     """One record a problem and method; a package that is not installed has a record that says so."""
     records = []
     for problem, (data, rank) in problems(scale).items():
-        oracle = data.test_rmse(*oracle_factors(data, 20 / sum(data.train.shape), n_jobs=1))
+        oracle = data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
         for name, method in METHODS.items():
             record: dict[str, Any] = {"problem": problem, "entries": data.train.n_entries, "rank": rank, "oracle": oracle, "method": name}
             if importlib.util.find_spec(method.package) is None:

@@ -16,7 +16,7 @@ from robustmf.inner.ladmpsap import LADMPSAPRun
 from robustmf.inner.momentum import accelerated
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP
-from robustmf.objective import Objective
+from robustmf.objective import Objective, paper_reg
 from robustmf.operations import Operations
 from robustmf.reproduction.plan import Experiment, Run
 from robustmf.solvers.start import gaussian_start
@@ -44,7 +44,7 @@ def execute(run: Run) -> dict[str, Any]:
     with Team(1) as team:
         operations = Operations(data.train, team)
         U, V = gaussian_start(data.train.shape, RANK, np.random.default_rng(1000 + run.seed), data.train.dtype)
-        surrogate = Surrogate(operations, Objective(LSP(), 20 / (2 * m)), U, V, operations.residuals(U, V))
+        surrogate = Surrogate(operations, Objective(LSP(), paper_reg(operations.observed.shape)), U, V, operations.residuals(U, V))
         best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
         steps, increment = _steps(run.method, surrogate)
         next(steps)  # compiles; what it did is part of the iteration

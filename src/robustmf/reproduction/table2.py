@@ -6,6 +6,7 @@ from typing import Any
 
 from robustmf.datasets import make_synthetic
 from robustmf.experiments.oracle import oracle_factors
+from robustmf.objective import paper_reg
 from robustmf.reproduction.methods import METHODS, fit_chosen
 from robustmf.reproduction.plan import Experiment, Run
 
@@ -46,7 +47,7 @@ def execute(run: Run) -> dict[str, Any]:
     m = int(run.data.removeprefix("m = "))
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     if run.method == ORACLE:
-        return {"rmse": data.test_rmse(*oracle_factors(data, 20 / (2 * m), n_jobs=1))}
+        return {"rmse": data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))}
     method = METHODS[run.method]
     found = fit_chosen(method, RANK, method.values, data.train, data.validation, run.seed, lambda factors: data.test_rmse(*factors))
     return {"rmse": found.curve["value"][-1]} | found.summary()

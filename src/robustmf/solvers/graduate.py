@@ -55,16 +55,18 @@ def graduated_start(problem: Problem, rng: np.random.Generator) -> Found:
         # message passing has no twin on a card, and would not gain by one at this size
         found = graduated_start(problem.on_host(), rng)
         return Found(problem.operations.array(found.U), problem.operations.array(found.V), found.sigma, found.sure)
-    best = _annealed(problem, rng)
+    first = best = _annealed(problem, rng)
     if best.sure or not small:
         return best
+    # with many outliers a wrong fit of a row has long factors: the noise's own ridge tells it from the right one less often
+    firm = problem.firmer()
     for rate in _RATES:
-        found = _propagated(problem, rng, rate)
-        better, same = _compare(problem, found, best)
+        found = _propagated(firm, rng, rate)
+        better, same = _compare(firm, found, best)
         best = found if better else best
         if same or best.sure:
             break
-    if best.sigma > _UNSURE * problem.spread:
+    if best is not first or best.sigma > _UNSURE * problem.spread:
         best.sigma = polish(problem, best.U, best.V, best.sigma)
     return best
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustmf.lazily import cached
 from robustmf.losses import L2, Welsch
-from robustmf.objective import Objective
+from robustmf.objective import Objective, paper_reg
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 
@@ -92,6 +93,12 @@ class Problem:
     def as_ridge(self, reg: float, degree: int | None) -> float:
         """λ for a loss of this degree as a ridge on least squares (degree 2): the two have different units, and agree in the paper's."""
         return reg if degree is None else reg * self.paper_unit ** (2 - degree)
+
+    def firmer(self) -> Problem:
+        """The same with λ no less than the paper's, in units of the data."""
+        firm = copy(self)
+        firm.reg = max(self.reg, paper_reg(self.operations.observed.shape) * self.paper_unit)
+        return firm
 
     def on_host(self) -> Problem:
         """The same problem in the memory of the host."""
