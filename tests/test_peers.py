@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
+
+import pytest
 
 from robustmf.datasets import make_synthetic
 from robustmf.experiments import peers
+from robustmf.experiments.time_limit import within
 
 
 def test_settings_are_chosen_and_missing_packages_named(monkeypatch):
@@ -36,3 +41,27 @@ def test_settings_are_chosen_and_missing_packages_named(monkeypatch):
     assert shown["plain"]["to 1.5 × the oracle"].endswith(" s")
     assert shown["chosen"]["to 1.5 × the oracle"] == "not reached"
     assert shown["absent"]["settings"] == "no_such_package is not installed"
+
+
+def test_a_package_that_stands_still_has_a_record_that_says_so(monkeypatch):
+    data = make_synthetic(40, rank=2, observed=0.4, random_state=0)
+    standing = replace(peers.METHODS["RobustMF, l1"], package="pytest")
+    monkeypatch.setattr(peers, "problems", lambda scale: {"small": (data, 2)})
+    monkeypatch.setattr(peers, "METHODS", {"RobustMF, l1": standing})
+    monkeypatch.setattr(peers, "_LIMIT", 0.01)
+    monkeypatch.setattr(peers, "_LIMIT_AN_ENTRY", 0.0)
+    said = []
+    (record,) = peers.run(1.0, said.append)
+    assert record["failed"] == "no answer within 0 s"
+    assert "small: RobustMF, l1: no answer within 0 s" in said
+    assert peers.table([record])[1][2] == "no answer within 0 s"
+
+
+def test_work_in_another_process_ends_with_an_answer_in_time_or_an_error():
+    assert within(60, pow, 2, 5) == 32
+    started = time.monotonic()
+    with pytest.raises(TimeoutError, match="no answer within 1 s"):
+        within(1, time.sleep, 600)
+    assert time.monotonic() - started < 60
+    with pytest.raises(RuntimeError, match="without an answer, exit code 3"):
+        within(60, os._exit, 3)

@@ -23,10 +23,13 @@ TUNING = 2.985
 _FAR = 8.0
 
 #: Scales are estimated on at most this many entries.
-SAMPLE = 1 << 20
+SAMPLE = 1 << 18
 
 #: Noise above this share of the spread: the signal is weak.
 _WEAK = 1 / 3
+
+#: A ridge of this share of a row's normal matrix pulls its factors in by as much; on small matrices the paper's λ is more.
+_LITTLE = 0.01
 
 #: σ̂ is taken over the residuals within this many σ̂, so that outliers do not widen it.
 _TRIM = 4.0
@@ -95,9 +98,10 @@ class Problem:
         return reg if degree is None else reg * self.paper_unit ** (2 - degree)
 
     def firmer(self) -> Problem:
-        """The same with λ no less than the paper's, in units of the data."""
+        """The same with λ no less than the paper's, in units of the data, or than is little beside what the entries of a row say."""
         firm = copy(self)
-        firm.reg = max(self.reg, paper_reg(self.operations.observed.shape) * self.paper_unit)
+        paper = paper_reg(self.operations.observed.shape) * self.paper_unit
+        firm.reg = max(self.reg, min(paper, _LITTLE * self.prior * self.entries_a_row))
         return firm
 
     def on_host(self) -> Problem:
@@ -112,7 +116,7 @@ class Problem:
         return self.operations if kept.all() else self.operations.on(self.operations.observed.select(kept))
 
     def residuals(self, U: Array, V: Array) -> Array:
-        """Residuals of the entries that stand for all: every one of them, up to a million."""
+        """Residuals of the entries that stand for all: every one of them, up to ``SAMPLE``."""
         i, j, values = self._sample
         return values - np.einsum("tq,tq->t", U[i], V[j])
 
@@ -188,7 +192,7 @@ class Problem:
 
 
 def _sample(observed: Observed) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
-    """Coordinates and values of all entries, or of a million spread evenly over them."""
+    """Coordinates and values of all entries, or of ``SAMPLE`` spread evenly over them."""
     rows = observed.rows
     if observed.n_entries <= SAMPLE:
         return rows.group_of_entry(), rows.indices, rows.values
