@@ -389,3 +389,15 @@ def test_grouped_duplicates_are_named(tmp_path):
 
 def test_a_source_says_its_name():
     assert str(Source(Path("a.zip"), "b/c.dat")) == "a.zip/b/c.dat"
+
+
+def test_what_a_file_is_counts_and_not_what_it_is_called(tmp_path):
+    text = b"user,item,rating\n1,1,3\n1,2,4\n2,1,5\n"
+    packed = tmp_path / "packed.csv"
+    packed.write_bytes(gzip.compress(text))
+    assert read_ratings(packed).n_entries == 3
+    for beginning, reason in ((b"PK\x03\x04", "a zip archive or a spreadsheet"), (b"PAR1", "a Parquet file"), (b"%PDF-1.7", "a PDF file")):
+        other = tmp_path / "other.csv"
+        other.write_bytes(beginning + text)
+        with pytest.raises(MalformedFileError, match=rf"other\.csv: {reason}, not text"):
+            read_ratings(other)

@@ -14,6 +14,17 @@ from typing import Any, BinaryIO, cast
 
 from robustmf.exceptions import MalformedFileError
 
+#: How compressed files begin, whatever they are called.
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+
+#: How files begin that are no text, and what to do with them.
+_NO_TEXT = {
+    b"PK\x03\x04": "a zip archive or a spreadsheet, not text; unpack it, or save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet, not text; save the sheet as CSV",
+    b"PAR1": "a Parquet file, not text; give it the ending .parquet",
+    b"%PDF": "a PDF file, not text",
+}
+
 
 @dataclass(frozen=True)
 class Source:
@@ -50,7 +61,9 @@ class Source:
         if not self.member:
             import pyarrow as pa  # noqa: PLC0415 - only those who read files pay for it
 
-            return cast("BinaryIO", pa.input_stream(str(self.path)))
+            with self.path.open("rb") as file:
+                known = _by_beginning(_COMPRESSED, file.read(4))
+            return cast("BinaryIO", pa.input_stream(str(self.path), compression=known or "detect"))
         archive = zipfile.ZipFile(self.path)
         if self.member not in archive.namelist():
             raise self.fault("the archive has no such member; get the file again")
@@ -58,9 +71,17 @@ class Source:
 
     def text(self, encoding: str = "utf-8-sig") -> Iterator[str]:
         """The lines; bytes that are not text come as lone surrogates."""
+        with self.open() as stream:
+            beginning = stream.read(4)
+            if reason := _by_beginning(_NO_TEXT, beginning):
+                raise self.fault(reason)
         with self.open() as stream, io.TextIOWrapper(cast("Any", stream), encoding, errors="surrogateescape", newline="") as lines:
             yield from lines
 
     def fault(self, what: str, line: int | None = None) -> MalformedFileError:
         """An error that says where: file, line (counted from 1), what is wrong and what to do."""
         return MalformedFileError(f"{self}, line {line}: {what}" if line is not None else f"{self}: {what}")
+
+
+def _by_beginning(told: dict[bytes, str], beginning: bytes) -> str | None:
+    return next((what for start, what in told.items() if beginning.startswith(start)), None)
