@@ -145,9 +145,10 @@ def _prepared(
         elif begun.start.lost:
             settings = replace(settings, reg=max(settings.reg, paper))
             begun = _begin(settings, operations, sample_weights, rng, solver)
-    start, values = begun.start, Held(sampled_entries(operations.observed)[2])
+    start, typical = begun.start, Held(sampled_entries(operations.observed)[2]).distances(0.0).median()
+    sigma = max(start.sigma, least_sigma(typical, operations.observed.dtype))
     return Prepared(
-        start.U, start.V, max(start.sigma, least_sigma(values)), begun.center, begun.row_bias, begun.column_bias,
+        start.U, start.V, sigma, begun.center, begun.row_bias, begun.column_bias,
         settings.reg, settings.bias_unit, solver, reason,
     )  # fmt: skip
 

@@ -97,9 +97,9 @@ def robust_sigma(residual: Values, spent: float) -> float:
     return sigma * max(1 - spent * len(size) / len(kept), 0.2) ** -0.25
 
 
-def least_sigma(values: Values) -> float:
-    """Where the fit is exact, noise is taken to be this small beside the values."""
-    return max(1e-8 * (values.distances(0.0).median() or 1.0), least_noise(values.dtype))
+def least_sigma(typical: float, dtype: np.dtype[Any]) -> float:
+    """Where the fit is exact, noise is taken to be this small beside values whose median |value| is ``typical``."""
+    return max(1e-8 * (typical or 1.0), least_noise(dtype))
 
 
 class Scales:
