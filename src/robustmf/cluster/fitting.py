@@ -35,6 +35,7 @@ from robustmf.cluster.start import (
 from robustmf.cluster.sweeps import ClusterIRLS
 from robustmf.cluster.tasks import Terms
 from robustmf.objective import Objective
+from robustmf.solvers.aside import aside_seed
 from robustmf.solvers.checkpoint import Checkpoint
 from robustmf.solvers.fitting import Fit
 from robustmf.solvers.irls import BiasModel
@@ -101,7 +102,7 @@ class Job:
         # workers may have another working directory
         self._shards = None if triplets.shards is None else Path(triplets.shards).resolve()
         self._folder, self._stream = folder, rng.spawn(1)[0]
-        seed = int(rng.spawn(1)[0].integers(1 << 62))
+        seed = aside_seed(self._stream)
         if folder is not None:
             folder.require_seed(seed)
         known = folder.known if folder is not None else None

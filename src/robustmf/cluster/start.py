@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.cluster.blocks import Block
-from robustmf.cluster.identity import Ids, merged_ids, taken
+from robustmf.cluster.identity import merged_ids, taken
+from robustmf.hashing import Ids
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.observed import Observed

@@ -124,7 +124,9 @@ class Scales:
             deviation = kept.distances(self.middle)
             spread = 1.4826 * deviation.median() or deviation.mean() or abs(self.middle) or 1.0
             self.spread = max(spread, least_noise(values.dtype))
-            kept = values.within(self.middle, FAR * self.spread)
+            before, kept = kept, values.within(self.middle, FAR * self.spread)
+            if len(kept) == len(before) == len(values):
+                break  # none lies far out: another pass would find the same
         self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
         self.reg = self.as_ridge(reg, degree)
         self.free_parameters = rank * (sum(shape) - rank)
