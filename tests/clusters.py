@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,3 +65,13 @@ def assert_same(one, other, rtol=1e-5):
     spread = other.entries_["values"].std()
     for name in ("median_", "scale_"):  # of the entries that come to the client
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=0.1 * spread)
+
+
+def die_once(marker, function, *arguments):
+    """The function; but who calls it first is killed."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return function(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None

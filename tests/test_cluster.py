@@ -27,7 +27,7 @@ from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import robustmf
-from clusters import NAMES, Own, assert_same, in_pieces, table
+from clusters import NAMES, Own, assert_same, die_once, in_pieces, table
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
 from robustmf.cluster import ShardedModel, Triplets, fitting, load, outlier_scores, predict, recommend, shards, traffic
@@ -328,16 +328,6 @@ def test_a_killed_worker_a_slow_one_and_a_new_one_change_nothing(cluster, client
     assert any("half_step" in str(key) for key in given), given  # the one that joined has a block of its own
 
 
-def die_once(marker, function, *arguments):
-    """The function; but who calls it first is killed."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return function(*arguments)
-    os.kill(os.getpid(), signal.SIGKILL)
-    return None
-
-
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 def test_workers_killed_while_they_load_and_while_they_look_for_a_start(client, ratings, tmp_path, monkeypatch):
     settings = STEADY | {"max_iter": 3}
@@ -406,8 +396,8 @@ def test_no_task_is_given_all_entries(client, ratings, tmp_path, monkeypatch, ki
         most = client.run(lambda dask_worker: dask_worker.plugins["watch"].most)
     finally:
         client.unregister_worker_plugin("watch")
-    # only who looks for a start has so many
-    low, high = (0.3, 0.6) if kind == "given" else (0.8 * 0.9, SHARE)
+    # only who looks for a start has nine tenths (of what is not set aside); else a block's entries meet what biases leave of them
+    low, high = (0.3, 0.7) if kind == "given" else (0.8 * 0.9, SHARE)
     assert low * len(ratings) < max(most.values()) <= high * len(ratings)
     assert 0 < max(came) <= SHARE * len(ratings)
 

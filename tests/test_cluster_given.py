@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from clusters import NAMES, assert_same, in_pieces, table
+from clusters import NAMES, assert_same, die_once, in_pieces, table
 from robustmf import Observed, RobustMF
-from robustmf.cluster import Triplets, fitting
+from robustmf.cluster import Triplets, choice, fitting, given
 from robustmf.cluster.connection import Connection
 from robustmf.cluster.medians import Scattered, of_ranks
 from robustmf.losses import loss_names
@@ -111,6 +113,18 @@ def test_one_block_has_the_start_of_one_machine(client):
     model = RobustMF(2, **settings).fit(Triplets(in_pieces(frame), blocks=1, **NAMES), client=client)
     assert_same(model, one, 1e-9)
     assert model.history_["validation"] == pytest.approx(one.history_["validation"], rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_workers_killed_while_entries_are_chosen_and_the_start_is_measured(client, tmp_path, monkeypatch):
+    frame = table()
+    settings = {"init": start(), "loss": "l1", "bias": True, "validation_fraction": 0.1, "random_state": 0, "max_iter": 2}
+    wanted = RobustMF(2, **settings).fit(Triplets(in_pieces(frame), blocks=3, **NAMES), client=client)
+    for module, name in ((choice, "_marked"), (given, "_residuals")):
+        monkeypatch.setattr(module, name, partial(die_once, str(tmp_path / name), getattr(module, name)))
+    killed = RobustMF(2, **settings).fit(Triplets(in_pieces(frame), blocks=3, **NAMES), client=client)
+    assert {path.name for path in tmp_path.iterdir()} == {"_marked", "_residuals"}
+    assert np.array_equal(killed.row_factors_, wanted.row_factors_)
 
 
 NUMBERS = {
