@@ -30,7 +30,7 @@ import robustmf
 from clusters import NAMES, Own, assert_same, die_once, in_pieces, table
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
-from robustmf.cluster import ShardedModel, Triplets, fitting, load, outlier_scores, predict, recommend, shards, traffic
+from robustmf.cluster import ShardedModel, Triplets, connection, fitting, load, outlier_scores, predict, recommend, shards, traffic
 from robustmf.cluster.blocks import Block, Gathered
 from robustmf.cluster.load import Matrix
 from robustmf.cluster.noise import Sampled
@@ -520,6 +520,22 @@ def test_a_cluster_that_is_closed_in_mid_fit(ratings):
 
         with pytest.raises(ClusterLostError, match="checkpoint="):
             RobustMF(2, callbacks=[close], **STEADY).fit(Triplets(in_pieces(ratings), **NAMES), client=client)
+
+
+def test_a_cluster_without_workers_is_waited_for_and_given_up(monkeypatch):
+    with (
+        distributed.LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        lone = connection.Connection(client, "try again")
+        threading.Timer(0.3, cluster.scale, (1,)).start()
+        assert lone.homes_for(2) == 2 * list(client.nthreads())
+        cluster.scale(0)
+        monkeypatch.setattr(connection, "_RETURN", 0.5)
+        while client.nthreads():
+            time.sleep(0.05)
+        with pytest.raises(ClusterLostError, match=r"no worker is left, and none came in 0\.5 s; try again"):
+            lone.homes_for(2)
 
 
 @pytest.mark.parametrize(
