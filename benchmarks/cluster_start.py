@@ -49,7 +49,7 @@ def fitted(train: Observed, share: float, seed: int, **settings: Any) -> Fit:
     sides = [list(blocks_of(one)) for one in (train, train.transposed)]
     samples = [sample_rows(block, share) for block in sides[0]]
     names = [[(np.arange(size), np.arange(size))] for size in train.shape]
-    started = start_on(samples, names, train.n_entries, wanted, None, rng)
+    started = start_on(samples, names, train.n_entries, wanted, rng)
     known = [[seeded(started, side, block.first, block.observed.shape[0]) for block in of] for side, of in enumerate(sides)]
     for side in (0, 1):
         known[side] = [

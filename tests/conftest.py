@@ -125,3 +125,20 @@ def ratings():
     stars = np.clip(np.rint(2 * (mean + 0.7 * rng.standard_normal(mean.shape))) / 2, 0.5, 5)
     i, j = np.nonzero(seen)
     return Observed.from_triplets(row=[f"user {k}" for k in i], col=[f"item {k}" for k in j], value=stars[seen])
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask cluster of three worker processes."""
+    import distributed  # noqa: PLC0415 - only tests of the cluster pay for it
+
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    import distributed  # noqa: PLC0415 - only tests of the cluster pay for it
+
+    with distributed.Client(cluster) as connected:
+        yield connected

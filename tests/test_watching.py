@@ -10,6 +10,7 @@ import textwrap
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from robustmf.datasets import make_synthetic
 from robustmf.exceptions import EmptyRowsWarning, InterruptedFitWarning, NotConvergedWarning, RobustMFWarning
 from robustmf.observed import Observed
 from robustmf.operations import Operations
-from robustmf.solvers.holdout import Holdout, hold_out
+from robustmf.solvers.aside import set_aside
+from robustmf.solvers.holdout import Holdout, drawn, hold_out
 from robustmf.solvers.loop import run, small_change
 
 
@@ -85,7 +87,12 @@ def test_several_starts_with_validation_keep_the_lowest_error(data):
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
 
 
-def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team):
+def drawn_with_seed(observed, weights, fraction, seed):
+    return drawn(observed, weights, fraction, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("choose", [set_aside, drawn_with_seed])
+def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team, choose):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((40, 30)) < 0.08, 1.0, np.nan)
     dense[np.arange(40), rng.integers(30, size=40)] = 1.0
@@ -94,17 +101,53 @@ def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team):
     observed = operations.observed
     weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
     for seed in range(5):
-        kept, _, aside = hold_out(operations, None, 0.5, (-np.inf, np.inf), np.random.default_rng(seed))
+        kept, _, aside = hold_out(operations, None, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf))
         assert kept.observed.rows.counts.min() >= 1
         assert kept.observed.columns.counts.min() >= 1
         assert 0 < len(aside.values) == observed.n_entries - kept.observed.n_entries <= round(observed.n_entries / 2)
-        kept, kept_weights, aside = hold_out(operations, weights, 0.5, (-np.inf, np.inf), np.random.default_rng(seed))
+        kept, kept_weights, aside = hold_out(operations, weights, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf))
         assert np.all(aside.weights == 2)
         assert len(kept_weights) == kept.observed.n_entries
-    few = hold_out(operations, None, 0.1, (-np.inf, np.inf), np.random.default_rng(0))[2]
+    few = hold_out(operations, None, partial(choose, fraction=0.1, seed=0), (-np.inf, np.inf))[2]
     assert len(few.values) == round(0.1 * observed.n_entries)
     with pytest.raises(ValueError, match=r"validation_fraction=0\.5 finds no entry to set aside"):
         RobustMF(1, validation_fraction=0.5).fit(np.ones((1, 1)))
+
+
+def test_what_is_set_aside_is_a_fair_share_of_short_and_long_rows():
+    """Each entry of a row with three or more as often as any other, and no oftener than asked for."""
+    rng = np.random.default_rng(0)
+    lengths = np.repeat([3, 10, 100], [400, 120, 12])
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    columns = np.concatenate([rng.choice(300, length, replace=False) for length in lengths])
+    observed = Observed.from_indices(rows, columns, np.ones(len(rows)))
+    shares = []
+    for seed in range(30):
+        aside = set_aside(observed, None, 0.1, seed)
+        assert aside.sum() == round(0.1 * len(rows))
+        shares.append([aside[lengths[observed.rows.group_of_entry()] == length].mean() for length in (3, 10, 100)])
+    np.testing.assert_allclose(np.mean(shares, axis=0), 0.1, atol=0.006)
+
+
+def test_what_is_set_aside_depends_on_ids_not_on_their_order_or_the_entries():
+    rng = np.random.default_rng(1)
+    i, j = np.nonzero(rng.random((30, 20)) < 0.4)
+    names = rng.permutation([f"user {k}" for k in range(30)])
+
+    def places(order, row):
+        entries = Observed.from_triplets(row=row[order].tolist(), col=(3 * j[order]).tolist(), value=rng.normal(size=len(i)).tolist())
+        aside = set_aside(entries, None, 0.2, 5)
+        at = zip(entries.rows.group_of_entry()[aside], entries.rows.indices[aside], strict=True)
+        return {(entries.row_ids[a], entries.column_ids[b]) for a, b in at}
+
+    chosen = places(np.arange(len(i)), names[i])
+    assert chosen == places(rng.permutation(len(i)), names[i])
+    # rows without ids are called by their numbers
+    bare = Observed.from_indices(i, j, np.ones(len(i)))
+    named = Observed.from_triplets(row=i.tolist(), col=j.tolist(), value=np.ones(len(i)))
+    assert named.row_ids == list(range(30))
+    assert np.array_equal(set_aside(bare, None, 0.2, 5), set_aside(named, None, 0.2, 5))
+    assert not np.array_equal(set_aside(bare, None, 0.2, 5), set_aside(bare, None, 0.2, 6))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from robustmf.solvers.problem import SAMPLE
 _POINTS, _FURTHER = 4, 8
 
 #: Bytes an entry while some are set aside, beside the entries and their copy.
-_SETTING_ASIDE = 18
+_SETTING_ASIDE = 16
 
 
 def entries_bytes(shape: tuple[int, int], n_entries: int, itemsize: int) -> int:

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.cluster.aside import Aside, Choice, set_aside
-from robustmf.cluster.identity import Ids, bytes_of, hashes, listed, merged_ids, taken
+from robustmf.cluster.aside import Aside, split_off
+from robustmf.cluster.identity import bytes_of, listed, merged_ids, taken
 from robustmf.cluster.parts import Part
 from robustmf.exceptions import DuplicateEntryError
+from robustmf.hashing import Ids, hashes
 from robustmf.observed import Compressed, Duplicates, Observed
 
 Array = NDArray[np.floating[Any]]
@@ -136,9 +137,9 @@ def _numbered(codes: Sequence[NDArray[np.int32]], sizes: Sequence[int], numbers:
 
 def finish_block(
     gathered: Gathered, first: int, sections: Sections, positions: Sequence[NDArray[np.int32]], dtype: str, weighted: bool,
-    choice: Choice | None,
+    chosen: NDArray[np.bool_] | None,
 ) -> Block:  # fmt: skip
-    """The block with its indices in the sections, without what is set aside.
+    """The block with its indices in the sections, without the entries that were ``chosen`` to be set aside.
 
     ``positions`` say where the wanted ids stand in their blocks.
     """
@@ -154,6 +155,6 @@ def finish_block(
     if weighted:
         weights = np.empty(0, dtype) if gathered.weights is None else gathered.weights.astype(dtype)
     entries, aside = Compressed(rows.pointers, indices, values), None
-    if choice is not None:
-        entries, weights, aside = set_aside(entries, weights, choice.mask(gathered.ids, rows, weights, gathered.wanted))
+    if chosen is not None:
+        entries, weights, aside = split_off(entries, weights, chosen)
     return Block(Observed(entries, (len(gathered.ids), start)), weights, first, np.concatenate(numbers), aside)

@@ -29,6 +29,9 @@ _TICK = 0.2
 #: Seconds between looks at whether results are there.
 _NAP = 0.003
 
+#: Seconds that a new worker is waited for when none is left: who watches over them (a nanny, Kubernetes) starts others.
+_RETURN = 30.0
+
 #: A task that took down so many workers (times Dask's own ``allowed-failures``) is not tried again.
 _TRIES = 3
 
@@ -56,9 +59,12 @@ class Connection:
 
     def homes_for(self, n: int) -> list[str]:
         """Workers for so many blocks, spread evenly over the threads of the cluster."""
-        threads = [address for address, number in sorted(self.workers().items()) for _ in range(number)]
-        if not threads:
-            raise self._lost("no worker is left")
+        until = time.monotonic() + _RETURN
+        while not (workers := self.workers()):
+            if time.monotonic() > until:
+                raise self._lost(f"no worker is left, and none came in {_RETURN:g} s")
+            time.sleep(_TICK)
+        threads = [address for address, number in sorted(workers.items()) for _ in range(number)]
         return [threads[k % len(threads)] for k in range(n)]
 
     def spread(self, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:

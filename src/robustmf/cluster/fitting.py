@@ -15,6 +15,7 @@ from robustmf.cluster.checkpoint import Folder, Known
 from robustmf.cluster.connection import Connection
 from robustmf.cluster.factors import Factors, gather_mended
 from robustmf.cluster.fold import folded
+from robustmf.cluster.given import given_start
 from robustmf.cluster.load import Matrix, load
 from robustmf.cluster.noise import noise_facts
 from robustmf.cluster.shards import require_storable, write_shards
@@ -22,7 +23,6 @@ from robustmf.cluster.source import Triplets
 from robustmf.cluster.start import (
     SHARE,
     Basis,
-    Started,
     basis_of,
     names_of,
     numbers_in,
@@ -35,12 +35,13 @@ from robustmf.cluster.start import (
 from robustmf.cluster.sweeps import ClusterIRLS
 from robustmf.cluster.tasks import Terms
 from robustmf.objective import Objective
+from robustmf.solvers.aside import aside_seed
 from robustmf.solvers.checkpoint import Checkpoint
 from robustmf.solvers.fitting import Fit
 from robustmf.solvers.irls import BiasModel
 from robustmf.solvers.loop import Outcome, run, warn_of_limit
 from robustmf.solvers.settings import Settings
-from robustmf.solvers.start import check_init, given_factors
+from robustmf.solvers.start import check_init
 
 Array = NDArray[np.floating[Any]]
 
@@ -101,7 +102,7 @@ class Job:
         # workers may have another working directory
         self._shards = None if triplets.shards is None else Path(triplets.shards).resolve()
         self._folder, self._stream = folder, rng.spawn(1)[0]
-        seed = int(rng.spawn(1)[0].integers(1 << 62))
+        seed = aside_seed(self._stream)
         if folder is not None:
             folder.require_seed(seed)
         known = folder.known if folder is not None else None
@@ -170,6 +171,21 @@ def _require_room(matrix: Matrix, settings: Settings, shards: Path | None) -> No
 
 def _started(settings: Settings, matrix: Matrix, stream: np.random.Generator) -> tuple[Basis, tuple[Factors, Factors]]:
     """Factors for all blocks, and what else the iterations begin with."""
+    if isinstance(settings.init, str):
+        basis, known = _found(settings, matrix, stream)
+    else:
+        basis, known = given_start(settings, matrix)
+    width = settings.rank + (basis.center is not None)
+    pair = [matrix.factors(side, blocks, width) for side, blocks in enumerate(known)]
+    matrix.connection.wait([*known[0], *known[1]])
+    for factors in pair:
+        factors.keep_copies()
+    _log.info("start found: noise %.4g", basis.sigma)
+    return basis, (pair[0], pair[1])
+
+
+def _found(settings: Settings, matrix: Matrix, stream: np.random.Generator) -> tuple[Basis, list[list[Any]]]:
+    """The start of one machine on some of the rows, the others folded in."""
     connection, submit = matrix.connection, matrix.connection.submit
     share = sampled_share(matrix.n_entries, len(matrix.sides[0].blocks))
     samples = [submit(sample_rows, block, share) for block in matrix.sides[0].blocks]
@@ -178,26 +194,15 @@ def _started(settings: Settings, matrix: Matrix, stream: np.random.Generator) ->
         [submit(names_of, ids, first, asked[side]) for ids, first in zip(of.ids, of.firsts, strict=True)]
         for side, of in enumerate(matrix.sides)
     ]
-    given = None if isinstance(settings.init, str) else _given(settings.init, matrix, settings.rank)
-    plain = replace(settings, callbacks=(), init=settings.init if given is None else "auto", solver="irls")
-    init = None if given is None else connection.constant(given)
-    started = submit(start_on, samples, names, matrix.n_entries, plain, init, stream)
-    basis, width = connection.gather(submit(basis_of, started))
-    _log.info("start found: noise %.4g", basis.sigma)
-    if given is not None and share < 1:
-        started = connection.constant(_everywhere(given, basis, width))
+    started = submit(start_on, samples, names, matrix.n_entries, replace(settings, callbacks=(), solver="irls"), stream)
+    basis = connection.gather(submit(basis_of, started))
     known = [
         [submit(seeded, started, side, first, size) for first, size in zip(of.firsts, of.sizes, strict=True)]
         for side, of in enumerate(matrix.sides)
     ]
-    if given is None:
-        for side in (0, 1):
-            known[side] = _folded_in(matrix, side, known, basis, settings.reg_by_count)
-    pair = [matrix.factors(side, blocks, width) for side, blocks in enumerate(known)]
-    connection.wait([*known[0], *known[1]])
-    for factors in pair:
-        factors.keep_copies()
-    return basis, (pair[0], pair[1])
+    for side in (0, 1):
+        known[side] = _folded_in(matrix, side, known, basis, settings.reg_by_count)
+    return basis, known
 
 
 def _folded_in(matrix: Matrix, side: int, known: list[list[Any]], basis: Basis, reg_by_count: bool) -> list[Any]:
@@ -206,18 +211,6 @@ def _folded_in(matrix: Matrix, side: int, known: list[list[Any]], basis: Basis, 
         submit(folded, block, own, section, basis, reg_by_count)
         for block, own, section in zip(matrix.sides[side].blocks, known[side], matrix.sections(side, known[1 - side]), strict=True)
     ]
-
-
-def _given(init: Any, matrix: Matrix, rank: int) -> tuple[Array, Array]:
-    """Factors that were given in the order of the ids, by the numbers over all blocks."""
-    U, V = given_factors(init, matrix.shape, rank, matrix.dtype)
-    return U[matrix.order(0)], V[matrix.order(1)]
-
-
-def _everywhere(given: tuple[Array, Array], basis: Basis, width: int) -> Started:
-    """The same as a start; biases, where there are any, begin at 0."""
-    U, V = (np.hstack([A, np.zeros((len(A), width - A.shape[1]), A.dtype)]) for A in given)
-    return Started(basis, (np.arange(len(U)), np.arange(len(V))), (U, V))
 
 
 def _seen(matrix: Matrix) -> Seen:

@@ -17,8 +17,8 @@ from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.fold_in import Columns
 from robustmf.solvers.irls import BiasModel
-from robustmf.solvers.problem import TUNING
 from robustmf.solvers.repair import WIDER, suspects
+from robustmf.solvers.scales import TUNING
 
 Array = NDArray[np.floating[Any]]
 

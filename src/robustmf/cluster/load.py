@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.cluster.aside import Choice, stays
 from robustmf.cluster.blocks import Block, Gathered, Sections, Summary, finish_block, gather_block
+from robustmf.cluster.choice import chosen
 from robustmf.cluster.connection import Connection
 from robustmf.cluster.factors import Factors
-from robustmf.cluster.identity import Hashes, Ids, listed, merged_ids, positions
+from robustmf.cluster.identity import listed, merged_ids, positions
 from robustmf.cluster.parts import Columns, Part, split
 from robustmf.cluster.source import ParquetPiece, Triplets, pieces_of
 from robustmf.cluster.tasks import offered, same
+from robustmf.hashing import Ids
+from robustmf.solvers.aside import none_aside
 
 #: A block that wants more than this share of another's factors is sent all of them: one message serves every block on a worker.
 WHOLE = 0.5
@@ -140,14 +142,10 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
     places = [[[
         connection.submit(positions, ids[1 - side][c], connection.submit(_wanted, gathered[side][b], c)) for c in range(blocks)
     ] for b in range(blocks)] for side in (0, 1)]  # fmt: skip
-    choices: Any = [[None] * blocks, [None] * blocks]
+    n_entries = sum(one.n_entries for one in summaries[0])
+    aside: Any = [[None] * blocks] * 2
     if fraction is not None:
-        own = [[connection.submit(_stays, one, side, seed) for one in gathered[side]] for side in (0, 1)]
-        choices = [[
-            connection.submit(Choice, fraction, seed, side, own[side][b], [
-                connection.submit(_at, own[1 - side][c], places[side][b][c]) for c in range(blocks)
-            ]) for b in range(blocks)
-        ] for side in (0, 1)]  # fmt: skip
+        aside = chosen(connection, gathered, places, fraction, n_entries, seed)
     connection.wait(places)
     sides = []
     for side in (0, 1):
@@ -156,13 +154,12 @@ def load(connection: Connection, triplets: Triplets, blocks: int, fraction: floa
         finished = connection.spread([
             (
                 finish_block, gathered[side][b], _firsts(sizes[side])[b], Sections(_firsts(other_sizes), other_sizes, whole[b]),
-                places[side][b], dtype.name, columns.weight is not None, choices[side][b],
+                places[side][b], dtype.name, columns.weight is not None, aside[side][b],
             )
             for b in range(blocks)
         ])  # fmt: skip
         wanted = [[None if whole[b][c] else places[side][b][c] for c in range(blocks)] for b in range(blocks)]
         sides.append(Side(finished, ids[side], sizes[side], wanted, counts))
-    n_entries = sum(one.n_entries for one in summaries[0])
     if fraction is not None:
         n_entries = _left(connection, sides, fraction)
     checksum = hash(tuple(one.checksum for side in summaries for one in side))
@@ -175,10 +172,7 @@ def _left(connection: Connection, sides: Sequence[Side], fraction: float) -> int
         sum(column) for column in zip(*connection.gather([connection.submit(_sizes, one) for one in sides[1].blocks]), strict=True)
     )
     if not aside:
-        raise ValueError(
-            f"validation_fraction={fraction!r} finds no entry to set aside: each is the only one of its row or column; "
-            "use validation_fraction=None"
-        )
+        raise none_aside(fraction)
     return left
 
 
@@ -209,14 +203,6 @@ def _ids(gathered: Gathered) -> Ids:
 
 def _wanted(gathered: Gathered, block: int) -> Ids:
     return gathered.wanted[block]
-
-
-def _stays(gathered: Gathered, side: int, seed: int) -> Hashes:
-    return stays(gathered.ids, gathered.rows, gathered.weights, gathered.wanted, side, seed)
-
-
-def _at(values: Hashes, places: NDArray[np.int32]) -> Hashes:
-    return values[places]
 
 
 def _sizes(block: Block) -> tuple[int, int]:

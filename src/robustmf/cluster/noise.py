@@ -12,13 +12,11 @@ from robustmf.calibration import SAMPLE, UNIT_LAW, Law, Noise, Side, moment_sum
 from robustmf.cluster.blocks import Block
 from robustmf.cluster.factors import Factors, gather_mended
 from robustmf.cluster.load import Matrix
+from robustmf.cluster.medians import Histogram, added
 from robustmf.cluster.start import SHARE, spread_places
 from robustmf.cluster.tasks import Terms
 
 Array = NDArray[np.floating[Any]]
-
-#: How many rows (or columns) have how many entries: the numbers of entries, and how often each is met.
-Histogram = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def noise_facts(matrix: Matrix, pair: tuple[Factors, Factors], terms: Terms) -> 
 
     *sums, samples, counts = gather_mended(matrix.connection, submitted, [*pair, matrix])[1]
     constant = terms.biases.unit if terms.biases.center is not None else 0.0
-    histograms = [_added([of_block[1] for of_block in side]) for side in sums]
+    histograms = [added([of_block[1] for of_block in side]) for side in sums]
     moments = [sum(of_block[0] for of_block in side) for side in sums]
     sides = [Side.of_moment(moment, matrix.n_entries, constant, terms.reg, terms.reg_by_count) for moment in moments]
     U, V, residual, in_row = (np.concatenate([getattr(one, name) for one in samples]) for name in ("U", "V", "residual", "row_counts"))
@@ -101,13 +99,6 @@ def _sums(block: Block, own: Array, terms: Terms) -> tuple[NDArray[np.float64], 
     counts = block.observed.rows.counts
     constant = 0.0 if terms.biases.center is None else terms.biases.unit
     return moment_sum(_plain(own, terms), counts, constant), np.unique(counts, return_counts=True)
-
-
-def _added(parts: list[Histogram]) -> Histogram:
-    counts, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
-    times = np.zeros(len(counts), np.int64)
-    np.add.at(times, place, np.concatenate([part[1] for part in parts]))
-    return counts, times
 
 
 def _sampled(block: Block, own: Array, sections: list[Array], terms: Terms, at_most: int) -> Sampled:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.cluster.identity import Ids, bytes_of, compact, hashes, taken
+from robustmf.cluster.identity import bytes_of, taken
+from robustmf.hashing import Ids, compact, hashes
 from robustmf.ids import number_ids
 from robustmf.tables import triplet_columns
 

@@ -26,9 +26,10 @@ from robustmf.cluster.answers import (
     warn_of_strangers,
     with_seen,
 )
-from robustmf.cluster.identity import Ids, compact, hashes, listed, taken
+from robustmf.cluster.identity import listed, taken
 from robustmf.cluster.noise import noise_of
 from robustmf.cluster.shards import SIDES, Shard, read_manifest, read_shard
+from robustmf.hashing import Ids, compact, hashes
 from robustmf.ids import number_ids
 from robustmf.lookup import UNKNOWN, kind
 from robustmf.observed import Observed

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from robustmf.cluster.blocks import Block
 from robustmf.cluster.factors import Factors, gather_mended
-from robustmf.cluster.identity import Ids, compact, listed
+from robustmf.cluster.identity import listed
 from robustmf.cluster.load import Matrix
 from robustmf.exceptions import ModelFileError
+from robustmf.hashing import Ids, compact
 from robustmf.lookup import kind
 from robustmf.solvers.irls import BiasModel
 

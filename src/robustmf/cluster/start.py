@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.cluster.blocks import Block
-from robustmf.cluster.identity import Ids, merged_ids, taken
+from robustmf.cluster.identity import merged_ids, taken
+from robustmf.hashing import Ids
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.observed import Observed
@@ -110,11 +111,11 @@ def spread_entries(block: Block, at_most: int, share: float) -> Sample:
 
 
 def start_on(
-    samples: Sequence[Sample], names: Sequence[Sequence[Names]], n_entries: int, settings: Settings, init: Any, rng: np.random.Generator
+    samples: Sequence[Sample], names: Sequence[Sequence[Names]], n_entries: int, settings: Settings, rng: np.random.Generator
 ) -> Started:  # fmt: skip
     """Look for a start on samples of so many entries, with their rows and columns in the order of the ids.
 
-    ``names`` has the ids of both sides' rows in the samples. ``init`` is a pair of factors by the numbers over all blocks, or None.
+    ``names`` has the ids of both sides' rows in the samples.
     """
     i, j = (np.concatenate([getattr(one, name) for one in samples]) for name in ("rows", "columns"))
     values = np.concatenate([one.values for one in samples])
@@ -138,13 +139,11 @@ def start_on(
     observed = Observed.from_indices(places[0], places[1], values, shape)
     if weights is not None:
         weights = Observed.from_indices(places[0], places[1], weights, shape).rows.values
-    if init is not None:
-        settings = replace(settings, init=tuple(A[of_side] for A, of_side in zip(init, numbers, strict=True)))
     with Team(1) as team:
         found = prepare(settings, Operations(observed, team), weights, rng, "irls", "")
     typical = float(np.median(np.abs(values)))
     basis = Basis(found.sigma, found.center, found.reg, found.bias_unit, typical, settings.loss_at(found.sigma))
-    return Started(basis, (numbers[0], numbers[1]), _own_factors(found, 1.0 if init is not None else share))
+    return Started(basis, (numbers[0], numbers[1]), _own_factors(found, share))
 
 
 def _in_order_of_ids(index: NDArray[np.int64], parts: Sequence[Names], role: str) -> NDArray[Any]:
@@ -168,9 +167,9 @@ def _own_factors(found: Prepared, share: float) -> tuple[Array, Array]:
     return np.hstack([U, found.row_bias / unit]), np.hstack([V, found.column_bias / unit])
 
 
-def basis_of(started: Started) -> tuple[Basis, int]:
-    """What the client needs of a start: all but the factors, and how many these are a row."""
-    return started.basis, started.factors[0].shape[1]
+def basis_of(started: Started) -> Basis:
+    """What the client needs of a start: all but the factors."""
+    return started.basis
 
 
 def seeded(started: Started, side: int, first: int, size: int) -> Array:

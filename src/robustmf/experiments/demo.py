@@ -14,7 +14,8 @@ from robustmf.datasets import Synthetic, make_synthetic, make_tracks
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.experiments.oracle import oracle_factors
 from robustmf.objective import paper_reg
-from robustmf.solvers.problem import interpolated_sigma, robust_sigma
+from robustmf.solvers.problem import interpolated_sigma
+from robustmf.solvers.scales import Held, robust_sigma
 
 #: A residual beyond this many robust standard deviations marks its entry as bad.
 FLAG_AT = 5.0
@@ -87,7 +88,7 @@ def _measure(data: Synthetic, title: str, model: RobustMF, seconds: float) -> di
     rows, planted = data.train.rows, data.train_outliers
     residual = rows.values - model.predict(rows.group_of_entry(), rows.indices)
     spent = model.rank * (sum(data.train.shape) - model.rank) / data.train.n_entries
-    limit = FLAG_AT * (interpolated_sigma if model.loss_.concave else robust_sigma)(residual, spent)
+    limit = FLAG_AT * (interpolated_sigma(residual, spent) if model.loss_.concave else robust_sigma(Held(residual), spent))
     flagged = np.abs(residual) > limit
     return {
         "title": title,

@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from robustmf.inner import InnerRule, make_inner
 from robustmf.losses import Loss, rounded
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.solvers.aside import aside_seed, set_aside
 from robustmf.solvers.blas import one_blas_thread
 from robustmf.solvers.checkpoint import Checkpoint, Progress
 from robustmf.solvers.choose import choose_solver, require_concave
@@ -105,9 +107,8 @@ def fit(
         progress, rng = checkpoint.open(settings.deciding(), operations, sample_weights, rng)
     streams, holdout = rng.spawn(settings.n_init), None
     if settings.validation_fraction is not None:
-        operations, sample_weights, holdout = hold_out(
-            operations, sample_weights, settings.validation_fraction, settings.bounds, rng.spawn(1)[0]
-        )
+        choose = partial(set_aside, fraction=settings.validation_fraction, seed=aside_seed(streams[0]))
+        operations, sample_weights, holdout = hold_out(operations, sample_weights, choose, settings.bounds)
     with progress.reading():
         fits = [_checked(Fit.of(ended, settings.loss), settings.rank, operations) for ended in progress.ended]
     with nullcontext() if solver == "irls" else one_blas_thread():

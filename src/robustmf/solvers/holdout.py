@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from robustmf.observed import Observed
 from robustmf.operations import Operations
+from robustmf.solvers.aside import n_aside
 
 Array = NDArray[np.floating[Any]]
 
@@ -42,24 +44,25 @@ class Holdout:
 
 
 def hold_out(
-    operations: Operations, weights: Array | None, fraction: float, bounds: tuple[float, float], rng: np.random.Generator
+    operations: Operations,
+    weights: Array | None,
+    choose: Callable[[Observed, Array | None], NDArray[np.bool_]],
+    bounds: tuple[float, float],
 ) -> tuple[Operations, Array | None, Holdout]:
-    """Operations on the entries to fit, their weights, and a random ``fraction`` set aside.
+    """Operations on the entries to fit, their weights, and those set aside: the ones that ``choose`` says.
 
-    One entry of every row and of every column is never set aside, nor one of weight 0. They are chosen on the host: equal seeds set
-    the same entries aside on every device.
+    They are chosen on the host: equal seeds set the same entries aside on every device.
     """
     observed = operations.observed
-    chosen = _choose(observed.to_host(), None if weights is None else np.asarray(weights), fraction, rng)
-    aside: Any = operations.array(chosen)
+    aside: Any = operations.array(choose(observed.to_host(), None if weights is None else np.asarray(weights)))
     rows, places = observed.rows, np.flatnonzero(aside)
     row = np.searchsorted(rows.pointers, places, side="right") - 1
     holdout = Holdout(row.astype(np.int32), rows.indices[places], rows.values[places], None if weights is None else weights[places], bounds)
     return operations.on(observed.select(~aside)), None if weights is None else weights[~aside], holdout
 
 
-def _choose(observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which entries are set aside."""
+def drawn(observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """A random ``fraction``, whatever rows and columns are called; one entry of every row and column stays, and those of weight 0."""
     rows, n_entries = observed.rows, observed.n_entries
     order = rng.permutation(np.arange(n_entries, dtype=np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64))
     free = np.ones(n_entries, bool) if weights is None else weights > 0
@@ -69,12 +72,6 @@ def _choose(observed: Observed, weights: Array | None, fraction: float, rng: np.
         movable = order[free[order]]
         stays[index[movable]] = movable
         free[stays[stays >= 0]] = False
-    chosen = order[free[order]][: max(1, round(fraction * n_entries))]
-    if not len(chosen):
-        raise ValueError(
-            f"validation_fraction={fraction!r} finds no entry to set aside: each is the only one of its row or column; "
-            "use validation_fraction=None"
-        )
     aside = np.zeros(n_entries, bool)
-    aside[chosen] = True
+    aside[order[free[order]][: n_aside(fraction, n_entries)]] = True
     return aside

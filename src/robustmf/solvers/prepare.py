@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from robustmf.losses import L1, rounded
 from robustmf.objective import Objective
-from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.choose import choose_solver
 from robustmf.solvers.graduate import Found, better_of, graduated_start
-from robustmf.solvers.problem import Problem, interpolated_sigma, least_noise
+from robustmf.solvers.problem import Problem, interpolated_sigma, sampled_entries
+from robustmf.solvers.scales import Held, Scales, least_sigma
 from robustmf.solvers.settings import Settings
 from robustmf.solvers.shrink import Choice, choose
 from robustmf.solvers.start import Init, Start, Warm, bias_start, given_factors, make_start, without_biases
@@ -129,7 +129,7 @@ def _prepared(
     """``with_biases`` says which solver there is, and why, where biases were chosen."""
     paper = settings.reg
     if settings.auto_reg:
-        settings, paper = _in_units(settings, operations)
+        settings, paper = in_units(settings, Problem(operations, settings.rank, settings.reg))
     begun = _begin(settings, operations, sample_weights, rng, solver)
     if settings.auto_reg and begun.start.ridge is not None:
         if settings.loss.degree == 2:
@@ -145,19 +145,19 @@ def _prepared(
         elif begun.start.lost:
             settings = replace(settings, reg=max(settings.reg, paper))
             begun = _begin(settings, operations, sample_weights, rng, solver)
-    start = begun.start
+    start, typical = begun.start, Held(sampled_entries(operations.observed)[2]).distances(0.0).median()
+    sigma = max(start.sigma, least_sigma(typical, operations.observed.dtype))
     return Prepared(
-        start.U, start.V, max(start.sigma, _least_sigma(operations.observed)), begun.center, begun.row_bias, begun.column_bias,
+        start.U, start.V, sigma, begun.center, begun.row_bias, begun.column_bias,
         settings.reg, settings.bias_unit, solver, reason,
     )  # fmt: skip
 
 
-def _in_units(settings: Settings, operations: Operations) -> tuple[Settings, float]:
+def in_units(settings: Settings, scales: Scales) -> tuple[Settings, float]:
     """Settings with a first λ and the unit of biases, in units of the data; and the paper's λ in these."""
-    problem = Problem(operations, settings.rank, settings.reg)
-    paper = _scaled_reg(settings, problem)
-    trace = _TRACE if _follows_noise(settings, problem) else 1.0
-    return replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(problem.spread))), paper
+    paper = _scaled_reg(settings, scales)
+    trace = _TRACE if _follows_noise(settings, scales) else 1.0
+    return replace(settings, reg=paper * trace, bias_unit=float(np.sqrt(scales.spread))), paper
 
 
 @dataclass(frozen=True)
@@ -212,10 +212,13 @@ def _start(
         return _varpro_start(settings, operations, rng)
     if center is not None:
         operations = without_biases(operations, center, row_bias, column_bias)
-    reg = settings.reg
-    if settings.reg_by_count:
-        reg *= operations.observed.n_entries / max(operations.observed.shape)
+    reg = average_reg(settings, operations.observed.n_entries, operations.observed.shape)
     return make_start(settings.init, Problem(operations, settings.rank, reg, settings.loss.degree), settings.loss, rng)
+
+
+def average_reg(settings: Settings, n_entries: int, shape: tuple[int, int]) -> float:
+    """λ of an average row or column, of the side that has fewer entries in one."""
+    return settings.reg * (n_entries / max(shape)) if settings.reg_by_count else settings.reg
 
 
 def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Generator) -> Start:
@@ -250,24 +253,18 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     return replace(start, U=best.V, V=best.U) if swapped else start
 
 
-def _scaled_reg(settings: Settings, problem: Problem) -> float:
+def _scaled_reg(settings: Settings, scales: Scales) -> float:
     """The paper's λ in units of the data."""
     degree = 1 if settings.loss.degree is None else settings.loss.degree
-    return float(settings.reg * problem.paper_unit ** (degree - 1))
+    return float(settings.reg * scales.paper_unit ** (degree - 1))
 
 
-def _follows_noise(settings: Settings, problem: Problem) -> bool:
+def _follows_noise(settings: Settings, scales: Scales) -> bool:
     """Whether λ will be that of the noise which the start finds: the losses with a noise to speak of, and entries enough to see it."""
     graduated = settings.loss.robust and isinstance(settings.init, str) and settings.init == "auto"
-    return graduated and settings.loss.degree == 2 and problem.has_enough_entries
+    return graduated and settings.loss.degree == 2 and scales.has_enough_entries
 
 
 def _least_reg(settings: Settings, problem: Problem) -> float:
     """Where to begin with λ when the noise is not known: where it would be right for noise far below the spread."""
     return float(problem.ridge(_LITTLE * problem.spread)) if settings.loss.degree == 2 else settings.reg
-
-
-def _least_sigma(observed: Observed) -> float:
-    """Where the fit is exact, noise is taken to be this small beside the values."""
-    some = observed.rows.values[:: max(1, observed.n_entries // 1_000_000)]
-    return max(1e-8 * (float(np.median(np.abs(some))) or 1.0), least_noise(some.dtype))

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.operations import Operations
-from robustmf.solvers.problem import TUNING, Problem
+from robustmf.solvers.problem import Problem
+from robustmf.solvers.scales import TUNING
 
 Array = NDArray[np.floating[Any]]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from robustmf.losses import Loss
 from robustmf.objective import Objective
 from robustmf.observed import Compressed
 from robustmf.operations import Operations
-from robustmf.solvers.holdout import Holdout, hold_out
+from robustmf.solvers.holdout import Holdout, drawn, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.problem import Problem
 from robustmf.solvers.start import bias_start, without_biases
@@ -109,7 +110,7 @@ def choose(
     n_aside = round(_ASIDE * observed.n_entries)
     if not _LEAST_ASIDE <= n_aside <= spare:
         return None
-    seen, seen_weights, aside = hold_out(operations, weights, _ASIDE, bounds, rng)
+    seen, seen_weights, aside = hold_out(operations, weights, partial(drawn, fraction=_ASIDE, rng=rng), bounds)
     trial = Trial(rank, loss_at, least_reg, reg_by_count, bias_unit, seen, seen_weights, aside)
     # two models' errors, of much the same size at each entry, differ by chance by about this share in the mean
     seed, worth = int(rng.integers(1 << 40)), 0.5 * n_aside**-0.5

@@ -16,6 +16,7 @@ from robustmf.losses import L2, Huber, Loss
 from robustmf.operations import Operations
 from robustmf.solvers.graduate import Found, continued, graduated_start
 from robustmf.solvers.problem import Problem
+from robustmf.solvers.scales import Held, Values
 
 Array = NDArray[np.floating[Any]]
 Init = str | tuple[ArrayLike, ArrayLike]
@@ -82,17 +83,26 @@ def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.G
     return Start(U, V, problem.sigma(problem.residuals(U, V)))
 
 
+def bias_sweeps(values: Values) -> tuple[float, list[Loss]]:
+    """The center, and the loss of each sweep over the biases: once least squares, then the Huber loss."""
+    center = values.median()
+    size = values.distances(center).median() or 1.0
+    return center, [L2(), *[Huber(size)] * (_BIAS_SWEEPS - 1)]
+
+
+def bias_half_step(operations: Operations, loss: Loss, reg: float, own: Array, other: Array, center: float) -> None:
+    """The rows' biases, in place, the columns' held."""
+    operations.half_step(loss, reg, own, np.ones_like(other), shifts=other[:, 0] + other.dtype.type(center))
+
+
 def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]:
-    """Center, row and column biases by themselves, with the Huber loss."""
+    """Center, row and column biases by themselves."""
     observed = operations.observed
-    center = float(np.median(observed.rows.values))
-    size = float(np.median(np.abs(observed.rows.values - center))) or 1.0
+    center, losses = bias_sweeps(Held(observed.rows.values))
     b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
-    sides = ((operations, b, c), (operations.transposed, c, b))
-    for k in range(_BIAS_SWEEPS):
-        loss = L2() if k == 0 else Huber(size)
-        for side, own, other in sides:
-            side.half_step(loss, reg, own, np.ones_like(other), shifts=other[:, 0] + observed.dtype.type(center))
+    for loss in losses:
+        bias_half_step(operations, loss, reg, b, c, center)
+        bias_half_step(operations.transposed, loss, reg, c, b, center)
     return center, b, c
 
 
