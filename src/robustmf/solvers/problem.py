@@ -80,7 +80,7 @@ class Problem:
             self.spread = max(spread, least_noise(values.dtype))
             kept = values[np.abs(values - self.middle) <= _FAR * self.spread]
         self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
-        self.reg = self.as_ridge(reg, degree)
+        self.reg = self.reg_for(2, reg, degree)
         m, n = operations.observed.shape
         self.free_parameters = rank * (m + n - rank)
 
@@ -89,9 +89,9 @@ class Problem:
         """The unit of the data beside that of the paper's own problem, which has values of size 2."""
         return float(np.hypot(self.middle, self.spread)) / 2
 
-    def as_ridge(self, reg: float, degree: int | None) -> float:
-        """λ for a loss of this degree as a ridge on least squares (degree 2): the two have different units, and agree in the paper's."""
-        return reg if degree is None else reg * self.paper_unit ** (2 - degree)
+    def reg_for(self, wanted: int, reg: float, degree: int | None) -> float:
+        """λ for a loss of this degree as one for a loss of the wanted degree: the two have different units, and agree in the paper's."""
+        return reg if degree is None else reg * self.paper_unit ** (wanted - degree)
 
     def on_host(self) -> Problem:
         """The same problem in the memory of the host."""
