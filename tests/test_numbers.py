@@ -21,6 +21,7 @@ from robustmf.report import fit_page
 from robustmf.report.fitted import fit_record
 from robustmf.solvers.projection import _damped_step
 from torture.kernel_work import kernels_that_never_ran, work
+from torture.trials import equivariance
 
 
 @pytest.mark.parametrize("shape", [(15, 8), (8, 15), (12, 12)])
@@ -45,6 +46,22 @@ def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
     for one, other in zip(*found, strict=True):
         for mine, theirs in zip(one, other, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        # a convergence of 1e-13 is not yet the end
+        equivariance.Case(("irls", "huber", 2), "transposed, auto", 23, 10, 3, 0, 7415),
+        # two valleys: rows first leads to the one, columns first to the other
+        equivariance.Case(("irls", "huber", 2), "transposed", 9, 29, 3, 0, 548064537),
+        # variable projection's start had λ of the loss in the l1 loss's place
+        equivariance.Case(("varpro", "lsp", 0), "unit, auto", 10, 8, 1, 1, 3),
+    ],
+    ids=lambda case: f"{case.way[0]}, {case.change}",
+)
+def test_cases_that_once_failed(case):
+    equivariance.check(case)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -134,16 +136,30 @@ def check_text(rng: np.random.Generator) -> None:
     assert found[3] == FINE or found[2] >= 1
 
 
-def kernels_that_never_ran() -> list[str]:
-    """Kernels that were not called by anything above."""
-    idle = []
+def all_kernels() -> Iterator[tuple[str, Any]]:
+    """Every kernel, by name."""
     for module in pkgutil.iter_modules(kernels.__path__):
         for name, what in vars(importlib.import_module(f"robustmf.kernels.{module.name}")).items():
             home = getattr(getattr(what, "py_func", None), "__module__", "")
             # those with a cache are called from Python; the others are compiled into them
-            if home == f"robustmf.kernels.{module.name}" and not isinstance(what._cache, NullCache) and not what.signatures:
-                idle.append(f"{module.name}.{name}")
-    return idle
+            if home == f"robustmf.kernels.{module.name}" and not isinstance(what._cache, NullCache):
+                yield f"{module.name}.{name}", what
+
+
+def kernels_that_never_ran() -> list[str]:
+    """Kernels that were not called by anything above."""
+    return [name for name, what in all_kernels() if not what.signatures]
+
+
+def functions_called() -> set[str]:
+    """Functions of ours that a kernel calls instead of having them compiled into it, as the linker names them.
+
+    The process that compiles has two copies of such a function, its own and the kernel's, and the linker takes the first; one that
+    loads the kernel from disk has the kernel's alone. The copies may differ in the order of a sum, so in last bits. Can be asked only of
+    kernels that this process has compiled.
+    """
+    shared = re.compile(r'^define linkonce_odr [^@]*@"?([^"(]*robustmf[^"(]*)', re.MULTILINE)
+    return {called for _, what in all_kernels() for code in what.inspect_llvm().values() for called in shared.findall(code)}
 
 
 def work(cases: int, seed: int, fits: bool = True) -> Tally:
@@ -171,4 +187,7 @@ def work(cases: int, seed: int, fits: bool = True) -> Tally:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(work(int(sys.argv[1]), int(sys.argv[2]), fits=sys.argv[3:] != ["operations"]))))
+    worked = work(int(sys.argv[1]), int(sys.argv[2]), fits=sys.argv[3:] != ["operations"])
+    with worked.case("every kernel is one piece of code"):
+        assert not (called := functions_called()), f"these are called: {sorted(called)}"
+    print(json.dumps(asdict(worked)))

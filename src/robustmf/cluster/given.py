@@ -96,7 +96,7 @@ def _biases(matrix: Matrix, first: int, reg: float) -> tuple[float, list[Blocks]
 
 @dataclass(frozen=True)
 class _Standing:
-    """Entries that stand for all, as those that one machine would take: all of them, up to a million."""
+    """Entries that stand for all, as those that one machine would take: all of them, up to ``SAMPLE``."""
 
     matrix: Matrix
     side: int

@@ -237,7 +237,7 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
         if not settings.auto_theta:
             return Objective(rounded(settings.loss, tip), settings.reg)
         if settings.loss.degree != 2 or not problem.has_enough_entries:
-            return Objective(rounded(L1(), tip), settings.reg)
+            return Objective(rounded(L1(), tip), problem.reg_for(L1.degree, settings.reg, settings.loss.degree))
         sigma = max(_WIDER * interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
         widths.append(sigma)
         return Objective(settings.loss_at(sigma), problem.ridge(sigma) if settings.auto_reg else settings.reg)

@@ -128,7 +128,7 @@ class Scales:
             if len(kept) == len(before) == len(values):
                 break  # none lies far out: another pass would find the same
         self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
-        self.reg = self.as_ridge(reg, degree)
+        self.reg = self.reg_for(2, reg, degree)
         self.free_parameters = rank * (sum(shape) - rank)
 
     @property
@@ -136,9 +136,9 @@ class Scales:
         """The unit of the data beside that of the paper's own problem, which has values of size 2."""
         return float(np.hypot(self.middle, self.spread)) / 2
 
-    def as_ridge(self, reg: float, degree: int | None) -> float:
-        """λ for a loss of this degree as a ridge on least squares (degree 2): the two have different units, and agree in the paper's."""
-        return reg if degree is None else reg * self.paper_unit ** (2 - degree)
+    def reg_for(self, wanted: int, reg: float, degree: int | None) -> float:
+        """λ for a loss of this degree as one for a loss of the wanted degree: the two have different units, and agree in the paper's."""
+        return reg if degree is None else reg * self.paper_unit ** (wanted - degree)
 
     @property
     def entries_a_row(self) -> float:

@@ -81,7 +81,7 @@ class Trial:
         reg, found = self.least_reg(problem), []
         nothing = self.aside.error(*(np.zeros((k, 1), self.operations.observed.dtype) for k in self.operations.observed.shape))
         for k in range(_DOUBLINGS):
-            sigma = problem.sigma(residual, problem.as_ridge(reg, self.loss_at(1.0).degree))
+            sigma = problem.sigma(residual, problem.reg_for(2, reg, self.loss_at(1.0).degree))
             irls = IRLS(
                 self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count, self.bias_unit
             )  # fmt: skip
