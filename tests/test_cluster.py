@@ -112,7 +112,7 @@ def identical(one, other):
         {"loss": "lsp"},
         {"loss": "l2", "bias": True, "reg": 0.3},
         {"loss": "huber", "bias": True, "reg_by_count": True, "reg": 0.02},
-        {"loss": "l1", "init": "ridge", "tol": 1e-3},
+        {"loss": "l1", "init": "ridge", "tol": 1e-2},
         {"loss": Own(0.4), "reg": 0.5},
     ],
     ids=lambda settings: "-".join(f"{key}={getattr(value, 'name', value)}" for key, value in settings.items()) or "defaults",

@@ -90,10 +90,10 @@ def test_scales_from_a_sample_of_the_entries_of_a_wide_matrix_and_a_square_one(c
 def test_single_precision(client):
     problem = Problem(client, table(dtype=np.float32), weighted=False)
     problem.assert_same(2e-4, loss="geman", bias=True)
-    problem.assert_same(2e-4, loss="huber", theta=0.3, reg=0.1, max_iter=500, tol=1e-5)
+    problem.assert_same(2e-4, loss="huber", theta=0.3, reg=0.1, max_iter=12)
 
 
-@pytest.mark.parametrize("settings", [{"loss": "l2", "reg": 1e-3}, {"loss": "lsp", "bias": True}], ids=str)
+@pytest.mark.parametrize("settings", [{"loss": "l2", "reg": 1e-3}, {"loss": "geman", "bias": True, "reg": 0.01}], ids=str)
 def test_entries_set_aside_stop_both_at_the_same_place(client, settings):
     frame = table(80, 50, 2, 0.4)
     weights = Observed.from_triplets(frame, **NAMES | {"value": "trust"}).rows.values
