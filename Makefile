@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+AUDIT_VENV ?= .venv-audit
 
 .PHONY: demo test lint bench torture soak oldest audit-dependencies docs package gpu-test interpreter-test clean
 
@@ -39,14 +40,15 @@ torture: $(VENV)/.dev
 soak: $(VENV)/.dev
 	$(BIN)/python -m torture.soak --minutes 60
 
-# the tests with the oldest release of everything that pyproject.toml allows, in an environment of its own (.venv-oldest)
+# the tests with the oldest release of everything that pyproject.toml allows, in an environment of its own (.venv-oldest);
+# some of them: make oldest TESTS=tests/test_losses.py
 oldest:
-	.ci/oldest $(PYTHON)
+	.ci/oldest $(PYTHON) $(TESTS)
 
-# known weaknesses of what is installed, by pip-audit; needs PyPI's own service, which mirrors do not offer
-audit-dependencies: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
-	$(BIN)/pip-audit
+# known weaknesses of what is installed, by pip-audit, which has an environment of its own; needs PyPI's own service, which mirrors do not
+# offer, or OSV's, which may be a mirror: make audit-dependencies OSV_URL=https://.../v1/query
+audit-dependencies: $(VENV)/.dev $(AUDIT_VENV)/.audit
+	@OSV_URL=$(OSV_URL) $(AUDIT_VENV)/bin/python .ci/audit.py $(BIN)/python
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -78,5 +80,10 @@ $(VENV)/.interpreter: pyproject.toml $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH_ON_CPU)' triton
 	touch $@
 
+$(AUDIT_VENV)/.audit:
+	$(PYTHON) -m venv $(AUDIT_VENV)
+	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo.html build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(AUDIT_VENV) .venv-oldest demo.html build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
