@@ -40,7 +40,7 @@ def test_soak_sees_growth(what, step, capsys):
 
 
 def test_oldest_pins_every_lower_bound():
-    """``make oldest`` itself takes a quarter of an hour."""
+    """``make oldest`` itself takes a quarter of an hour; ``test_environments.py`` runs a part of it."""
     asked = subprocess.run([sys.executable, ".ci/lower_bounds.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     pinned = asked.stdout.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
