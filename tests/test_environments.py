@@ -75,8 +75,10 @@ def test_audit_tells_weaknesses_and_what_could_not_be_asked(tmp_path):
     if last.startswith("NOT AUDITED: no service answered. PyPI: "):
         assert code != 0
         pytest.skip(f"what a service of one's own says is told rightly; the real ones: {last}")
-    assert code == 0, told
-    assert re.fullmatch(r"\d\d+ packages, 0 not looked up, 0 known weaknesses \(by \w+\)", last)
+    # what the world knows today is not for a test of the command to judge
+    counts = re.fullmatch(r"\d\d+ packages, (\d+) not looked up, (\d+) known weaknesses \(by \w+\)", last)
+    assert counts, told
+    assert (code == 0) == (counts.groups() == ("0", "0"))
 
 
 @contextmanager
