@@ -44,7 +44,7 @@ def long_tailed(m: int, n: int, entries: int, seed: int = 0, dtype: str = "float
     return Observed.from_indices(i, j, rng.standard_normal(entries).astype(dtype), (m, n), duplicates="last")
 
 
-def half_steps(scale: float, repeats: int = 9) -> list[dict[str, Any]]:
+def half_steps(scale: float, repeats: int = 25) -> list[dict[str, Any]]:
     """Ns an entry at each rank, beside the baseline in the same run (repeats interleaved, the best of each taken)."""
     observed = long_tailed(side(6040, scale), side(3706, scale), part(1_000_000, scale))
     rows, lines = observed.rows, []
