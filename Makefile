@@ -48,7 +48,7 @@ oldest:
 # known weaknesses of what is installed, by pip-audit, which has an environment of its own; needs PyPI's own service, which mirrors do not
 # offer, or OSV's, which may be a mirror: make audit-dependencies OSV_URL=https://.../v1/query
 audit-dependencies: $(VENV)/.dev $(AUDIT_VENV)/.audit
-	@OSV_URL=$(OSV_URL) $(AUDIT_VENV)/bin/python .ci/audit.py $(BIN)/python
+	@OSV_URL="$(OSV_URL)" $(AUDIT_VENV)/bin/python .ci/audit.py $(BIN)/python
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -13,9 +13,10 @@ from pathlib import Path
 
 
 def installed(python: str) -> list[str]:
-    """What is installed there, as requirements, without what comes from a folder: no service knows that."""
-    listed = subprocess.run([python, "-m", "pip", "freeze", "--exclude-editable"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if "==" in line and not line.startswith("robustmf==")]
+    """What is installed there, as requirements, without robustmf and what else comes from a folder: no service knows that."""
+    command = [python, "-m", "pip", "list", "--format=json", "--exclude-editable", "--disable-pip-version-check"]
+    listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return [f"{package['name']}=={package['version']}" for package in listed if package["name"] != "robustmf"]
 
 
 def asked(service: list[str], requirements: list[str]) -> list[dict] | str:

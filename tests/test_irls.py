@@ -24,6 +24,7 @@ from robustmf.losses import Loss, loss_names, make_loss
 from robustmf.objective import Objective
 from robustmf.operations import Operations
 from robustmf.solvers import irls as irls_module
+from robustmf.solvers.choose import is_worth_eliminating
 from robustmf.solvers.problem import Problem
 
 
@@ -170,9 +171,10 @@ def test_auto_chooses_by_shape_filling_and_loss_and_says_why():
     wide = np.random.default_rng(0).standard_normal((20, 300))
     square = np.random.default_rng(0).standard_normal((60, 60))
     sparse = np.where(np.random.default_rng(1).random(wide.shape) < 0.45, wide, np.nan)
-    few = np.where(np.add.outer(np.arange(20), np.arange(300)) % 5 == 0, wide, np.nan)
+    few = np.where(np.add.outer(np.arange(20), np.arange(300)) % 10 == 0, wide, np.nan)
     assert RobustMF(2, random_state=0).fit(sparse).solver_ == "varpro"
-    assert RobustMF(2, random_state=0).fit(few).solver_ == "irls"  # 1.9 entries a parameter
+    assert RobustMF(2, random_state=0).fit(few).solver_ == "irls"  # 0.9 entries a parameter
+    assert is_worth_eliminating((72, 4983), 32_900, 4, kinked=False)  # all tracks of Dinosaur, 1.6
     assert RobustMF(2, loss="l1", random_state=0).fit(wide).solver_ == "varpro"
     assert RobustMF(2, random_state=0).fit(wide).solver_ == "irls"
     model = RobustMF(2, random_state=0).fit(square)

@@ -65,3 +65,5 @@ def test_work_in_another_process_ends_with_an_answer_in_time_or_an_error():
     assert time.monotonic() - started < 60
     with pytest.raises(RuntimeError, match="without an answer, exit code 3"):
         within(60, os._exit, 3)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        within(60, divmod, 1, 0)

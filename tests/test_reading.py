@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import zipfile
@@ -393,11 +394,16 @@ def test_a_source_says_its_name():
 
 def test_what_a_file_is_counts_and_not_what_it_is_called(tmp_path):
     text = b"user,item,rating\n1,1,3\n1,2,4\n2,1,5\n"
-    packed = tmp_path / "packed.csv"
-    packed.write_bytes(gzip.compress(text))
-    assert read_ratings(packed).n_entries == 3
-    for beginning, reason in ((b"PK\x03\x04", "a zip archive or a spreadsheet"), (b"PAR1", "a Parquet file"), (b"%PDF-1.7", "a PDF file")):
-        other = tmp_path / "other.csv"
-        other.write_bytes(beginning + text)
-        with pytest.raises(MalformedFileError, match=rf"other\.csv: {reason}, not text"):
-            read_ratings(other)
+    for name, packed in (("a.csv", gzip.compress(text)), ("b.csv", bz2.compress(text)), ("c.csv.gz", text), ("d.bz2", gzip.compress(text))):
+        (tmp_path / name).write_bytes(packed)
+        assert read_ratings(tmp_path / name).n_entries == 3, name
+    archive, parquet, pdf = (tmp_path / name for name in ("archive.csv", "parquet.csv", "pdf.csv"))
+    with zipfile.ZipFile(archive, "w") as writing:
+        writing.writestr("ratings.csv", text)
+    pq.write_table(pa.table({"user": [1, 2], "item": [1, 2], "rating": [3.0, 4.0]}), parquet)
+    pdf.write_bytes(b"%PDF-1.7\n" + text)
+    for path, reason in ((archive, "a zip archive or a spreadsheet"), (parquet, "a Parquet file"), (pdf, "a PDF file")):
+        with pytest.raises(MalformedFileError, match=rf"{path.name}: {reason}, not text"):
+            read_ratings(path)
+    # text may begin as another kind does
+    assert read_ratings(written(tmp_path, "PAR1001,A,3\nPAR1002,A,4\nPK,B,1\n", "ids.csv")).n_entries == 3

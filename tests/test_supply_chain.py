@@ -1,102 +1,73 @@
-"""``make oldest`` and ``make audit-dependencies``, run for real: what they install comes from the package registry."""
+"""What the package may not do: run what it reads, fetch what it does not check, extract what it is given."""
 
-import json
-import os
+import ast
 import re
-import shutil
-import subprocess
-import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from packaging.version import Version
 
-ROOT = Path(__file__).parents[1]
+import robustmf
+from robustmf.datasets import catalog, finding
 
+SOURCE = Path(robustmf.__file__).parent
+TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
-@pytest.fixture
-def registry(tmp_path):
-    """Skips where pip reaches no registry, with what pip says."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "0", "--timeout", "20", "iniconfig"]
-    asked = subprocess.run([*command, "--dest", str(tmp_path)], capture_output=True, text=True, check=False)
-    if asked.returncode:
-        pytest.skip(f"no package registry: {asked.stderr.strip().splitlines()[-1]}")
+#: Modules that run code when they read.
+UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "torch.serialization"}
 
-
-def make(*arguments, **environment):
-    command = ["make", f"PYTHON={sys.executable}", *arguments]
-    # of the environment that runs these tests, nothing may reach the one that is made
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NUMBA_CACHE_DIR")}
-    return subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True, timeout=500, check=False)
+UNSAFE_CALLS = {"pickle.load", "pickle.loads", "joblib.load", "torch.load", "eval", "os.system"}
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the oldest NumPy, SciPy and Numba have no wheels for Python 3.13")
-@pytest.mark.usefixtures("registry")
-def test_oldest_makes_its_environment_and_runs_the_tests_that_are_asked_for(tmp_path):
-    told = make("oldest", "TESTS=-n0 -q tests/test_losses.py", OLDEST_VENV=str(tmp_path / "oldest"))
-    assert told.returncode == 0, told.stdout[-2000:] + told.stderr[-2000:]
-    listed = dict(re.findall(r"^(\S+) +(\d\S*)", told.stdout, re.MULTILINE))
-    pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (tmp_path / "oldest" / "oldest.txt").read_text(), re.MULTILINE))
-    for name in ("numpy", "scipy", "numba", "scikit-learn", "pyarrow"):
-        assert Version(listed[name]) == Version(pinned[name]), name
-    assert re.search(r"\d+ passed", told.stdout)
-    shutil.rmtree(tmp_path / "oldest")  # a gigabyte, which pytest would keep
+def _imports(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-@pytest.mark.usefixtures("registry")
-def test_audit_tells_weaknesses_and_what_could_not_be_asked(tmp_path):
-    """Of the packages that these tests run with; nothing is installed among them. One test, for one environment with pip-audit."""
-
-    def audit(*arguments):
-        given = (f"VENV={sys.prefix}", f"AUDIT_VENV={tmp_path / 'audit'}")
-        told = make("--old-file", f"{sys.prefix}/.dev", *given, *arguments, "audit-dependencies")
-        assert told.stdout, told.stderr
-        return told.returncode, told.stdout, told.stdout.splitlines()[-1]
-
-    with weaknesses_served({"numpy": "MADE-UP-1"}) as url:
-        code, told, last = audit(f"OSV_URL={url}")
-    assert code != 0
-    assert re.search(r"^numpy \S+: MADE-UP-1, mended in 99$", told, re.MULTILINE), told
-    assert re.fullmatch(r"\d\d+ packages, 0 not looked up, 1 known weaknesses \(by http://\S+\)", last)
-    with weaknesses_served({}) as url:
-        code, told, last = audit(f"OSV_URL={url}")
-    assert code == 0, told
-    assert re.fullmatch(r"\d\d+ packages, 0 not looked up, 0 known weaknesses \(by http://\S+\)", last)
-    code, _, last = audit(f"OSV_URL={url}")  # which has ended
-    assert code != 0
-    assert last.startswith(f"NOT AUDITED: no service answered. {url}: ")
-    assert "Connection refused" in last
-    code, told, last = audit()
-    if last.startswith("NOT AUDITED: no service answered. PyPI: "):
-        assert code != 0
-        pytest.skip(f"what a service of one's own says is told rightly; the real ones: {last}")
-    assert code == 0, told
-    assert re.fullmatch(r"\d\d+ packages, 0 not looked up, 0 known weaknesses \(by \w+\)", last)
+def _calls(tree):
+    """Calls by their dotted name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
 
 
-@contextmanager
-def weaknesses_served(weak):
-    """An OSV service of one's own, which knows of these weaknesses by package."""
+def test_nothing_that_unpickles_is_imported_or_called():
+    for path, tree in TREES.items():
+        assert not (UNSAFE | {"joblib.load", "joblib.dump"}) & set(_imports(tree)), path
+        for name, call in _calls(tree):
+            assert name not in UNSAFE_CALLS, f"{path}: {name}"
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+            assert name not in ("np.load", "numpy.load") or "allow_pickle" in given, f"{path}: {ast.unparse(call)}"
+            assert given.get("allow_pickle", "False") == "False", f"{path}: {ast.unparse(call)}"
+            assert "shell" not in given, f"{path}: {ast.unparse(call)}"
 
-    class Service(BaseHTTPRequestHandler):
-        def do_POST(self):
-            name = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["package"]["name"]
-            ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99"}]}]
-            affected = [{"package": {"name": name, "ecosystem": "PyPI"}, "ranges": ranges}]
-            known = {"id": weak.get(name), "published": "2026-01-01T00:00:00Z", "summary": "made up", "details": "", "affected": affected}
-            answer = json.dumps({"vulns": [known]} if name in weak else {}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
 
-        def log_message(self, *_):
-            pass
+def test_code_is_made_only_of_losses_own_formulas():
+    runs = {path for path, tree in TREES.items() if any(name == "exec" for name, _ in _calls(tree))}
+    assert runs == {"compiled_loss.py", "device/expression.py"}
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1/query"
-        server.shutdown()
+
+def test_archives_are_never_extracted():
+    called = {name.rpartition(".")[2] for tree in TREES.values() for name, _ in _calls(tree)}
+    assert not {"extractall", "extract", "unpack_archive"} & called
+
+
+def test_every_download_is_https_and_has_a_checksum():
+    archives = [archive for data in catalog.KNOWN.values() for archive in data.archives]
+    assert len(archives) >= 7
+    for archive in archives:
+        assert archive.url.startswith("https://")
+        assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", archive.checksum)
+    fetchers = {
+        path for path, tree in TREES.items() if {"pooch", "requests", "urllib.request", "http.client", "socket"} & set(_imports(tree))
+    }
+    assert fetchers == {"datasets/finding.py"}
+
+
+def test_an_address_without_encryption_is_refused(tmp_path):
+    open_address = catalog.Archive("http://example.org/a.zip", "sha256:" + "0" * 64)
+    with pytest.raises(ValueError, match=r"must be fetched over HTTPS, got http://example\.org/a\.zip"):
+        finding.fetch(catalog.MOVIELENS["100k"], open_address, tmp_path)

@@ -82,8 +82,8 @@ class RobustMF(Learner):
     inner_gap : float or None
         Stop inner solves by the duality gap instead: at this share of the decrease reached.
     validation_fraction : float or None
-        Set this share of the entries aside, at random, and stop when the mean absolute error there has not fallen for ``patience``
-        iterations; the iterate where it was lowest is kept.
+        Set this share of the entries aside, by a hash of their ids and ``random_state``, and stop when the mean absolute error there
+        has not fallen for ``patience`` iterations; the iterate where it was lowest is kept.
     patience : int
         See ``validation_fraction``.
     bounds : (low, high) or None

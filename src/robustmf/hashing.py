@@ -1,7 +1,7 @@
 """Hashes of ids: the same id has the same hash in every process, whatever type it was read as.
 
 Python's own hash of text differs from process to process. Ids that Python holds equal (1, 1.0, True) have one hash here, and so have 7
-and "7": where both meet they are refused, as the one id of mixed types that they are.
+and "7", which are refused where both meet.
 """
 
 from __future__ import annotations
@@ -64,9 +64,14 @@ def _text(key: Any) -> str:
         return f"({','.join(map(_text, key))})"
     if isinstance(key, datetime) and key.tzinfo is not None:
         return key.astimezone(UTC).isoformat()
-    if isinstance(key, (bool, int, float, Decimal, np.number, np.bool_)):
+    if isinstance(key, (bool, int, np.integer, np.bool_)):
+        return _digits(int(key))
+    if isinstance(key, (float, Decimal, np.number)):
         number = float(key)
-        if number.is_integer():
-            return str(int(key))
-        return repr(number)
+        return _digits(int(key)) if number.is_integer() else repr(number)
     return str(key)
+
+
+def _digits(number: int) -> str:
+    # Python refuses to write out more than 4,300 decimal digits
+    return str(number) if number.bit_length() < 10_000 else hex(number)

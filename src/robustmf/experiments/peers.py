@@ -123,7 +123,7 @@ def _measured(method: Method, data: Synthetic, rank: int) -> dict[str, Any]:
 
 
 def run(scale: float, announce: Callable[[str], None]) -> list[dict[str, Any]]:
-    """One record a problem and method; a package that is not installed, or stands still, has a record that says so."""
+    """One record a problem and method; a package that is not installed, stands still or fails has a record that says so."""
     records = []
     for problem, (data, rank) in problems(scale).items():
         oracle = data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
@@ -139,7 +139,7 @@ def run(scale: float, announce: Callable[[str], None]) -> list[dict[str, Any]]:
                 continue
             try:
                 found = within(_LIMIT + _LIMIT_AN_ENTRY * data.train.n_entries, measure, name, data, rank)
-            except TimeoutError as error:
+            except (TimeoutError, RuntimeError) as error:
                 announce(f"{problem}: {name}: {error}")
                 found = {"failed": str(error)}
             records.append({**record, **found})

@@ -9,23 +9,33 @@ from typing import Any
 
 
 def within(seconds: float, work: Callable[..., Any], *given: Any) -> Any:
-    """What ``work(*given)`` returns in a new process; TimeoutError where it takes longer. Both must be picklable."""
+    """What ``work(*given)`` returns in a new process; TimeoutError where it takes longer, RuntimeError where it fails.
+
+    Both must be picklable.
+    """
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_answer, args=(there, work, given), daemon=True)
     process.start()
     there.close()
     try:
-        if not here.poll(seconds):
-            raise TimeoutError(f"no answer within {seconds:.0f} s")
-        return here.recv()
+        with here:
+            if not here.poll(seconds):
+                raise TimeoutError(f"no answer within {seconds:.0f} s")
+            done, answer = here.recv()
     except EOFError:
         process.join()
         raise RuntimeError(f"the process ended without an answer, exit code {process.exitcode}") from None
     finally:
         process.kill()
         process.join()
+    if not done:
+        raise RuntimeError(answer)
+    return answer
 
 
 def _answer(to: Connection, work: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    to.send(work(*given))
+    try:
+        to.send((True, work(*given)))
+    except Exception as error:  # whatever it is, the one who asked is to hear of it
+        to.send((False, repr(error)))

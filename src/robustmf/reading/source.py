@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,15 +16,18 @@ from typing import Any, BinaryIO, cast
 from robustmf.exceptions import MalformedFileError
 
 #: How compressed files begin, whatever they are called.
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_COMPRESSED = {rb"\x1f\x8b": "gzip", rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": "bz2", rb"\x28\xb5\x2f\xfd": "zstd", rb"\x04\x22\x4d\x18": "lz4"}
 
-#: How files begin that are no text, and what to do with them.
+#: How files begin that are no text (with a control character near by, which text does not have), and what to do with them.
 _NO_TEXT = {
-    b"PK\x03\x04": "a zip archive or a spreadsheet, not text; unpack it, or save the sheet as CSV",
-    b"\xd0\xcf\x11\xe0": "a spreadsheet, not text; save the sheet as CSV",
-    b"PAR1": "a Parquet file, not text; give it the ending .parquet",
-    b"%PDF": "a PDF file, not text",
+    rb"PK\x03\x04": "a zip archive or a spreadsheet, not text; unpack it, or save the sheet as CSV",
+    rb"\xd0\xcf\x11\xe0": "a spreadsheet, not text; save the sheet as CSV",
+    rb"PAR1.{0,60}?[\x00-\x08]": "a Parquet file, not text; give it the ending .parquet",
+    rb"%PDF-[12]\.": "a PDF file, not text",
 }
+
+#: Bytes that are enough to tell.
+_BEGINNING = 64
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Source:
     Attributes
     ----------
     path : Path
-        The file or the archive. Text may be compressed (.gz, .bz2, .zst, .lz4).
+        The file or the archive. Text may be compressed (gzip, bzip2, zstd, lz4), whatever the file is called.
     member : str
         Name within the archive; empty for a plain file.
     """
@@ -62,8 +66,8 @@ class Source:
             import pyarrow as pa  # noqa: PLC0415 - only those who read files pay for it
 
             with self.path.open("rb") as file:
-                known = _by_beginning(_COMPRESSED, file.read(4))
-            return cast("BinaryIO", pa.input_stream(str(self.path), compression=known or "detect"))
+                known = _by_beginning(_COMPRESSED, file.read(_BEGINNING))
+            return cast("BinaryIO", pa.input_stream(str(self.path), compression=known))
         archive = zipfile.ZipFile(self.path)
         if self.member not in archive.namelist():
             raise self.fault("the archive has no such member; get the file again")
@@ -72,8 +76,7 @@ class Source:
     def text(self, encoding: str = "utf-8-sig") -> Iterator[str]:
         """The lines; bytes that are not text come as lone surrogates."""
         with self.open() as stream:
-            beginning = stream.read(4)
-            if reason := _by_beginning(_NO_TEXT, beginning):
+            if reason := _by_beginning(_NO_TEXT, stream.read(_BEGINNING)):
                 raise self.fault(reason)
         with self.open() as stream, io.TextIOWrapper(cast("Any", stream), encoding, errors="surrogateescape", newline="") as lines:
             yield from lines
@@ -84,4 +87,4 @@ class Source:
 
 
 def _by_beginning(told: dict[bytes, str], beginning: bytes) -> str | None:
-    return next((what for start, what in told.items() if beginning.startswith(start)), None)
+    return next((what for start, what in told.items() if re.match(start, beginning, re.DOTALL)), None)

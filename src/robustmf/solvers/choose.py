@@ -14,7 +14,7 @@ _SMALL_SIDE, _ELONGATED = 600, 2.0
 _WELL_FILLED = 0.5
 
 #: With fewer entries for each free parameter neither finds the valley of a smooth loss, and elimination takes up to forty times as long.
-_ENTRIES_EACH = 2.0
+_ENTRIES_EACH = 1.25
 
 
 def choose_solver(solver: str, observed: Observed, rank: int, loss: Loss, plain_model: bool, projects: bool = True) -> tuple[str, str]:

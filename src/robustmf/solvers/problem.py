@@ -24,7 +24,7 @@ SAMPLE = 1 << 18
 _WEAK = 1 / 3
 
 #: A ridge of this share of a row's normal matrix pulls its factors in by as much; on small matrices the paper's λ is more.
-_LITTLE = 0.01
+_LITTLE_OF_A_ROW = 0.01
 
 
 def interpolated_sigma(residual: Array, spent: float) -> float:
@@ -42,10 +42,10 @@ class Problem(Scales):
         super().__init__(Held(self._sample[2]), operations.observed.shape, operations.observed.n_entries, rank, reg, degree)
 
     def firmer(self) -> Problem:
-        """The same with λ no less than the paper's, in units of the data, or than is little beside what the entries of a row say."""
+        """The same with λ raised to the paper's, in units of the data, where that is little beside what the entries of a row say."""
         firm = copy(self)
         paper = paper_reg(self.shape) * self.paper_unit
-        firm.reg = max(self.reg, min(paper, _LITTLE * self.prior * self.entries_a_row))
+        firm.reg = max(self.reg, min(paper, _LITTLE_OF_A_ROW * self.prior * self.entries_a_row))
         return firm
 
     def on_host(self) -> Problem:
