@@ -8,7 +8,7 @@ import time
 import warnings
 
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from robustmf.solvers import blas
 from robustmf.solvers.blas import one_blas_thread
@@ -78,3 +78,14 @@ def test_a_process_forked_beside_a_user_has_all_threads():
 def test_the_user_that_forks_is_still_one_in_the_new_process():
     with threadpool_limits(2, user_api="blas"), one_blas_thread():
         assert ends_well(lambda: threads() == {1})
+
+
+def test_fits_do_not_look_for_libraries_again(monkeypatch):
+    """The loader's lock is held meanwhile; a process that is forked in such a moment would hang when it looks for them."""
+
+    def looked(self):
+        raise AssertionError("looked for libraries")
+
+    monkeypatch.setattr(ThreadpoolController, "_load_libraries", looked)
+    with one_blas_thread():
+        pass

@@ -269,7 +269,7 @@ def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
         X = rng.standard_normal((100, 500))
         X[rng.random(X.shape) > 0.07] = np.nan
         X[0], X[:, 0] = 1.0, 1.0
-        model = RobustMF(5, verbose=1, random_state=0)
+        model = RobustMF(5, solver="varpro", verbose=1, random_state=0)
         try:
             model.fit(X)
         except KeyboardInterrupt as error:

@@ -6,12 +6,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, get_ident
+from typing import Any
 
-from threadpoolctl import threadpool_limits
+import scipy.linalg  # noqa: F401 - brings its own BLAS, which must be there to be found
+from threadpoolctl import ThreadpoolController
+
+#: Libraries are looked for here and never again: the dynamic loader's lock is held meanwhile, and a process forked by another thread in
+#: such a moment would wait for it for ever when it looks for them itself.
+_libraries = ThreadpoolController()
 
 _lock = Lock()
 _users: list[int] = []  # by thread
-_limits: threadpool_limits | None = None
+_limits: Any = None
 
 
 @contextmanager
@@ -23,7 +29,7 @@ def one_blas_thread() -> Iterator[None]:
     global _limits  # noqa: PLW0603 - it stands for a state of the process
     with _lock:
         if not _users:
-            _limits = threadpool_limits(1, user_api="blas")
+            _limits = _libraries.limit(limits=1, user_api="blas")
         _users.append(get_ident())
     try:
         yield
