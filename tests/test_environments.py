@@ -27,9 +27,10 @@ def registry(tmp_path):
 
 
 def make(*arguments, **environment):
-    command = ["make", f"PYTHON={sys.executable}", *arguments]
-    # of the environment that runs these tests, nothing may reach the one that is made
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NUMBA_CACHE_DIR")}
+    command = ["make", "--no-print-directory", f"PYTHON={sys.executable}", *arguments]
+    # of the environment that runs these tests, and of the make that may run them, nothing may reach the one that is made
+    dropped = ("PYTHONPATH", "NUMBA_CACHE_DIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
     # most of what is installed is not imported here
     kept["PIP_NO_COMPILE"] = "1"
     return subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True, timeout=500, check=False)
