@@ -18,7 +18,7 @@ from robustmf.exceptions import MalformedFileError
 #: How compressed files begin, whatever they are called.
 _COMPRESSED = {rb"\x1f\x8b": "gzip", rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": "bz2", rb"\x28\xb5\x2f\xfd": "zstd", rb"\x04\x22\x4d\x18": "lz4"}
 
-#: How files begin that are no text (with a control character near by, which text does not have), and what to do with them.
+#: How files begin that are no text, and what to do with them; "PAR1" may begin text too, but no control character follows there.
 _NO_TEXT = {
     rb"PK\x03\x04": "a zip archive or a spreadsheet, not text; unpack it, or save the sheet as CSV",
     rb"\xd0\xcf\x11\xe0": "a spreadsheet, not text; save the sheet as CSV",
