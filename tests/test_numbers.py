@@ -57,6 +57,12 @@ def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
         equivariance.Case(("irls", "huber", 2), "transposed", 9, 29, 3, 0, 548064537),
         # variable projection's start had λ of the loss in the l1 loss's place
         equivariance.Case(("varpro", "lsp", 0), "unit, auto", 10, 8, 1, 1, 3),
+        # the noise was taken to be what the worse of two starts had shown
+        equivariance.Case(("varpro", "welsch", 2), "order, auto", 8, 12, 2, 0, 1238),
+        # messages that never settle carried the last digits of the data to the first of the fit
+        equivariance.Case(("irls", "cauchy", 2), "unit, auto", 16, 9, 3, -10, 471441288),
+        # sweeps at a kink do so too
+        equivariance.Case(("irls", "lsp", 0), "unit, auto", 23, 18, 2, -1, 1078667638),
     ],
     ids=lambda case: f"{case.way[0]}, {case.change}",
 )

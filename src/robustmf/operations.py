@@ -136,7 +136,7 @@ class Operations:
             loss_sums.loss_sums, len(sums), (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights, none,
             np.array([-np.inf, np.inf], dtype), half_step.pad(V), half_step.padded_width(V.shape[1], dtype.itemsize), U,
-            tips**2, address, parameters, sums,
+            tips * tips, address, parameters, sums,
         )  # fmt: skip
         # a rounded loss starts at 0
         lowered = bases[0].value(tips) if tips.any() else np.zeros(len(tips))
@@ -261,7 +261,7 @@ class Operations:
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights,
             none if shifts is None else shifts, np.array(clip, dtype), half_step.pad(V), width, U, reg_by_row,
-            dtype.type(loss.epsilon**2), dtype.type(curvature), address, weight_parameters(loss),
+            dtype.type(loss.epsilon * loss.epsilon), dtype.type(curvature), address, weight_parameters(loss),
             half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
@@ -278,7 +278,7 @@ class Operations:
         out = np.empty(len(rows))
         self.team.run(
             repair.mean_weights, len(self._row_bounds) - 1, U.shape[1] * len(rows.values),
-            self._row_bounds, rows.pointers, rows.indices, rows.values, U, V, 0.5 / theta**2, out,
+            self._row_bounds, rows.pointers, rows.indices, rows.values, U, V, 0.5 / (theta * theta), out,
         )  # fmt: skip
         return out
 
@@ -287,7 +287,7 @@ class Operations:
     ) -> NDArray[np.bool_]:
         """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
         by_row, by_column, rank = self.observed.rows, self.observed.columns, U.shape[1]
-        bounds, rate = self.transposed._row_bounds, 0.5 / theta**2
+        bounds, rate = self.transposed._row_bounds, 0.5 / (theta * theta)
         inverses = np.empty((len(V), rank, rank))
         self.team.run(
             repair.normal_inverses, len(bounds) - 1, rank**2 * self.observed.n_entries,

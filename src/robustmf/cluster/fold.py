@@ -95,6 +95,6 @@ def _best_of(
     unbent = np.zeros((len(columns), rank, rank))
     repair.repair_rows(
         0, len(chosen), pointers, index.astype(np.int32), rows.values[places], found, np.ascontiguousarray(design[columns]), unbent,
-        ridge, 0.5 / theta**2, np.arange(len(chosen)), trials, np.uint64(seed), np.zeros(len(chosen), bool),
+        ridge, 0.5 / (theta * theta), np.arange(len(chosen)), trials, np.uint64(seed), np.zeros(len(chosen), bool),
     )  # fmt: skip
     return found

@@ -43,7 +43,7 @@ def given_start(settings: Settings, matrix: Matrix) -> tuple[Basis, list[Blocks]
         settings, _ = in_units(settings, Scales(values, matrix.shape, n_entries, settings.rank, settings.reg))
     center, biases = None, None
     if settings.bias is True:
-        center, biases = _biases(matrix, standing.side, settings.reg / settings.bias_unit**2)
+        center, biases = _biases(matrix, standing.side, settings.reg / (settings.bias_unit * settings.bias_unit))
     places, n_entries = standing.places(weighted=True)
     left = standing.values(places, center, biases)
     reg = average_reg(settings, n_entries, matrix.shape)

@@ -50,7 +50,7 @@ def _values_by_chunk(
     rank, chunks, V, code = U.shape[1], of.chunks, padded(V.tensor), value_code(loss)
     if code is None:
         return None
-    numbers = of.numbers(*code[1], *(tip**2 for tip in tips), dtype=torch.float64)
+    numbers = of.numbers(*code[1], *(tip * tip for tip in tips), dtype=torch.float64)
     weighted, weights = sample_weights is not None, of.values if sample_weights is None else sample_weights.tensor
     if lanes.value_fits(rank, of.values.element_size()):
         found = of.empty(len(tips), len(of.lanes.counts), dtype=torch.float64)

@@ -142,7 +142,7 @@ def _bends(
         counted = DeviceArray((sample_weights.tensor > 0).to(of.values.dtype))
         counts = of.add_chunks(of.sums_by_chunk(counted.tensor, None)[:, None])[:, 0]
     # Σ ε²/(e² + ε²) over the row's entries that have a weight
-    at_tip = counts - (2 / loss.epsilon**2) * row_losses(of, GemanMcClure(loss.epsilon), left, right, counted)
+    at_tip = counts - 2 / (loss.epsilon * loss.epsilon) * row_losses(of, GemanMcClure(loss.epsilon), left, right, counted)
     enough = curvature * U.shape[1]
     return (enough / torch.clamp(at_tip, min=enough)).to(of.values.dtype)
 
@@ -152,7 +152,7 @@ def _weight_numbers(of: DeviceOperations, loss: Loss, clip: tuple[float, float] 
     formula, parameters = (None if loss.unit_weight else weight_code(loss)) or (None, (0.0,) * SLOTS)
     clipped = clip is not None and bool(np.isfinite(clip).all())
     largest = float(np.sqrt(np.finfo(of.observed.dtype).max))
-    return of.numbers(*(clip if clip and clipped else (0.0, 0.0)), loss.epsilon**2, *parameters, largest), formula, clipped
+    return of.numbers(*(clip if clip and clipped else (0.0, 0.0)), loss.epsilon * loss.epsilon, *parameters, largest), formula, clipped
 
 
 def _normal_matrices(

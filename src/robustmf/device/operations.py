@@ -189,7 +189,7 @@ class DeviceOperations(Operations):
 
     def explained_shares(self, U: Array, V: Array, theta: float) -> Array:
         """For each row the share of its entries that the fit explains: the mean Welsch weight at scale θ."""
-        lost = row_losses(self, Welsch(theta), U.tensor, V.tensor) / theta**2
+        lost = row_losses(self, Welsch(theta), U.tensor, V.tensor) / (theta * theta)
         return DeviceArray(1 - lost / torch.clamp(self.counts, min=1))
 
     def repair_rows(

@@ -72,7 +72,7 @@ class _Trials:
     def _leave_one_out(self, u: Tensor, v: Tensor, y: Tensor, inverses: Tensor, j: Tensor) -> Tensor:
         """v_j as it would be without the entry: else a column that bent to an outlier of this row would vote for it."""
         e = y - (u * v).sum(1)
-        w = torch.exp(-0.5 / self._loss.theta**2 * e * e)
+        w = torch.exp(-0.5 / (self._loss.theta * self._loss.theta) * e * e)
         moved = torch.empty_like(v)
         step = max(1, (1 << 28) // inverses[0].numel())
         for low in range(0, len(j), step):

@@ -20,7 +20,7 @@ class Cauchy(Loss):
 
     def _value(self, a: Array) -> Array:
         z = a / self.theta
-        return 0.5 * self.theta**2 * np.log1p(z * z)
+        return 0.5 * self.theta * self.theta * np.log1p(z * z)
 
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)

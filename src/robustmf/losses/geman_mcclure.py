@@ -18,7 +18,7 @@ class GemanMcClure(Loss):
 
     def _value(self, a: Array) -> Array:
         z = a / self.theta
-        return 0.5 * self.theta**2 * (z * z / (1 + z * z))
+        return 0.5 * self.theta * self.theta * (z * z / (1 + z * z))
 
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)

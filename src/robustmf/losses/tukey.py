@@ -21,7 +21,7 @@ class Tukey(Loss):
     def _value(self, a: Array) -> Array:
         z = np.minimum(a / self.theta, 1)
         s = z * z
-        return self.theta**2 / 6 * s * (3 - 3 * s + s * s)
+        return self.theta * self.theta / 6 * s * (3 - 3 * s + s * s)
 
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)

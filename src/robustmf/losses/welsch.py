@@ -20,7 +20,7 @@ class Welsch(Loss):
 
     def _value(self, a: Array) -> Array:
         z = a / self.theta
-        return -(self.theta**2) * np.expm1(-0.5 * z * z)
+        return -self.theta * self.theta * np.expm1(-0.5 * z * z)
 
     def _derivative(self, a: Array) -> Array:
         return a * self.weight(a)
@@ -33,4 +33,4 @@ class Welsch(Loss):
     @property
     def weight_parameters(self) -> tuple[float, ...]:
         """1/(2θ²)."""
-        return (0.5 / self.theta**2,)
+        return (0.5 / (self.theta * self.theta),)

@@ -16,7 +16,7 @@ from robustmf.operations import Operations
 from robustmf.solvers.choose import choose_solver
 from robustmf.solvers.graduate import Found, better_of, graduated_start
 from robustmf.solvers.problem import Problem, interpolated_sigma, sampled_entries
-from robustmf.solvers.scales import Held, Scales, least_sigma
+from robustmf.solvers.scales import Held, Scales, least_sigma, power
 from robustmf.solvers.settings import Settings
 from robustmf.solvers.shrink import Choice, choose
 from robustmf.solvers.start import Init, Start, Warm, bias_start, given_factors, make_start, without_biases
@@ -181,7 +181,7 @@ def _begin(settings: Settings, operations: Operations, sample_weights: Array | N
     row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
     if settings.bias is True:
         known = settings.init.biases if isinstance(settings.init, Warm) else None
-        center, row_bias, column_bias = known or bias_start(operations, settings.reg / settings.bias_unit**2)
+        center, row_bias, column_bias = known or bias_start(operations, settings.reg / (settings.bias_unit * settings.bias_unit))
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
         operations = operations.on(operations.observed.select(sample_weights > 0))
@@ -231,15 +231,17 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     problem = Problem(operations, settings.rank, settings.reg, settings.loss.degree)
     size = float(np.std(operations.observed.rows.values)) or 1.0
     tip = _START_TIP * size
-    widths: list[float] = []
+    follows_noise = settings.auto_theta and settings.loss.degree == 2 and problem.has_enough_entries
+
+    def width(residual: Array) -> float:
+        return max(_WIDER * interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
 
     def objective_at(residual: Array) -> Objective:
         if not settings.auto_theta:
             return Objective(rounded(settings.loss, tip), settings.reg)
-        if settings.loss.degree != 2 or not problem.has_enough_entries:
+        if not follows_noise:
             return Objective(rounded(L1(), tip), problem.reg_for(L1.degree, settings.reg, settings.loss.degree))
-        sigma = max(_WIDER * interpolated_sigma(residual, problem.free_parameters / operations.observed.n_entries), tip)
-        widths.append(sigma)
+        sigma = width(residual)
         return Objective(settings.loss_at(sigma), problem.ridge(sigma) if settings.auto_reg else settings.reg)
 
     U, V = varpro_start(operations, settings.rank, objective_at, rng)
@@ -249,14 +251,16 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
     if settings.loss.robust:
         best = better_of(problem, best, graduated_start(problem, rng))
     start = Start.of(best, problem)
-    start = replace(start, sigma=max(start.sigma, *widths)) if widths else start
+    if follows_noise:
+        # that of the start which is kept: the other may have ended in a poor valley
+        start = replace(start, sigma=max(start.sigma, width(problem.residuals(best.U, best.V))))
     return replace(start, U=best.V, V=best.U) if swapped else start
 
 
 def _scaled_reg(settings: Settings, scales: Scales) -> float:
     """The paper's λ in units of the data."""
     degree = 1 if settings.loss.degree is None else settings.loss.degree
-    return float(settings.reg * scales.paper_unit ** (degree - 1))
+    return float(settings.reg * power(scales.paper_unit, degree - 1))
 
 
 def _follows_noise(settings: Settings, scales: Scales) -> bool:

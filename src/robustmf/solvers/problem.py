@@ -82,7 +82,7 @@ class Problem(Scales):
     def ridge_start(self, rng: np.random.Generator, sweeps: int) -> tuple[Array, Array]:
         """Least squares on clipped values, with a ridge so strong that single outliers cannot shape the factors."""
         U, V = self.random_factors(rng)
-        ridge = min(3 * self.spread**2 / self.prior, 0.5 * self.prior * self.entries_a_row)
+        ridge = min(3 * self.spread * self.spread / self.prior, 0.5 * self.prior * self.entries_a_row)
         clip = (self.middle - 2 * self.spread, self.middle + 2 * self.spread)
         observed = self.operations.observed
         by_row, by_column = self._near_weights(observed.rows.values), self._near_weights(observed.columns.values)

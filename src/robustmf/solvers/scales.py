@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -78,6 +79,12 @@ def sampled_places(n_entries: int, at_most: int) -> NDArray[np.int64]:
     return np.linspace(0, n_entries - 1, at_most).astype(np.int64)
 
 
+def power(unit: float, exponent: int) -> float:
+    """unit^exponent by products: data in a unit that is a power of two then change no digit, which C's ``pow`` does not promise."""
+    product = math.prod([unit] * abs(exponent))
+    return product if exponent >= 0 else 1 / product
+
+
 def least_noise(dtype: np.dtype[Any]) -> float:
     """No spread or noise is taken to be less, whatever the unit: the inverse of its square is still a number in this precision."""
     return float(np.finfo(dtype).tiny) ** 0.5 * 1e3
@@ -127,7 +134,7 @@ class Scales:
             before, kept = kept, values.within(self.middle, FAR * self.spread)
             if len(kept) == len(before) == len(values):
                 break  # none lies far out: another pass would find the same
-        self.prior = float(np.sqrt((self.middle**2 + self.spread**2) / rank))
+        self.prior = float(np.sqrt((self.middle * self.middle + self.spread * self.spread) / rank))
         self.reg = self.reg_for(2, reg, degree)
         self.free_parameters = rank * (sum(shape) - rank)
 
@@ -138,7 +145,7 @@ class Scales:
 
     def reg_for(self, wanted: int, reg: float, degree: int | None) -> float:
         """λ for a loss of this degree as one for a loss of the wanted degree: the two have different units, and agree in the paper's."""
-        return reg if degree is None else reg * self.paper_unit ** (wanted - degree)
+        return reg if degree is None else reg * power(self.paper_unit, wanted - degree)
 
     @property
     def entries_a_row(self) -> float:
@@ -147,7 +154,7 @@ class Scales:
 
     def ridge(self, sigma: float) -> float:
         """The ridge of the posterior mode at this noise, not below λ."""
-        return max(self.reg, sigma**2 / self.prior)
+        return max(self.reg, sigma * sigma / self.prior)
 
     def noise(self, residual: Values, reg: float | None = None) -> float:
         """Noise level of a fit, not below where the ridge (λ unless given) would outweigh a bounded loss and pull the best fit to zero."""

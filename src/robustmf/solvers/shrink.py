@@ -73,7 +73,7 @@ class Trial:
         problem, center = Problem(self.operations, self.rank, 0.0), None
         biases = [np.empty((k, 0), self.operations.observed.dtype) for k in self.operations.observed.shape]
         if bias:
-            center, *biases = bias_start(self.operations, self.least_reg(problem) / self.bias_unit**2)
+            center, *biases = bias_start(self.operations, self.least_reg(problem) / (self.bias_unit * self.bias_unit))
             problem = Problem(without_biases(self.operations, center, *biases), self.rank, 0.0)
         factors = problem.ridge_start(np.random.default_rng(seed), _START_SWEEPS)
         residual = problem.residuals(*factors)

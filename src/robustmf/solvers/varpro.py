@@ -49,7 +49,7 @@ class Graduated(Loss):
 
     def value(self, residual: Array) -> Array:
         """κ²φ(a/κ)."""
-        return self.kappa**2 * self._inner.value(residual / self.kappa)
+        return self.kappa * self.kappa * self._inner.value(residual / self.kappa)
 
     def weight(self, residual: Array) -> Array:
         """The base's weight at a/κ."""
