@@ -23,8 +23,35 @@ def modules_after(code, names):
 
 def test_import_is_light():
     assert modules_after("import robustmf", ["sklearn", "numba", "matplotlib", "pandas", "torch", "dask", "plotly", "rich"]) == "[]"
-    # scikit-learn itself imports pandas where it is installed
-    assert modules_after("from robustmf import RobustMF", ["matplotlib", "torch", "dask", "plotly", "rich"]) == "[]"
+    # scikit-learn itself imports the first two
+    fit = "import numpy as np; from robustmf import RobustMF; RobustMF(1).fit(np.eye(9))"
+    assert modules_after(fit, ["scipy.stats", "pandas", "matplotlib", "torch", "dask", "plotly", "rich"]) == "[]"
+
+
+def test_statistics_are_there_when_they_are_asked_for():
+    use = "from sklearn.utils.fixes import _mode; print(_mode(np.array([1, 2, 2]), 0).mode, scipy.stats.norm.cdf(0))"
+    assert python(f"import numpy as np; from robustmf import RobustMF; import scipy; {use}").split()[-1] == "0.5"
+    assert python("import scipy.stats as before; from robustmf import RobustMF; import scipy.stats as s; print(s is before)").strip() == "True"
+
+
+def test_who_imports_statistics_meanwhile_has_them():
+    code = """
+from robustmf.scikit import postponed
+with postponed("scipy.stats"):
+    import scipy.stats as early
+    from scipy.stats import norm
+    import scipy.stats.distributions
+import scipy.stats
+print(early.norm is norm is scipy.stats.norm, early is scipy.stats)
+import pandas
+with postponed("pandas"), postponed("no_such_module"):
+    import pandas as again
+    try:
+        import no_such_module
+    except ModuleNotFoundError:
+        print(again is pandas)
+"""
+    assert python(code).split() == ["True", "False", "True"]
 
 
 def test_public_names():

@@ -9,8 +9,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from robustmf.device import device_observed, device_operations, require_device
 from robustmf.exceptions import UnknownIdsWarning, warn_user
@@ -21,6 +19,7 @@ from robustmf.observed import Compressed, Observed, as_observed
 from robustmf.operations import Operations
 from robustmf.prediction import Predictor
 from robustmf.ranking import Ranked, seen_pairs, similar, top_n
+from robustmf.scikit import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, check_is_fitted, validate_data
 from robustmf.solvers.fold_in import Columns
 from robustmf.validation import columns_by_id, new_rows, positions, require_bounds, require_integer, require_magnitude
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import stdtr, stdtrit
 
 Array = NDArray[np.floating[Any]]
@@ -99,7 +99,8 @@ def fit_law(x: Array, central: float = _CENTRAL, tail: float | None = None) -> L
         inside = 2 * stdtr(tail or _tail(free[1]), edges / np.exp(free[0])) - 1
         return -float(counts @ np.log(np.maximum(np.diff(inside) / inside[-1], 1e-300)))
 
-    best = minimize(unlikelihood, [0.0] if tail else [0.0, 0.1], method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-8}).x
+    start, precision = [0.0] if tail else [0.0, 0.1], {"xatol": 1e-3, "fatol": 1e-8}
+    best = scipy.optimize.minimize(unlikelihood, start, method="Nelder-Mead", options=precision).x
     law = Law(scale * float(np.exp(best[0])), tail or _tail(best[1]), 1.0)
     inside = 1 - float(law.two_sided(np.array([central * scale]))[0])
     return Law(law.scale, law.tail, min(1.0, len(kept) / len(size) / inside))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc, chdtrc, digamma, fdtr, fdtrc, ndtri, polygamma
 
 from robustmf.calibration import fit_law
@@ -162,7 +162,7 @@ def _variances(variance: Array, freedom: Array, with_scale: bool = False) -> Any
     excess = found**2 - (float(np.median(polygamma(1, n[judged] / 2))) if centered.size else 0.0)
     # between the two ends of the search
     excess = min(max(excess, 1e-3), 1e4)
-    prior = 2 * brentq(lambda half: float(polygamma(1, half)) - excess, 1e-2, 1e4)
+    prior = 2 * scipy.optimize.brentq(lambda half: float(polygamma(1, half)) - excess, 1e-2, 1e4)
     typical = float(np.exp(middle + digamma(prior / 2) - np.log(prior / 2)))
     ratio = variance / max(typical, _LEAST)
     small, large = np.where(freedom >= 1, fdtr(n, prior, ratio), 1.0), np.where(freedom >= 1, fdtrc(n, prior, ratio), 1.0)

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.calibration import fit_law
 from robustmf.estimator import RobustMF
+from robustmf.scikit import check_is_fitted
 from robustmf.validation import require_positive
 
 Array = NDArray[np.floating[Any]]

@@ -15,13 +15,12 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.estimator import RobustMF
 from robustmf.exceptions import EmptyRowsWarning
 from robustmf.losses import Loss, make_loss
 from robustmf.observed import Observed, as_observed
+from robustmf.scikit import BaseEstimator, MetaEstimatorMixin, check_is_fitted, clone
 from robustmf.validation import generator, require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]

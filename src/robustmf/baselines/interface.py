@@ -8,13 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.exceptions import NumericalError
 from robustmf.kernels.team import Team
 from robustmf.observed import Observed, as_observed
 from robustmf.operations import Operations
+from robustmf.scikit import BaseEstimator, check_is_fitted
 from robustmf.solvers.blas import one_blas_thread
 from robustmf.solvers.loop import Callback, Solver, run, warn_of_limit
 from robustmf.validation import generator, positions, require_integer, require_magnitude, require_positive, warn_of_empty

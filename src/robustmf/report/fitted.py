@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.estimator import RobustMF
 from robustmf.report import cloud
+from robustmf.scikit import check_is_fitted
 from robustmf.summary import facts
 
 #: Suspects of each kind on the page; points of each side on the map; bars of the histogram.
