@@ -242,7 +242,7 @@ def half_step_oracle(observed, loss, reg, U, V):
     return oracles.weighted_ridge_rows(observed, loss.weight(e), reg, V.astype(float))
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3, 5, 7, 8, 10, 16, 17, 32, 33, 64])
+@pytest.mark.parametrize("rank", [1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13, 16, 17, 19, 20, 25, 32, 33, 50, 64, 100])
 def test_half_step_at_every_rank(rank, dtype, operations_on, request):
     """Rows without entries, with one, and longer than a block; ranks that fill a vector, and that do not."""
     interpreted = INTERPRETED and "cuda" in request.node.name

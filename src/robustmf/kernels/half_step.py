@@ -105,30 +105,50 @@ def _tile(rows, groups, with_rhs):
 _pair, _top_pair = _tile(4, 2, False), _tile(4, 2, True)
 _single, _top_single = _tile(8, 1, False), _tile(8, 1, True)
 _corner, _top_corner = _tile(4, 1, False), _tile(4, 1, True)
+_low_pair, _low_single = _tile(2, 2, True), _tile(2, 1, True)
+
+
+@inlined
+def whole_bands(rank, width):
+    """Columns of the normal matrix that are summed in bands: all, or without the last four or fewer of more than 8.
+
+    A band for those would be mostly padding. Their rows are summed from the first column on instead, below the diagonal.
+    """
+    return rank // BAND * BAND if rank > BAND and 0 < rank % BAND <= BAND // 2 else width
 
 
 @inlined
 def add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width):
-    """The lane's normal += sum_t w_t v_t v_t' (upper triangle, by tiles), its rhs += sum_t w_t m_t v_t, over a block of entries."""
-    step = lanes(V)
-    last = width - step  # where the last vector of a row starts
-    for c in range(0, last, 2 * step):
-        _top_pair(V, offset, value, weight, n, 0, c, normals, rhs, lane, width)
-        if rank > 4:
-            _pair(V, offset, value, weight, n, 4, c, normals, rhs, lane, width)
-    if width < BAND:
-        _top_corner(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
-    elif width // step % 2:
-        _top_single(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
-    for q in range(BAND, rank, BAND):
+    """The lane's normal += sum_t w_t v_t v_t' (one triangle, by tiles), its rhs += sum_t w_t m_t v_t, over a block of entries."""
+    step, whole = lanes(V), whole_bands(rank, width)
+    last = whole - step  # where the last vector of a row starts
+    if whole == width:
+        for c in range(0, last, 2 * step):
+            _top_pair(V, offset, value, weight, n, 0, c, normals, rhs, lane, width)
+            if rank > 4:
+                _pair(V, offset, value, weight, n, 4, c, normals, rhs, lane, width)
+        if width < BAND:
+            _top_corner(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
+        elif width // step % 2:
+            _top_single(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
+    for q in range(BAND if whole == width else 0, min(rank, whole), BAND):
         for c in range(q, last, 2 * step):
             _pair(V, offset, value, weight, n, q, c, normals, rhs, lane, width)
             if rank > q + 4:
                 _pair(V, offset, value, weight, n, q + 4, c, normals, rhs, lane, width)
-        if width - q < BAND:
+        if whole - q < BAND:
             _corner(V, offset, value, weight, n, q, last, normals, rhs, lane, width)
-        elif (width - q) // step % 2:
+        elif (whole - q) // step % 2:
             _single(V, offset, value, weight, n, q, last, normals, rhs, lane, width)
+    for c in range(0, width if whole < width else 0, 2 * step):
+        if rank - whole > 2 and c + step < width:
+            _top_pair(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+        elif rank - whole > 2:
+            _top_corner(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+        elif c + step < width:
+            _low_pair(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+        else:
+            _low_single(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
 
 
 @inlined
@@ -228,11 +248,15 @@ def bend(e, begin, a, value, weight, n, least):
 @inlined
 def interleave(normals, rhs, rank, width, system, columns, floor, tolerance):
     """Copies the lanes' normal matrices and right-hand sides to `system` [rank, columns, lane], rhs in column `rank`."""
-    step = lanes(system)
+    step, whole = lanes(system), whole_bands(rank, width)
     row = columns * step
     for q in range(rank):
-        for c in range(q // step * step, width, step):
-            store_tile(system, q * row + c * step, step, transpose(load_tile(normals, q * width + c, width * width, 0)))
+        for c in range(0 if q >= whole else q // step * step, width if q >= whole else whole, step):
+            tile = transpose(load_tile(normals, q * width + c, width * width, 0))
+            if q >= whole > c:  # below the diagonal
+                store_tile(system, c * row + q * step, row, tile)
+            else:
+                store_tile(system, q * row + c * step, step, tile)
         store(floor, q * step, mul(load(system, q * row + q * step), splat(system, tolerance)))
     for q in range(0, rank, step):
         store_tile(system, q * row + rank * step, row, transpose(load_tile(rhs, q, width, 0)))
