@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: Below this many units of work (entries × rank) handing blocks to threads costs more than it saves.
+#: Below this many units of work (entries × rank) handing blocks to threads costs more than it saves, and so does a turn of less.
 _SMALL_WORK = 200_000
 
 #: A turn is this share of the blocks that are left for each thread: large at first, for few calls; small at last, so that all end together.
@@ -66,7 +67,7 @@ class Team:
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs - 1, thread_name_prefix="robustmf")
-        turns = iter(_turns(blocks, self.n_jobs))
+        turns = iter(_turns(blocks, self.n_jobs, -(-blocks * _SMALL_WORK // work)))
 
         def take_turns() -> None:
             while (turn := next(turns, None)) is not None:
@@ -85,11 +86,12 @@ class Team:
             raise
 
 
-def _turns(blocks: int, n_jobs: int) -> list[tuple[int, int]]:
-    """The blocks in ranges, each ``_SHARE`` of what a thread has left to do."""
+@lru_cache
+def _turns(blocks: int, n_jobs: int, least: int) -> tuple[tuple[int, int], ...]:
+    """The blocks in ranges, each ``_SHARE`` of what a thread has left to do, but no fewer than ``least``."""
     turns, first = [], 0
     while first < blocks:
-        last = first + max(1, int(_SHARE * (blocks - first) / n_jobs))
+        last = min(blocks, first + max(least, int(_SHARE * (blocks - first) / n_jobs)))
         turns.append((first, last))
         first = last
-    return turns
+    return tuple(turns)
