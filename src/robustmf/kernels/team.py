@@ -67,7 +67,7 @@ class Team:
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs - 1, thread_name_prefix="robustmf")
-        turns = iter(_turns(blocks, self.n_jobs, -(-blocks * _SMALL_WORK // work)))
+        turns = iter(_turns(blocks, self.n_jobs, blocks * _SMALL_WORK // max(work, 1)))
 
         def take_turns() -> None:
             while (turn := next(turns, None)) is not None:
@@ -91,7 +91,7 @@ def _turns(blocks: int, n_jobs: int, least: int) -> tuple[tuple[int, int], ...]:
     """The blocks in ranges, each ``_SHARE`` of what a thread has left to do, but no fewer than ``least``."""
     turns, first = [], 0
     while first < blocks:
-        last = min(blocks, first + max(least, int(_SHARE * (blocks - first) / n_jobs)))
+        last = min(blocks, first + max(1, least, int(_SHARE * (blocks - first) / n_jobs)))
         turns.append((first, last))
         first = last
     return tuple(turns)
