@@ -60,7 +60,7 @@ def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
         # the noise was taken to be what the worse of two starts had shown
         equivariance.Case(("varpro", "welsch", 2), "order, auto", 8, 12, 2, 0, 1238),
         # messages that never settle carried the last digits of the data to the first of the fit
-        equivariance.Case(("irls", "cauchy", 2), "unit, auto", 16, 9, 3, -10, 471441288),
+        equivariance.Case(("irls", "cauchy", 2), "unit, auto", 16, 9, 3, -4, 471441288),
         # sweeps at a kink do so too
         equivariance.Case(("irls", "lsp", 0), "unit, auto", 23, 18, 2, -1, 1078667638),
     ],

@@ -209,6 +209,19 @@ def test_blocks_cover_all_rows_once_and_hold_about_the_same(blocks):
     assert shares.max() <= counts.sum() / blocks + 100
 
 
+@pytest.mark.parametrize("n_jobs", [2, 3, 8])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 64, 257])
+@pytest.mark.parametrize("parts", [0, 1, 2, 3, 5, 9, 40, 1000])
+def test_threads_take_every_block_once_in_turns_that_are_worth_it(blocks, n_jobs, parts):
+    taken = []
+    with Team(n_jobs) as team:
+        team.run(lambda first, last: taken.append((first, last)), blocks, parts * team_module._SMALL_WORK)
+    taken.sort()
+    assert [first for first, _ in taken] == [0, *(last for _, last in taken[:-1])]
+    assert taken[-1][1] == blocks
+    assert min(last - first for first, last in taken) >= max(1, blocks // max(parts, 1))
+
+
 @pytest.mark.parametrize("caller_fails", [True, False])
 def test_errors_in_threads_reach_the_caller_when_nobody_works_any_more(monkeypatch, caller_fails):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
@@ -225,7 +238,7 @@ def test_errors_in_threads_reach_the_caller_when_nobody_works_any_more(monkeypat
 
     with Team(2) as team:
         with pytest.raises(RuntimeError, match="from a thread"):
-            team.run(failing, 16, 1)
+            team.run(failing, 16, 16)
         assert sorted(begun) == sorted(ended)
     if caller_fails:
         assert len(begun) <= 2  # no further turn is begun

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from typer.testing import CliRunner
 
 import robustmf
 from robustmf.cli import app
+from robustmf.scikit import postponed
 
 
 def python(code):
@@ -40,8 +43,8 @@ def test_who_imports_statistics_meanwhile_has_them():
 from robustmf.scikit import postponed
 with postponed("scipy.stats"):
     import scipy.stats as early
-    from scipy.stats import norm
     import scipy.stats.distributions
+    from scipy.stats import norm
 import scipy.stats
 print(early.norm is norm is scipy.stats.norm, early is scipy.stats)
 import pandas
@@ -53,6 +56,14 @@ with postponed("pandas"), postponed("no_such_module"):
         print(again is pandas)
 """
     assert python(code).split() == ["True", "False", "True"]
+
+
+def test_a_module_that_another_thread_began_to_import_is_left_alone(monkeypatch):
+    begun = ModuleType("robustmf_begun")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: sys.modules.setdefault(name, begun))
+    with postponed("robustmf_begun"):
+        assert sys.modules["robustmf_begun"] is begun
+    assert sys.modules.pop("robustmf_begun") is begun
 
 
 def test_public_names():

@@ -10,6 +10,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -23,18 +24,22 @@ def postponed(name: str) -> Iterator[None]:
     if name in sys.modules or importlib.util.find_spec(name) is None:
         yield
         return
-    stand_in = ModuleType(name)
+    stand_in, lock = ModuleType(name), Lock()
 
     def give_way() -> None:
-        if sys.modules.get(name) is stand_in:
-            del sys.modules[name]
+        with lock:
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
 
     def attribute(asked: str) -> Any:
         give_way()
         return getattr(importlib.import_module(name), asked)
 
     stand_in.__getattr__ = attribute  # type: ignore[method-assign]
-    sys.modules[name] = stand_in
+    # another thread may have begun to import it since the question above
+    if sys.modules.setdefault(name, stand_in) is not stand_in:
+        yield
+        return
     try:
         yield
     finally:

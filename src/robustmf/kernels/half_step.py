@@ -105,6 +105,7 @@ def _tile(rows, groups, with_rhs):
 _pair, _top_pair = _tile(4, 2, False), _tile(4, 2, True)
 _single, _top_single = _tile(8, 1, False), _tile(8, 1, True)
 _corner, _top_corner = _tile(4, 1, False), _tile(4, 1, True)
+# The low ones wait on one another, but a third of the work is left to do.
 _low_pair, _low_single = _tile(2, 2, True), _tile(2, 1, True)
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,18 +63,20 @@ class Team:
 
         ``work`` is about the number of multiply–adds; it decides only who does what, not the result.
         """
-        if self.n_jobs == 1 or blocks == 1 or work < _SMALL_WORK:
+        parts = min(blocks, work // max(_SMALL_WORK, 1))
+        if self.n_jobs == 1 or parts < 2:
             kernel(0, blocks, *arguments)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs - 1, thread_name_prefix="robustmf")
-        turns = iter(_turns(blocks, self.n_jobs, blocks * _SMALL_WORK // max(work, 1)))
+        ranges = _turns(blocks, self.n_jobs, parts)
+        turns = iter(ranges)
 
         def take_turns() -> None:
             while (turn := next(turns, None)) is not None:
                 kernel(*turn, *arguments)
 
-        others = [self._pool.submit(take_turns) for _ in range(self.n_jobs - 1)]
+        others = [self._pool.submit(take_turns) for _ in range(min(self.n_jobs, len(ranges)) - 1)]
         try:
             take_turns()
             for future in others:
@@ -87,11 +90,11 @@ class Team:
 
 
 @lru_cache
-def _turns(blocks: int, n_jobs: int, least: int) -> tuple[tuple[int, int], ...]:
-    """The blocks in ranges, each ``_SHARE`` of what a thread has left to do, but no fewer than ``least``."""
-    turns, first = [], 0
-    while first < blocks:
-        last = min(blocks, first + max(1, least, int(_SHARE * (blocks - first) / n_jobs)))
-        turns.append((first, last))
-        first = last
-    return tuple(turns)
+def _turns(blocks: int, n_jobs: int, parts: int) -> tuple[tuple[int, int], ...]:
+    """The blocks in ranges, each ``_SHARE`` of what a thread has left to do, none smaller than one of ``parts``."""
+    least, bounds = blocks // parts, [0]
+    while bounds[-1] < blocks:
+        left = blocks - bounds[-1]
+        turn = max(least, int(_SHARE * left / n_jobs))
+        bounds.append(bounds[-1] + turn if left - turn >= least else blocks)
+    return tuple(pairwise(bounds))

@@ -27,8 +27,9 @@ Array = NDArray[np.floating[Any]]
 #: Half-width of the tip of a start by ``varpro``, in units of the values' standard deviation; its noise is not taken to be less.
 _START_TIP = 1e-4
 
-#: ``varpro`` takes noise to be so many times what the l1 fit shows: a long side has few entries a column, and one that θ rejects leaves
-#: its column all but undetermined.
+#: ``varpro`` takes noise to be so many times what the residuals show, of its l1 fit on the way and of the start that is kept at the end: a
+#: long side has few entries a column, and one that θ rejects leaves its column all but undetermined. (Of a smooth loss's residuals the
+#: smallest are left out too, as if they were zero for the parameters spent: that is wider still.)
 _WIDER = 2.0
 
 #: Share of the paper's λ that stays where there is no noise: the factors of rows with few entries are then still determined.

@@ -66,7 +66,7 @@ def _in_units_of_spread(problem: Problem) -> Operations:
 
 
 def _rounded(x: Array) -> Array:
-    """To so many digits that no unit of the data is seen in them."""
+    """To so many digits that in float64 two units of the data all but never show in them; float32 has no more to begin with."""
     return np.round(x / _GRID) * _GRID
 
 

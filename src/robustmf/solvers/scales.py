@@ -80,8 +80,8 @@ def sampled_places(n_entries: int, at_most: int) -> NDArray[np.int64]:
 
 
 def power(unit: float, exponent: int) -> float:
-    """unit^exponent by products: data in a unit that is a power of two then change no digit, which C's ``pow`` does not promise."""
-    product = math.prod([unit] * abs(exponent))
+    """unit^exponent by products: a unit that is a power of two then changes no digit, which C's ``pow`` does not promise."""
+    product = math.prod([unit] * abs(exponent), start=1.0)
     return product if exponent >= 0 else 1 / product
 
 
