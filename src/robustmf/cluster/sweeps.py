@@ -14,7 +14,7 @@ from robustmf.cluster.load import Matrix
 from robustmf.cluster.tasks import Terms, block_penalty, half_step, row_sums, sweep_total
 from robustmf.losses import rounded
 from robustmf.objective import Objective
-from robustmf.solvers.irls import Alternation
+from robustmf.solvers.irls import Alternation, Measured
 
 Pair = tuple[Factors, Factors]
 
@@ -41,13 +41,13 @@ class ClusterIRLS(Alternation):
     def _placed(self, U: Any, V: Any) -> Any:
         return U, V
 
-    def _values(self, own: Any) -> tuple[float, float]:
-        return self._swept(None, math.inf)[1:]
+    def _measured(self, own: Any) -> Measured:
+        return self._swept(None, math.inf)[1]
 
     def _sweep(self, ahead: float, curvature: float) -> Any:
         return self._swept(ahead, curvature)
 
-    def _swept(self, ahead: float | None, curvature: float) -> tuple[Pair, float, float]:
+    def _swept(self, ahead: float | None, curvature: float) -> tuple[Pair, Measured]:
         """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
         connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
         self._matrix.welcome()
@@ -60,15 +60,15 @@ class ClusterIRLS(Alternation):
             if all(future.status == "finished" for future in bound):
                 break
         self._aside = sums.aside
-        values = self._objectives(sums.losses, sums.weight, penalty)
+        measured = self._from_sums(sums.losses, sums.weight, sums.entries, penalty)
         if ahead is None:
-            return self._own, *values  # type: ignore[return-value]
+            return self._own, measured  # type: ignore[return-value]
         width = self._own[0].shape[1]
         found: Any = tuple(self._matrix.factors(side, blocks, width) for side, blocks in enumerate((U_blocks, V_blocks)))
         found[1].sections = sections
         for factors in found:
             factors.keep_copies()
-        return found, *values
+        return found, measured
 
     def _submitted(self, ahead: float | None, curvature: float) -> tuple[tuple[list[Any], list[Any], Any, list[Any]], Any]:
         """The tasks of a sweep: futures of its factors, of V as row blocks get it, of all that is bound to a worker; one of the sums."""

@@ -13,7 +13,7 @@ from robustmf.cluster.blocks import Block
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.operations import Operations
-from robustmf.solvers.irls import BiasModel, penalty, ridge
+from robustmf.solvers.irls import BiasModel, entries_weight, penalty, ridge
 
 Array = NDArray[np.floating[Any]]
 
@@ -30,10 +30,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a block adds to the objective: the losses' sums, the weight of the entries; and of what was set aside, errors and weight."""
+    """What a block adds to the objective: losses' sums, entries' weight and number; and of what was set aside, errors and weight."""
 
     losses: tuple[float, ...]
     weight: float
+    entries: int
     aside: tuple[float, float]
 
     @classmethod
@@ -41,7 +42,7 @@ class Sums:
         """Added in the order of the blocks."""
         losses = tuple(sum(column) for column in zip(*(part.losses for part in parts), strict=True))
         aside = sum(part.aside[0] for part in parts), sum(part.aside[1] for part in parts)
-        return cls(losses, sum(part.weight for part in parts), aside)
+        return cls(losses, sum(part.weight for part in parts), sum(part.entries for part in parts), aside)
 
 
 def on_block(block: Block) -> Operations:
@@ -78,9 +79,8 @@ def row_sums(block: Block, U: Array, others: Sequence[Array], losses: Sequence[L
     """What a block of rows adds to the objective, and to the penalty."""
     left, right = terms.biases.predictors(U, np.concatenate(others))
     sums = on_block(block).loss_sums(losses, left, right, block.weights)
-    weight = float(block.observed.n_entries if block.weights is None else block.weights.sum(dtype=np.float64))
     aside = (0.0, 0.0) if block.aside is None else block.aside.error_sums(left, right, terms.bounds)
-    return Sums(tuple(sums), weight, aside), block_penalty(block, U, terms)
+    return Sums(tuple(sums), *entries_weight(block.observed, block.weights), aside), block_penalty(block, U, terms)
 
 
 def sweep_total(rows: Sequence[tuple[Sums, float]], column_penalties: Sequence[float]) -> tuple[Sums, float]:

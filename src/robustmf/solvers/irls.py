@@ -26,13 +26,26 @@ Array = NDArray[np.floating[Any]]
 
 #: The tip of a kinked loss is rounded to this half-width at first and to no less than the last, in units of σ̂. Alternation at once
 #: with a narrow tip would stall: weights at the kink lock rows and columns to each other.
-_FIRST_TIP, _LAST_TIP = 0.3, 1e-4
+_FIRST_TIP, _LAST_TIP = 0.5, 1e-4
 
 #: A tip is narrowed to this share of itself, after a sweep that gained less than ``_PATIENCE`` of what narrowing it will gain.
-_NARROWING, _PATIENCE = 0.4, 0.04
+_NARROWING, _PATIENCE = 0.4, 0.06
 
-#: Once a tip has been narrowed the valley is found, and half-steps go towards Newton's with this curvature.
+#: The first tip is narrowed once a sweep gains less than ``_FOUND`` of that: the valley is found, and half-steps go towards Newton's from
+#: there on. It is as wide as the start was bad, so it is narrowed at once by up to ``_STEPS`` such steps, until the entries at the tip
+#: are no more than ``_CROWD`` for each unknown; with fewer than one, no tip would hold the unknowns.
+_FOUND, _STEPS, _CROWD = 0.1, 4, 2.7
+
+#: The curvature of half-steps towards Newton's.
 _CURVATURE = 0.45
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The objective with each of the tips, and the entries at each but the last, as how many they count that lie at its very middle."""
+
+    values: list[float]
+    crowds: list[float]
 
 
 class Alternation:
@@ -51,7 +64,10 @@ class Alternation:
         self._own = self._before = self._placed(U, V)
         self._pace = 1.0
         self._settling = False
-        self._value = self._values(self._own)[0]
+        self._unknowns = U.shape[0] * U.shape[1] + V.shape[0] * V.shape[1]
+        self._begun = False
+        self._value = self._measured(self._own).values[0]
+        self._begun = True
         return self._value
 
     def state(self) -> dict[str, Any]:
@@ -78,51 +94,65 @@ class Alternation:
         """One sweep; then the tip is narrowed, if that is now the better way to go on."""
         pace = (1 + math.sqrt(1 + 4 * self._pace**2)) / 2
         ahead = (self._pace - 1) / pace
-        curvature = _CURVATURE if self._tip < self._first_tip else math.inf
-        own, value, narrower = self._sweep(ahead, curvature)
-        if (ahead > 0 or curvature < math.inf) and not value <= self._value:
+        first = self._tip == self._first_tip
+        curvature = math.inf if first else _CURVATURE
+        own, measured = self._sweep(ahead, curvature)
+        if (ahead > 0 or curvature < math.inf) and not measured.values[0] <= self._value:
             pace = 1.0
-            own, value, narrower = self._sweep(0.0, math.inf)
-        gained, offered = self._value - value, value - narrower
-        narrowest = not self._objective.loss.concave or self._tip <= self._last_tip
-        narrowed = not narrowest and gained < _PATIENCE * offered
-        if narrowed:
-            self._tip, value = _NARROWING * self._tip, narrower
-        self._settling = narrowest or narrowed
-        self._before, self._own, self._pace, self._value = self._own, own, pace, value
-        return value
+            own, measured = self._sweep(0.0, math.inf)
+        steps = self._steps_to_narrow(self._value - measured.values[0], measured)
+        if first and steps > 0:
+            pace = 1.0  # a wide tip leads elsewhere
+        self._settling = steps > 0 or len(measured.values) == 1
+        self._tip *= _NARROWING**steps
+        self._before, self._own, self._pace, self._value = self._own, own, pace, measured.values[steps]
+        return self._value
+
+    def _steps_to_narrow(self, gained: float, measured: Measured) -> int:
+        """By how many steps the tip shall now be narrowed."""
+        if len(measured.values) == 1:
+            return 0
+        offered = measured.values[0] - measured.values[1]
+        if self._tip < self._first_tip:
+            return int(gained < _PATIENCE * offered)
+        if not gained < _FOUND * offered:
+            return 0
+        crowds = measured.crowds
+        return next((k for k in range(1, len(crowds)) if crowds[k] <= _CROWD * self._unknowns), len(crowds))
 
     def _placed(self, U: Array, V: Array) -> tuple[Array, Array]:
         """The start, where the sweeps will be."""
         raise NotImplementedError
 
-    def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], float, float]:
-        """Factors after a sweep that begins this share of the last step ahead; the objective there, with this tip and with the next."""
+    def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], Measured]:
+        """Factors after a sweep that begins this share of the last step ahead; the objective there."""
         raise NotImplementedError
 
-    def _values(self, own: tuple[Array, Array]) -> tuple[float, float]:
-        """The objective with the tip, and with the next (the same where there is none)."""
+    def _measured(self, own: tuple[Array, Array]) -> Measured:
+        """The objective at a point."""
         raise NotImplementedError
 
-    def _tips(self) -> tuple[float, float]:
-        """The tip, and the next."""
-        return self._tip, _NARROWING * self._tip
+    def _tips(self) -> list[float]:
+        """The tips that the objective is measured with: the present one, and those it may be narrowed to after a sweep."""
+        if not self._begun or not self._objective.loss.concave or self._tip <= self._last_tip:
+            return [self._tip]
+        return [self._tip * _NARROWING**k for k in range(2 if self._tip < self._first_tip else _STEPS + 1)]
 
     def _measured_losses(self) -> list[Loss]:
-        """The losses whose sums over the entries :meth:`_objectives` wants."""
+        """The losses whose sums over the entries :meth:`_from_sums` wants."""
         base = self._objective.loss
         return [rounded(base, tip) for tip in self._tips()] if base.concave else [base]
 
-    def _objectives(self, sums: Sequence[float], total: float, penalty: float) -> tuple[float, float]:
-        """The objective with the tip and with the next, from the sums of the losses, of the entries' weights, and of the penalties."""
+    def _from_sums(self, losses: Sequence[float], weight: float, entries: int, penalty: float) -> Measured:
+        """The objective, from the sums of the losses, of the entries' weights, and of the penalties; ``entries`` are those of any weight."""
         base = self._objective.loss
         if not base.concave:
-            return sums[0] + penalty, sums[0] + penalty
+            return Measured([losses[0] + penalty], [])
         # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
-        wide, narrow = (
-            data + total * float(at_tip) + penalty for data, at_tip in zip(sums, base.value(np.array(self._tips())), strict=True)
-        )
-        return wide, narrow
+        lowered = base.value(np.array(self._tips()))
+        values = [float(value) for value in np.array(losses) + weight * lowered + penalty]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return Measured(values, [float(crowd) for crowd in entries * np.diff(values) / (weight * np.diff(lowered))])
 
     def report(self) -> dict[str, float]:
         """Nothing beside the objective."""
@@ -156,6 +186,13 @@ class BiasModel:
 def ridge(reg: float, by_count: bool, observed: Observed) -> float | Array:
     """λ of every row: one for all, or multiplied by its number of entries."""
     return reg * observed.rows.counts.astype(observed.dtype) if by_count else reg
+
+
+def entries_weight(observed: Observed, sample_weights: Array | None) -> tuple[float, int]:
+    """The sum of the entries' weights, and how many have any."""
+    if sample_weights is None:
+        return observed.n_entries, observed.n_entries
+    return float(sample_weights.sum(dtype=np.float64)), int((sample_weights > 0).sum())
 
 
 def penalty(reg: float | Array, A: Array) -> float:
@@ -200,6 +237,7 @@ class IRLS(Alternation):
         self._sides = (operations, operations.transposed)
         order = None if sample_weights is None else operations.observed.column_order
         self._sample = (sample_weights, None if sample_weights is None else sample_weights[order])
+        self._weight = entries_weight(operations.observed, sample_weights)
         self._reg = tuple(ridge(objective.reg, reg_by_count, side.observed) for side in self._sides)
 
     def _placed(self, U: Array, V: Array) -> tuple[Array, Array]:
@@ -210,13 +248,13 @@ class IRLS(Alternation):
         (U, V), (U_before, V_before) = self._own, self._before
         return U + ahead * (U - U_before), V + ahead * (V - V_before)
 
-    def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], float, float]:
+    def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], Measured]:
         """Rows, then columns."""
         factors, loss = self._point(ahead), rounded(self._objective.loss, self._tip)
         for side, operations in enumerate(self._sides):
             design, shifts = self._biases.design(factors[1 - side])
             operations.half_step(loss, self._reg[side], factors[side], design, self._sample[side], shifts, curvature=curvature)
-        return factors, *self._values(factors)
+        return factors, self._measured(factors)
 
     @property
     def factors(self) -> tuple[Array, Array]:
@@ -228,8 +266,6 @@ class IRLS(Alternation):
         """(U, V) as solved for; with biases, each with its own bias, in units of ``bias_unit``, as the last column."""
         return self._own
 
-    def _values(self, own: tuple[Array, Array]) -> tuple[float, float]:
-        sample = self._sample[0]
-        sums = self._sides[0].loss_sums(self._measured_losses(), *self._biases.predictors(*own), sample)
-        total = self._sides[0].observed.n_entries if sample is None else float(sample.sum(dtype=np.float64))
-        return self._objectives(sums, total, sum(map(penalty, self._reg, own)))
+    def _measured(self, own: tuple[Array, Array]) -> Measured:
+        sums = self._sides[0].loss_sums(self._measured_losses(), *self._biases.predictors(*own), self._sample[0])
+        return self._from_sums(sums, *self._weight, sum(map(penalty, self._reg, own)))
