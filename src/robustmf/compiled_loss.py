@@ -80,13 +80,13 @@ def weight_parameters(loss: Loss) -> NDArray[np.float64]:
     return np.array(loss.weight_parameters, np.float64)
 
 
-def value_address(loss: Loss) -> tuple[int, NDArray[np.float64]] | None:
-    """Where the compiled φ of this loss begins, float64 in and out, and the numbers it takes beside a; None if it cannot be traced."""
+def value_address(loss: Loss, dtype: np.dtype[Any]) -> tuple[int, NDArray[np.float64]] | None:
+    """Where the compiled φ of this loss begins, this type in and out, and the numbers it takes beside a; None if it cannot be traced."""
     formula, numbers = value_formula(loss)
     lines = traced(formula, len(numbers), _NUMBA)
     if lines is None:
         return None
-    compiled = _loop(tuple(lines), len(numbers), np.dtype(np.float64))
+    compiled = _loop(tuple(lines), len(numbers), dtype)
     return None if compiled is None else (int(compiled.address), np.array(numbers, np.float64))
 
 

@@ -52,12 +52,15 @@ class Operations:
         self._slice_bounds = block_bounds(observed.rows.pointers, -(-observed.n_entries // SLICE))
         self._column_bounds = block_bounds(np.arange(observed.shape[1] + 1), _BLOCKS)
         #: the loss that was summed last, and where its code is: tracing it anew would take as long as a thousand entries
-        self._measured: tuple[Loss | None, tuple[int, NDArray[np.float64]] | None] = (None, None)
+        self._measured: tuple[Loss | None, np.dtype[Any] | None, tuple[int, NDArray[np.float64]] | None] = (None, None, None)
         #: likewise the loss that weighed the entries last, and where the code of its weight is
-        self._weighed: tuple[Loss | None, int | None] = (None, None)
+        self._weighed: tuple[Loss | None, np.dtype[Any] | None, int | None] = (None, None, None)
 
     #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
     projects: ClassVar[bool] = True
+
+    #: Half-steps and sums of losses have a quicker version in float32 for entries in float64.
+    singles: ClassVar[bool] = True
 
     #: Half-steps go up to this rank.
     largest_rank: ClassVar[float] = float("inf")
@@ -73,6 +76,10 @@ class Operations:
     def array(self, values: Any) -> Array:
         """``values`` where the entries are, in C order."""
         return np.ascontiguousarray(values)
+
+    def _precision(self, single: bool) -> np.dtype[Any]:
+        """What a pass reckons in."""
+        return np.dtype(np.float32) if single else self.observed.dtype
 
     def _part_bounds(self, rank: int) -> NDArray[np.int64]:
         """Row blocks of a pass that sums over columns."""
@@ -117,26 +124,31 @@ class Operations:
         """Σ s·φ(|e|) over the entries."""
         return self.loss_sums((loss,), U, V, sample_weights)[0]
 
-    def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
-        """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together."""
+    def loss_sums(
+        self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None, single: bool = False
+    ) -> list[float]:  # fmt: skip
+        """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together.
+
+        ``single``: each residual and loss in float32, whatever the entries are; their sums in float64.
+        """
         bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
         if any(base != bases[0] for base in bases):
             return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
-        known, compiled = self._measured
-        if bases[0] != known:
-            compiled = value_address(bases[0])
-            self._measured = bases[0], compiled
+        measured = np.dtype(np.float32 if single else np.float64)
+        if (bases[0], measured) != self._measured[:2]:
+            self._measured = bases[0], measured, value_address(bases[0], measured)
+        compiled = self._measured[2]
         if compiled is None:
             return self._numpy_loss_sums(losses, U, V, sample_weights)
         address, parameters = compiled
-        rows, dtype, none = self.observed.rows, self.observed.dtype, np.empty(0, self.observed.dtype)
+        rows, dtype, none = self.observed.rows, self._precision(single), np.empty(0, self.observed.dtype)
         tips = np.array([loss.epsilon for loss in losses])
         sums = np.empty((len(self._row_bounds) - 1, len(losses)))
         self.team.run(
             loss_sums.loss_sums, len(sums), (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights, none,
-            np.array([-np.inf, np.inf], dtype), half_step.pad(V), half_step.padded_width(V.shape[1], dtype.itemsize), U,
-            tips * tips, address, parameters, sums,
+            np.array([-np.inf, np.inf], rows.values.dtype), half_step.pad(V, dtype), half_step.padded_width(V.shape[1], dtype.itemsize), U,
+            (tips * tips).astype(measured), address, parameters, sums,
         )  # fmt: skip
         # a rounded loss starts at 0
         lowered = bases[0].value(tips) if tips.any() else np.zeros(len(tips))
@@ -224,6 +236,7 @@ class Operations:
         shifts: Array | None = None,
         clip: tuple[float, float] = (-np.inf, np.inf),
         curvature: float = np.inf,
+        single: bool = False,
     ) -> None:
         """Solve for every row of U, in place, V held: min Σ s·w(e)·e² + reg‖U‖², with the loss's weights w at the present residuals.
 
@@ -240,19 +253,21 @@ class Operations:
         curvature : float
             A finite one, for a rounded loss, is a step towards Newton's: longer, the more entries of the row (with s > 0) lie at the
             tip, counted in ranks times this; it may raise the objective.
+        single : bool
+            Reckon in float32, whatever the entries are.
 
         A loss without a compilable formula has its weights computed by NumPy first, and knows no curvature.
         """
-        rows, rank, dtype = self.observed.rows, U.shape[1], self.observed.dtype
+        rows, rank, dtype = self.observed.rows, U.shape[1], self._precision(single)
         base = loss.base if isinstance(loss, Rounded) else loss
-        if base != self._weighed[0]:
-            self._weighed = base, weight_address(base, dtype)
-        address = self._weighed[1]
-        none = np.empty(0, dtype)
+        if (base, dtype) != self._weighed[:2]:
+            self._weighed = base, dtype, weight_address(base, dtype)
+        address = self._weighed[2]
+        none = np.empty(0, rows.values.dtype)
         if address is None:
             residual = self.residuals(U, V, none if shifts is None else shifts)
-            weights = loss.weight(residual).astype(dtype, copy=False)
-            self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip)
+            weights = loss.weight(residual).astype(residual.dtype, copy=False)
+            self.half_step(L2(), reg, U, V, weights if sample_weights is None else weights * sample_weights, shifts, clip, single=single)
             return
         width = half_step.padded_width(rank, dtype.itemsize)
         reg_by_row = np.empty(len(U), dtype)
@@ -260,7 +275,7 @@ class Operations:
         self.team.run(
             half_step.half_step, len(self._row_bounds) - 1, rank**2 * len(rows.values),
             self._row_bounds, rows.pointers, rows.indices, rows.values, none if sample_weights is None else sample_weights,
-            none if shifts is None else shifts, np.array(clip, dtype), half_step.pad(V), width, U, reg_by_row,
+            none if shifts is None else shifts, np.array(clip, rows.values.dtype), half_step.pad(V, dtype), width, U, reg_by_row,
             dtype.type(loss.epsilon * loss.epsilon), dtype.type(curvature), address, weight_parameters(loss),
             half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip

@@ -25,7 +25,7 @@ from robustmf.losses import Loss
 from robustmf.modelfile import Saved, read, write
 from robustmf.solvers.loop import Outcome
 
-_KIND, _BLOCK, _VERSION = "cluster checkpoint", "factor block", 1
+_KIND, _BLOCK, _VERSION = "cluster checkpoint", "factor block", 2
 _MANIFEST = "manifest.rmf"
 _REMEDY = "it is left as it is: delete the folder or give another path to begin anew"
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from robustmf.cluster.factors import Factors, gather_mended
 from robustmf.cluster.load import Matrix
-from robustmf.cluster.tasks import Terms, block_penalty, half_step, row_sums, sweep_total
-from robustmf.losses import rounded
+from robustmf.cluster.tasks import Terms, block_penalty, entries_size, half_step, row_sums, sweep_total
 from robustmf.objective import Objective
-from robustmf.solvers.irls import Alternation, Measured
+from robustmf.solvers.irls import Alternation
+from robustmf.solvers.precision import least_width
+from robustmf.solvers.tip import Measured
 
 Pair = tuple[Factors, Factors]
 
@@ -23,7 +26,10 @@ class ClusterIRLS(Alternation):
     """One step is one sweep: all row blocks, then all column blocks."""
 
     def __init__(self, matrix: Matrix, objective: Objective, sigma: float, terms: Terms) -> None:
-        super().__init__(objective, sigma)
+        connection = matrix.connection
+        sizes = connection.gather([connection.submit(entries_size, block) for block in matrix.sides[0].blocks])
+        power, weight, entries = map(sum, zip(*sizes, strict=True))
+        super().__init__(objective, sigma, least_width(np.dtype(matrix.dtype), power, weight, entries, objective))
         self._matrix, self._terms = matrix, terms
         self._aside = (0.0, 0.0)
 
@@ -41,7 +47,7 @@ class ClusterIRLS(Alternation):
     def _placed(self, U: Any, V: Any) -> Any:
         return U, V
 
-    def _measured(self, own: Any) -> Measured:
+    def _measured(self, own: Any, ahead: bool = False) -> Measured:
         return self._swept(None, math.inf)[1]
 
     def _sweep(self, ahead: float, curvature: float) -> Any:
@@ -60,7 +66,7 @@ class ClusterIRLS(Alternation):
             if all(future.status == "finished" for future in bound):
                 break
         self._aside = sums.aside
-        measured = self._from_sums(sums.losses, sums.weight, sums.entries, penalty)
+        measured = self._tip.measured(sums.losses, sums.weight, sums.entries, penalty)
         if ahead is None:
             return self._own, measured  # type: ignore[return-value]
         width = self._own[0].shape[1]
@@ -75,24 +81,24 @@ class ClusterIRLS(Alternation):
         submit, at, terms = self._matrix.connection.submit, self._matrix.at, self._terms
         (U, V), (U_before, V_before) = self._own, self._before
         rows, columns = self._matrix.sides
-        loss, losses = rounded(self._objective.loss, self._tip), self._measured_losses()
+        loss, losses, single = self._tip.loss, self._tip.measured_losses(ahead is not None), self._single
         U_blocks, V_blocks, sections = U.blocks, V.blocks, self._kept_sections(V)  # type: ignore[attr-defined]
         bound: list[Any] = []
         if ahead is not None:
             U_blocks = [
-                submit(half_step, rows.blocks[k], own, before, ahead, section, section_before, loss, terms, curvature, **at(k))
+                submit(half_step, rows.blocks[k], own, before, ahead, section, section_before, loss, terms, curvature, single, **at(k))
                 for k, (own, before, section, section_before) in enumerate(
                     zip(U.blocks, U_before.blocks, sections, self._kept_sections(V_before), strict=True)  # type: ignore[attr-defined]
                 )
             ]
             V_blocks = [
-                submit(half_step, columns.blocks[k], own, before, ahead, section, None, loss, terms, curvature, **at(k))
+                submit(half_step, columns.blocks[k], own, before, ahead, section, None, loss, terms, curvature, single, **at(k))
                 for k, (own, before, section) in enumerate(zip(V.blocks, V_before.blocks, self._matrix.sections(1, U_blocks), strict=True))  # type: ignore[attr-defined]
             ]
             bound = [*U_blocks, *V_blocks]
             sections = self._matrix.sections(0, V_blocks)
         measured = [
-            submit(row_sums, rows.blocks[k], own, section, losses, terms, **at(k))
+            submit(row_sums, rows.blocks[k], own, section, losses, terms, single, **at(k))
             for k, (own, section) in enumerate(zip(U_blocks, sections, strict=True))
         ]
         penalties = [submit(block_penalty, columns.blocks[k], own, terms, **at(k)) for k, own in enumerate(V_blocks)]

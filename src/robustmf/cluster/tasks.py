@@ -14,6 +14,7 @@ from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.operations import Operations
 from robustmf.solvers.irls import BiasModel, entries_weight, penalty, ridge
+from robustmf.solvers.precision import energy
 
 Array = NDArray[np.floating[Any]]
 
@@ -57,7 +58,7 @@ def offered(factors: Array, wanted: NDArray[np.int32]) -> Array:
 
 def half_step(
     block: Block, own: Array, before: Array, ahead: float, others: Sequence[Array], others_before: Sequence[Array] | None,
-    loss: Loss, terms: Terms, curvature: float,
+    loss: Loss, terms: Terms, curvature: float, single: bool,
 ) -> Array:  # fmt: skip
     """The block's factors, solved for from this share of the last step ahead, the other side held; that is ahead too, where it was."""
     other = np.concatenate(others)
@@ -66,8 +67,14 @@ def half_step(
     design, shifts = terms.biases.design(other)
     factors = own + ahead * (own - before)
     reg = ridge(terms.reg, terms.reg_by_count, block.observed)
-    on_block(block).half_step(loss, reg, factors, design, block.weights, shifts, curvature=curvature)
+    on_block(block).half_step(loss, reg, factors, design, block.weights, shifts, curvature=curvature, single=single)
     return factors
+
+
+def entries_size(block: Block) -> tuple[float, float, int]:
+    """The sum of the block's squared values, of its entries' weights, and how many have any."""
+    values = block.observed.rows.values
+    return energy(values), *entries_weight(block.observed, block.weights)
 
 
 def block_penalty(block: Block, own: Array, terms: Terms) -> float:
@@ -75,10 +82,12 @@ def block_penalty(block: Block, own: Array, terms: Terms) -> float:
     return penalty(ridge(terms.reg, terms.reg_by_count, block.observed), own)
 
 
-def row_sums(block: Block, U: Array, others: Sequence[Array], losses: Sequence[Loss], terms: Terms) -> tuple[Sums, float]:
+def row_sums(
+    block: Block, U: Array, others: Sequence[Array], losses: Sequence[Loss], terms: Terms, single: bool
+) -> tuple[Sums, float]:  # fmt: skip
     """What a block of rows adds to the objective, and to the penalty."""
     left, right = terms.biases.predictors(U, np.concatenate(others))
-    sums = on_block(block).loss_sums(losses, left, right, block.weights)
+    sums = on_block(block).loss_sums(losses, left, right, block.weights, single)
     aside = (0.0, 0.0) if block.aside is None else block.aside.error_sums(left, right, terms.bounds)
     return Sums(tuple(sums), *entries_weight(block.observed, block.weights), aside), block_penalty(block, U, terms)
 

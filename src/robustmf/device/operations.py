@@ -38,6 +38,7 @@ class DeviceOperations(Operations):
     """Passes over the entries of ``observed`` on its card. ``team`` serves what stays on the host: small starts."""
 
     projects = False
+    singles = False
     largest_rank = 128  # whose normal matrix is one tile
 
     def __init__(self, observed: DeviceObserved, team: Team) -> None:
@@ -114,7 +115,9 @@ class DeviceOperations(Operations):
         )  # fmt: skip
         return DeviceArray(out)
 
-    def loss_sums(self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None) -> list[float]:
+    def loss_sums(
+        self, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None = None, single: bool = False
+    ) -> list[float]:  # fmt: skip
         """Σ s·φ(|e|) for each of the losses, without an array over all entries (for formulas that can be traced)."""
         return loss_sums(self, losses, U, V, sample_weights)
 
@@ -164,9 +167,9 @@ class DeviceOperations(Operations):
 
     def half_step(
         self, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None = None, shifts: Array | None = None,
-        clip: tuple[float, float] = (-np.inf, np.inf), curvature: float = np.inf,
+        clip: tuple[float, float] = (-np.inf, np.inf), curvature: float = np.inf, single: bool = False,
     ) -> None:  # fmt: skip
-        """Solve for every row of U, in place, V held; see the contract."""
+        """Solve for every row of U, in place, V held; see the contract. There is no quicker version in ``single`` precision."""
         solve_rows(self, loss, reg, U, V, sample_weights, shifts, clip, curvature)
 
     @cached_property

@@ -27,6 +27,7 @@ import numpy as np
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.vector import (
     BYTES,
+    REGISTERS,
     add,
     add_outer,
     add_products,
@@ -65,12 +66,12 @@ def padded_width(rank, itemsize):
     return -(-rank // step) * step
 
 
-def pad(V):
-    """V flat and aligned to cache lines, its rows padded with zeros to whole vectors."""
-    width = padded_width(V.shape[1], V.dtype.itemsize)
-    size, spare = V.shape[0] * width, 64 // V.dtype.itemsize
-    room = np.zeros(size + spare, V.dtype)
-    shift = -room.ctypes.data % 64 // V.dtype.itemsize
+def pad(V, dtype):
+    """V flat and aligned to cache lines, its rows padded with zeros to whole vectors of the given type."""
+    width = padded_width(V.shape[1], dtype.itemsize)
+    size, spare = V.shape[0] * width, 64 // dtype.itemsize
+    room = np.zeros(size + spare, dtype)
+    shift = -room.ctypes.data % 64 // dtype.itemsize
     padded = room[shift : shift + size]
     padded.reshape(-1, width)[:, : V.shape[1]] = V
     return padded
@@ -110,6 +111,18 @@ _low_pair, _low_single = _tile(2, 2, True), _tile(2, 1, True)
 
 
 @inlined
+def _band_and_low(V, offset, value, weight, n, normals, rhs, lane, width):
+    """One band of one vector and the two rows below it in one loop, 14 sums: rows of V are read once. For that 16 registers are too few."""
+    band, low = zeros(V, 8), zeros(V, 6)
+    for t in range(n):
+        band = add_outer(band, V, offset[t], offset[t], weight[t], None, 8)
+        low = add_outer(low, V, offset[t] + BAND, offset[t], weight[t], value[t], 2)
+    add_tile(normals, lane * width * width, width, band, 0, 8, 1)
+    add_tile(normals, (lane * width + BAND) * width, width, low, 0, 2, 2)
+    add_tile(rhs, lane * width, width, low, 2, 1, 2)
+
+
+@inlined
 def whole_bands(rank, width):
     """Columns of the normal matrix that are summed in bands: all, or without the last four or fewer of more than 8.
 
@@ -123,6 +136,9 @@ def add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width):
     """The lane's normal += sum_t w_t v_t v_t' (one triangle, by tiles), its rhs += sum_t w_t m_t v_t, over a block of entries."""
     step, whole = lanes(V), whole_bands(rank, width)
     last = whole - step  # where the last vector of a row starts
+    if REGISTERS > 16 and step == BAND == whole < rank <= whole + 2:
+        _band_and_low(V, offset, value, weight, n, normals, rhs, lane, width)
+        return
     if whole == width:
         for c in range(0, last, 2 * step):
             _top_pair(V, offset, value, weight, n, 0, c, normals, rhs, lane, width)
@@ -165,7 +181,9 @@ def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
         value[t] = min(max(values[at], bounds[0]), bounds[1])
     if len(shifts) > 0:
         for t in range(n):
-            value[t] -= shifts[np.uint64(indices[np.uint64(s + t)])]
+            # from the value itself, which may be wider than what it is kept in
+            at = np.uint64(s + t)
+            value[t] = min(max(values[at], bounds[0]), bounds[1]) - shifts[np.uint64(indices[at])]
     for t in range(n, n + lanes(value)):
         offset[t] = 0
         value[t] = 0
@@ -341,6 +359,8 @@ def half_step(
     first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, curvature, weight_address, params, size
 ):
     """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
+
+    All is reckoned in V's type; entries, sample weights, shifts and U may have a wider one.
 
     Values are clipped to ``clip`` and ``shifts`` (one a column) is subtracted; `sample` and `shifts` are empty when unused.
     Address 0 is the weight 1 of least squares; an infinite curvature leaves the parabolas as they are. A row whose solution is not

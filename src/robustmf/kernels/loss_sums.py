@@ -24,8 +24,8 @@ def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums, bl
                 distance[t] = abs(e[t])
         else:
             for t in range(n):
-                wide = np.float64(e[t])
-                distance[t] = np.sqrt(wide * wide + tips2[q])
+                difference = distance.dtype.type(e[t])
+                distance[t] = np.sqrt(difference * difference + tips2[q])
         call_block(address, distance, loss, n, params)
         total = 0.0
         if len(sample) > 0:
@@ -39,15 +39,15 @@ def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums, bl
 
 @kernel
 def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, V, width, U, tips2, address, params, sums):
-    """sums[block, q] = sum s_t phi(sqrt((m_t - u'v_t)^2 + tip_q^2)) over the entries of the block's rows, in float64.
+    """sums[block, q] = sum s_t phi(sqrt((m_t - u'v_t)^2 + tip_q^2)) over the entries of the block's rows, summed in float64.
 
-    V is flat, its rows padded with zeros to `width`; `sample` is empty when unused. `none` (empty) and `clip` (unbounded) stand for the
-    shifts and bounds of the half-step's values, which are read in the same way.
+    Differences have V's type, distances and losses that of tips2. V is flat, its rows padded with zeros to `width`; `sample` is empty
+    when unused. `none` (empty) and `clip` (unbounded) stand for the shifts and bounds of the half-step's values, read in the same way.
     """
     rank, step = U.shape[1], lanes(V)
     padded = BATCH + step
     offset, value, u = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(width, V.dtype)
-    e, distance, loss = np.zeros(padded, V.dtype), np.zeros(padded), np.zeros(padded)
+    e, distance, loss = np.zeros(padded, V.dtype), np.zeros(padded, tips2.dtype), np.zeros(padded, tips2.dtype)
     for block in range(first, last):
         for q in range(len(tips2)):
             sums[block, q] = 0

@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba.core import cgutils, config, types
+from numba.core.codegen import get_host_cpu_features
 from numba.core.datamodel import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
 BYTES = 32
+
+#: Vectors that the machine Numba compiles for keeps in registers: 32 with AVX-512 (its shorter vectors), else 16.
+REGISTERS = 32 if "+avx512vl" in (get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES) else 16
 
 
 class Vector(types.Type):

@@ -29,7 +29,7 @@ from robustmf.solvers.loop import Outcome, Resumable
 _log = logging.getLogger(__name__)
 
 #: What the file is, and the version of what is in it.
-_KIND, _VERSION = "checkpoint", 1
+_KIND, _VERSION = "checkpoint", 2
 
 Place = Callable[[Any], Any]
 

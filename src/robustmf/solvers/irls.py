@@ -8,56 +8,38 @@ direction of the last one (Nesterov 1983); where that would raise the objective,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.losses import Loss, rounded
 from robustmf.objective import Objective, squared_norm
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.loop import require_alike, small_change
+from robustmf.solvers.precision import TOLERANCE, energy, least_width
+from robustmf.solvers.tip import Measured, Tip
 
 Array = NDArray[np.floating[Any]]
 
 
-#: The tip of a kinked loss is rounded to this half-width at first and to no less than the last, in units of σ̂. Alternation at once
-#: with a narrow tip would stall: weights at the kink lock rows and columns to each other.
-_FIRST_TIP, _LAST_TIP = 0.5, 1e-4
-
-#: A tip is narrowed to this share of itself, after a sweep that gained less than ``_PATIENCE`` of what narrowing it will gain.
-_NARROWING, _PATIENCE = 0.4, 0.06
-
-#: The first tip is narrowed once a sweep gains less than ``_FOUND`` of that: the valley is found, and half-steps go towards Newton's from
-#: there on. It is as wide as the start was bad, so it is narrowed at once by up to ``_STEPS`` such steps, until the entries at the tip
-#: are no more than ``_CROWD`` for each unknown; with fewer than one, no tip would hold the unknowns.
-_FOUND, _STEPS, _CROWD = 0.1, 4, 2.7
-
-#: The curvature of half-steps towards Newton's.
+#: The curvature of half-steps towards Newton's, once the tip has been narrowed.
 _CURVATURE = 0.45
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The objective with each of the tips, and the entries at each but the last, as how many they count that lie at its very middle."""
-
-    values: list[float]
-    crowds: list[float]
-
-
 class Alternation:
-    """The decisions of ``irls``: how far ahead a sweep starts, when to do it again, when to narrow the tip, when to stop.
+    """The decisions of ``irls``: how far ahead a sweep starts, when to do it again, in which precision, when to stop.
 
-    Where factors and entries are is a subclass's to know: it places a start, makes a sweep and measures a point.
+    Where factors and entries are is a subclass's to know: it places a start, makes a sweep and measures a point, in ``_single`` precision
+    where that is so.
     """
 
-    def __init__(self, objective: Objective, sigma: float) -> None:
+    def __init__(self, objective: Objective, sigma: float, least_width: float) -> None:
         self._objective = objective
-        self._first_tip, self._last_tip = _FIRST_TIP * sigma, _LAST_TIP * sigma
-        self._tip = self._first_tip
+        self._sigma, self._least_width = sigma, least_width
+        self._tip = Tip(objective.loss, sigma)
+        self._single = self._course() >= least_width
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column, in units of ``bias_unit``."""
@@ -65,9 +47,7 @@ class Alternation:
         self._pace = 1.0
         self._settling = False
         self._unknowns = U.shape[0] * U.shape[1] + V.shape[0] * V.shape[1]
-        self._begun = False
         self._value = self._measured(self._own).values[0]
-        self._begun = True
         return self._value
 
     def state(self) -> dict[str, Any]:
@@ -78,81 +58,59 @@ class Alternation:
             "pace": self._pace,
             "settling": self._settling,
             "value": self._value,
-            "tip": self._tip,
+            "tip": self._tip.width,
+            "single": self._single,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._own, self._before = (require_alike(state[name], self._own) for name in ("own", "before"))
-        self._pace, self._settling, self._value, self._tip = (state[name] for name in ("pace", "settling", "value", "tip"))
+        self._pace, self._settling, self._value, self._tip.width = (state[name] for name in ("pace", "settling", "value", "tip"))
+        self._single = state["single"]
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow."""
-        return small_change(before, objective, tol) if self._settling else None
+        """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow.
+
+        In single precision that is no end: from here on it will be double.
+        """
+        reason = small_change(before, objective, max(tol, TOLERANCE) if self._single else tol) if self._settling else None
+        if not self._single:
+            return reason
+        self._single = reason is None and self._course() >= self._least_width
+        return None
+
+    def _course(self) -> float:
+        """Within what distance the loss changes its course."""
+        return self._tip.width if self._objective.loss.concave else self._sigma
 
     def step(self) -> float:
         """One sweep; then the tip is narrowed, if that is now the better way to go on."""
         pace = (1 + math.sqrt(1 + 4 * self._pace**2)) / 2
         ahead = (self._pace - 1) / pace
-        first = self._tip == self._first_tip
-        curvature = math.inf if first else _CURVATURE
+        curvature = math.inf if self._tip.first else _CURVATURE
         own, measured = self._sweep(ahead, curvature)
         if (ahead > 0 or curvature < math.inf) and not measured.values[0] <= self._value:
             pace = 1.0
             own, measured = self._sweep(0.0, math.inf)
-        steps = self._steps_to_narrow(self._value - measured.values[0], measured)
-        if first and steps > 0:
-            pace = 1.0  # a wide tip leads elsewhere
+        steps = self._tip.steps_to_narrow(self._value - measured.values[0], measured, self._unknowns)
+        if self._tip.first and steps > 0:
+            pace = 1.0  # sweeps with the first tip went elsewhere
         self._settling = steps > 0 or len(measured.values) == 1
-        self._tip *= _NARROWING**steps
+        self._tip.narrow(steps)
         self._before, self._own, self._pace, self._value = self._own, own, pace, measured.values[steps]
         return self._value
-
-    def _steps_to_narrow(self, gained: float, measured: Measured) -> int:
-        """By how many steps the tip shall now be narrowed."""
-        if len(measured.values) == 1:
-            return 0
-        offered = measured.values[0] - measured.values[1]
-        if self._tip < self._first_tip:
-            return int(gained < _PATIENCE * offered)
-        if not gained < _FOUND * offered:
-            return 0
-        crowds = measured.crowds
-        return next((k for k in range(1, len(crowds)) if crowds[k] <= _CROWD * self._unknowns), len(crowds))
 
     def _placed(self, U: Array, V: Array) -> tuple[Array, Array]:
         """The start, where the sweeps will be."""
         raise NotImplementedError
 
     def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], Measured]:
-        """Factors after a sweep that begins this share of the last step ahead; the objective there."""
+        """Factors after a sweep that begins this share of the last step ahead; what is measured there, looking ahead."""
         raise NotImplementedError
 
-    def _measured(self, own: tuple[Array, Array]) -> Measured:
+    def _measured(self, own: tuple[Array, Array], ahead: bool = False) -> Measured:
         """The objective at a point."""
         raise NotImplementedError
-
-    def _tips(self) -> list[float]:
-        """The tips that the objective is measured with: the present one, and those it may be narrowed to after a sweep."""
-        if not self._begun or not self._objective.loss.concave or self._tip <= self._last_tip:
-            return [self._tip]
-        return [self._tip * _NARROWING**k for k in range(2 if self._tip < self._first_tip else _STEPS + 1)]
-
-    def _measured_losses(self) -> list[Loss]:
-        """The losses whose sums over the entries :meth:`_from_sums` wants."""
-        base = self._objective.loss
-        return [rounded(base, tip) for tip in self._tips()] if base.concave else [base]
-
-    def _from_sums(self, losses: Sequence[float], weight: float, entries: int, penalty: float) -> Measured:
-        """The objective, from the sums of the losses, of the entries' weights, and of the penalties; ``entries`` are those of any weight."""
-        base = self._objective.loss
-        if not base.concave:
-            return Measured([losses[0] + penalty], [])
-        # a rounded loss starts at 0; what it is lowered by for that changes with ε, and would hide the descent
-        lowered = base.value(np.array(self._tips()))
-        values = [float(value) for value in np.array(losses) + weight * lowered + penalty]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return Measured(values, [float(crowd) for crowd in entries * np.diff(values) / (weight * np.diff(lowered))])
 
     def report(self) -> dict[str, float]:
         """Nothing beside the objective."""
@@ -232,12 +190,14 @@ class IRLS(Alternation):
         reg_by_count: bool = False,
         bias_unit: float = 1.0,
     ) -> None:
-        super().__init__(objective, sigma)
+        observed = operations.observed
+        self._weight = entries_weight(observed, sample_weights)
+        least = least_width(observed.dtype, energy(observed.rows.values), *self._weight, objective) if operations.singles else math.inf
+        super().__init__(objective, sigma, least)
         self._biases = BiasModel(center, bias_unit)
         self._sides = (operations, operations.transposed)
-        order = None if sample_weights is None else operations.observed.column_order
+        order = None if sample_weights is None else observed.column_order
         self._sample = (sample_weights, None if sample_weights is None else sample_weights[order])
-        self._weight = entries_weight(operations.observed, sample_weights)
         self._reg = tuple(ridge(objective.reg, reg_by_count, side.observed) for side in self._sides)
 
     def _placed(self, U: Array, V: Array) -> tuple[Array, Array]:
@@ -250,11 +210,13 @@ class IRLS(Alternation):
 
     def _sweep(self, ahead: float, curvature: float) -> tuple[tuple[Array, Array], Measured]:
         """Rows, then columns."""
-        factors, loss = self._point(ahead), rounded(self._objective.loss, self._tip)
+        factors, loss, single = self._point(ahead), self._tip.loss, self._single
         for side, operations in enumerate(self._sides):
             design, shifts = self._biases.design(factors[1 - side])
-            operations.half_step(loss, self._reg[side], factors[side], design, self._sample[side], shifts, curvature=curvature)
-        return factors, self._measured(factors)
+            operations.half_step(
+                loss, self._reg[side], factors[side], design, self._sample[side], shifts, curvature=curvature, single=single
+            )
+        return factors, self._measured(factors, ahead=True)
 
     @property
     def factors(self) -> tuple[Array, Array]:
@@ -266,6 +228,7 @@ class IRLS(Alternation):
         """(U, V) as solved for; with biases, each with its own bias, in units of ``bias_unit``, as the last column."""
         return self._own
 
-    def _measured(self, own: tuple[Array, Array]) -> Measured:
-        sums = self._sides[0].loss_sums(self._measured_losses(), *self._biases.predictors(*own), self._sample[0])
-        return self._from_sums(sums, *self._weight, sum(map(penalty, self._reg, own)))
+    def _measured(self, own: tuple[Array, Array], ahead: bool = False) -> Measured:
+        losses = self._tip.measured_losses(ahead)
+        sums = self._sides[0].loss_sums(losses, *self._biases.predictors(*own), self._sample[0], self._single)
+        return self._tip.measured(sums, *self._weight, sum(map(penalty, self._reg, own)))
