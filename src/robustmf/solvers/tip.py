@@ -11,29 +11,31 @@ from robustmf.losses import Loss, rounded
 
 #: Half-width of the tip at first, and what it is not narrowed below, in units of σ̂. Alternation at once with a narrow tip would stall:
 #: weights at the kink lock rows and columns to each other.
-_FIRST, _LAST = 0.5, 1e-4
+_FIRST, _LAST = 0.3, 1e-4
 
 #: A tip is narrowed to this share of itself.
 _NARROWING = 0.4
 
-#: That is done after a sweep which gained less than this share of what it will gain: as soon as ``_EAGER`` while there are more entries
-#: at the tip than unknowns, which can lock none; else with ``_PATIENCE``.
-_EAGER, _PATIENCE = 0.3, 0.06
+#: That is done after a sweep which gained less than this share of what it will gain: as soon as ``_EAGER`` while there are ``_ENOUGH``
+#: entries at the tip for each unknown, so that it holds none fast; else with ``_PATIENCE``.
+_EAGER, _ENOUGH, _PATIENCE = 0.3, 1.5, 0.03
 
-#: The first tip is as wide as the start was bad. Once a sweep gains less than ``_FOUND`` the valley is found, and it is narrowed at once,
-#: by up to ``_STEPS`` steps, until there are no more than ``_CROWD`` entries at the tip for each unknown.
-_FOUND, _STEPS, _CROWD = 0.1, 4, 2.7
+#: The first tip is as wide as the start was bad. Once a sweep gains less than ``_FOUND`` the valley is found, the sooner the more than
+#: ``_PLENTY`` entries there are for an unknown. Then it is narrowed at once, by up to ``_STEPS`` steps, until no more than ``_CROWD``
+#: entries for each unknown are at the tip.
+_FOUND, _PLENTY, _STEPS, _CROWD = 0.04, 3.5, 4, 2.7
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The objective with each of the tips, and how many entries are at each but the last.
+    """The objective with each of the tips, and how many of the entries are at each but the last.
 
     An entry counts as its slope on the way to the next tip, beside that of one without a residual: 1 within the tip, 0 far away.
     """
 
     values: list[float]
     crowds: list[float]
+    entries: int
 
 
 class Tip:
@@ -68,13 +70,13 @@ class Tip:
         ``entries`` counts those with any weight.
         """
         if not self._base.concave:
-            return Measured([sums[0] + penalty], [])
+            return Measured([sums[0] + penalty], [], entries)
         # a rounded loss starts at 0; what it is lowered by for that changes with the width, and would hide the descent
         lowered = self._base.value(np.array(self._widths(len(sums) > 1)))
         values = np.array(sums) + weight * lowered + penalty
         with np.errstate(divide="ignore", invalid="ignore"):
             crowds = entries * np.diff(values) / (weight * np.diff(lowered))
-        return Measured(values.tolist(), crowds.tolist())
+        return Measured(values.tolist(), crowds.tolist(), entries)
 
     def steps_to_narrow(self, gained: float, measured: Measured, unknowns: int) -> int:
         """By how many steps to narrow it after a sweep that gained this much and found this."""
@@ -83,8 +85,9 @@ class Tip:
             return 0
         offered = values[0] - values[1]
         if not self.first:
-            return int(gained < (_EAGER if crowds[0] > unknowns else _PATIENCE) * offered)
-        if not gained < _FOUND * offered:
+            return int(gained < (_EAGER if crowds[0] > _ENOUGH * unknowns else _PATIENCE) * offered)
+        plenty = max(1.0, measured.entries / (_PLENTY * unknowns))
+        if not gained < _FOUND * plenty * plenty * offered:
             return 0
         return next((k for k in range(1, len(crowds)) if crowds[k] <= _CROWD * unknowns), len(crowds))
 
