@@ -6,9 +6,10 @@ For every row i with entries t (column j, value m_t, optional sample weight s_t)
     U_i <- solve (sum_t w_t v_j v_j' + reg_i I) u = sum_t w_t m_t v_j.
 
 With a finite curvature it is a step towards Newton's. The weight bends the parabola above the loss; the loss itself bends less away from
-its rounded tip. So c_t = w_t (k + (1 - k) y_t), y_t = eps^2 / a_t^2, stands for w_t in the matrix, and w_t e_t + c_t u'v_j for w_t m_t on
-the right. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the less they tell. The sum is over
-the whole row, and counts entries: all with s_t > 0 alike, as a matrix is determined by how many they are, in any unit of s.
+its rounded tip. So c_t = w_t (k + (1 - k) y_t), y_t = eps^2 / a_t^2, stands for w_t in the matrix, and c_t m_t + (w_t - c_t) e_t for
+w_t m_t on the right, e_t being the residual. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the
+less they tell. The sum is over the whole row, and counts entries: all with s_t > 0 alike, as a matrix is determined by how many they
+are, in any unit of s.
 
 How the time goes, and what each part does about it:
 
@@ -83,15 +84,15 @@ def block_size(width, itemsize):
 
 
 def _tile(rows, groups, with_rhs):
-    """Compiles: normal[q:q + rows, c:c + groups lanes] += sum_t w_t v v', and if asked rhs[c:...] += sum_t w_t m_t v."""
+    """Compiles: normal[q:q + rows, c:c + groups lanes] += sum_t w_t v v', and if asked rhs[c:...] += sum_t pull_t v."""
     count = (rows + with_rhs) * groups
 
     @inlined
-    def add_to_tile(V, offset, value, weight, n, q, c, normals, rhs, lane, width):
+    def add_to_tile(V, offset, pull, weight, n, q, c, normals, rhs, lane, width):
         tile = zeros(V, count)
         for t in range(n):
             if with_rhs:  # constants: Numba drops the other branch
-                tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], value[t], rows)
+                tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], pull[t], rows)
             else:
                 tile = add_outer(tile, V, offset[t] + q, offset[t] + c, weight[t], None, rows)
         add_tile(normals, (lane * width + q) * width + c, width, tile, 0, rows, groups)
@@ -111,12 +112,12 @@ _low_pair, _low_single = _tile(2, 2, True), _tile(2, 1, True)
 
 
 @inlined
-def _band_and_low(V, offset, value, weight, n, normals, rhs, lane, width):
+def _band_and_low(V, offset, pull, weight, n, normals, rhs, lane, width):
     """One band of one vector and the two rows below it in one loop, 14 sums: rows of V are read once. For that 16 registers are too few."""
     band, low = zeros(V, 8), zeros(V, 6)
     for t in range(n):
         band = add_outer(band, V, offset[t], offset[t], weight[t], None, 8)
-        low = add_outer(low, V, offset[t] + BAND, offset[t], weight[t], value[t], 2)
+        low = add_outer(low, V, offset[t] + BAND, offset[t], weight[t], pull[t], 2)
     add_tile(normals, lane * width * width, width, band, 0, 8, 1)
     add_tile(normals, (lane * width + BAND) * width, width, low, 0, 2, 2)
     add_tile(rhs, lane * width, width, low, 2, 1, 2)
@@ -132,40 +133,40 @@ def whole_bands(rank, width):
 
 
 @inlined
-def add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width):
-    """The lane's normal += sum_t w_t v_t v_t' (one triangle, by tiles), its rhs += sum_t w_t m_t v_t, over a block of entries."""
+def add_block(V, offset, pull, weight, n, normals, rhs, lane, rank, width):
+    """The lane's normal += sum_t w_t v_t v_t' (one triangle, by tiles), its rhs += sum_t pull_t v_t, over a block of entries."""
     step, whole = lanes(V), whole_bands(rank, width)
     last = whole - step  # where the last vector of a row starts
     if REGISTERS > 16 and step == BAND == whole < rank <= whole + 2:
-        _band_and_low(V, offset, value, weight, n, normals, rhs, lane, width)
+        _band_and_low(V, offset, pull, weight, n, normals, rhs, lane, width)
         return
     if whole == width:
         for c in range(0, last, 2 * step):
-            _top_pair(V, offset, value, weight, n, 0, c, normals, rhs, lane, width)
+            _top_pair(V, offset, pull, weight, n, 0, c, normals, rhs, lane, width)
             if rank > 4:
-                _pair(V, offset, value, weight, n, 4, c, normals, rhs, lane, width)
+                _pair(V, offset, pull, weight, n, 4, c, normals, rhs, lane, width)
         if width < BAND:
-            _top_corner(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
+            _top_corner(V, offset, pull, weight, n, 0, last, normals, rhs, lane, width)
         elif width // step % 2:
-            _top_single(V, offset, value, weight, n, 0, last, normals, rhs, lane, width)
+            _top_single(V, offset, pull, weight, n, 0, last, normals, rhs, lane, width)
     for q in range(BAND if whole == width else 0, min(rank, whole), BAND):
         for c in range(q, last, 2 * step):
-            _pair(V, offset, value, weight, n, q, c, normals, rhs, lane, width)
+            _pair(V, offset, pull, weight, n, q, c, normals, rhs, lane, width)
             if rank > q + 4:
-                _pair(V, offset, value, weight, n, q + 4, c, normals, rhs, lane, width)
+                _pair(V, offset, pull, weight, n, q + 4, c, normals, rhs, lane, width)
         if whole - q < BAND:
-            _corner(V, offset, value, weight, n, q, last, normals, rhs, lane, width)
+            _corner(V, offset, pull, weight, n, q, last, normals, rhs, lane, width)
         elif (whole - q) // step % 2:
-            _single(V, offset, value, weight, n, q, last, normals, rhs, lane, width)
+            _single(V, offset, pull, weight, n, q, last, normals, rhs, lane, width)
     for c in range(0, width if whole < width else 0, 2 * step):
         if rank - whole > 2 and c + step < width:
-            _top_pair(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+            _top_pair(V, offset, pull, weight, n, whole, c, normals, rhs, lane, width)
         elif rank - whole > 2:
-            _top_corner(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+            _top_corner(V, offset, pull, weight, n, whole, c, normals, rhs, lane, width)
         elif c + step < width:
-            _low_pair(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+            _low_pair(V, offset, pull, weight, n, whole, c, normals, rhs, lane, width)
         else:
-            _low_single(V, offset, value, weight, n, whole, c, normals, rhs, lane, width)
+            _low_single(V, offset, pull, weight, n, whole, c, normals, rhs, lane, width)
 
 
 @inlined
@@ -251,14 +252,21 @@ def look_ahead(indices, values, sample, shifts, clip, start, end, V, width, u, e
 
 @inlined
 def bend(e, begin, a, value, weight, n, least):
-    """Puts the curvatures c in place of the weights w, m_t + e_t (w_t / c_t - 1) in place of the values; a has y, `least` is k.
+    """Puts the curvatures c in place of the weights w, c_t m_t + (w_t - c_t) e_t in place of the values; a has y, `least` is k.
 
     e_t is e[begin + t].
     """
     for t in range(n):
         share = least + (1 - least) * a[t]
-        value[t] += e[np.uint64(begin + t)] * (1 / share - 1)
+        value[t] = weight[t] * (share * value[t] + (1 - share) * e[np.uint64(begin + t)])
         weight[t] *= share
+
+
+@inlined
+def pulls(value, weight, n):
+    """Puts w_t m_t in place of the values."""
+    for t in range(n):
+        value[t] *= weight[t]
 
 
 # ------------------------------------------------------------------------------------------- the solve, a row per lane
@@ -411,6 +419,8 @@ def half_step(
                     found = nearness(a, sample, s, n, eps2)
                     at_tip = at_tip if several else found
                     bend(e, begin, a, value, weight, n, enough / max(enough, at_tip))
+                else:
+                    pulls(value, weight, n)
                 add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width)
                 s += n
             for q in range(rank):

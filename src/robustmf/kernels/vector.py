@@ -297,22 +297,23 @@ def subtract_products(typingctx, tile, x, i, v):
 
 
 @intrinsic(prefer_literal=True)
-def add_outer(typingctx, tile, x, row, column, weight, value, rows):
+def add_outer(typingctx, tile, x, row, column, weight, pull, rows):
     """tile[q, g] + weight x[row + q] x[column + g lanes:], q < rows (a literal).
 
-    Where `value` is not None the tile has one more row, to which weight value x[column + g lanes:] is added.
+    Where `pull` is not None the tile has one more row, to which pull x[column + g lanes:] is added.
     """
     if _literal(rows) is None:
         return None
-    extra = not isinstance(value, types.NoneType)
+    extra = not isinstance(pull, types.NoneType)
     groups = tile.count // (_literal(rows) + extra)
 
-    def write(emit, tile, x, row, column, weight, value, _):
+    def write(emit, tile, x, row, column, weight, pull, _):
         w = emit.splat(weight)
-        right = [emit.builder.fmul(w, emit.load(x, column, g * emit.lanes)) for g in range(groups)]
+        plain = [emit.load(x, column, g * emit.lanes) for g in range(groups)]
+        weighted = [emit.builder.fmul(w, one) for one in plain]
         left = [emit.splat(emit.scalar(x, row, q)) for q in range(_literal(rows))]
-        left += [emit.splat(value)] if extra else []
-        pairs = [(a, b) for a in left for b in right]
+        pairs = [(a, b) for a in left for b in weighted]
+        pairs += [(emit.splat(pull), b) for b in plain] if extra else []
         return emit.pack([emit.fma(a, b, s) for (a, b), s in zip(pairs, emit.unpack(tile), strict=True)])
 
     scalar = x.dtype if extra else types.none

@@ -45,7 +45,7 @@ class Alternation:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column, in units of ``bias_unit``."""
         self._own = self._before = self._placed(U, V)
         self._pace = 1.0
-        self._settling = False
+        self._settling = self._confirming = False
         self._unknowns = U.shape[0] * U.shape[1] + V.shape[0] * V.shape[1]
         self._value = self._measured(self._own).values[0]
         return self._value
@@ -57,6 +57,7 @@ class Alternation:
             "before": self._before,
             "pace": self._pace,
             "settling": self._settling,
+            "confirming": self._confirming,
             "value": self._value,
             "tip": self._tip.width,
             "single": self._single,
@@ -66,17 +67,18 @@ class Alternation:
         """Go on from there."""
         self._own, self._before = (require_alike(state[name], self._own) for name in ("own", "before"))
         self._pace, self._settling, self._value, self._tip.width = (state[name] for name in ("pace", "settling", "value", "tip"))
-        self._single = state["single"]
+        self._single, self._confirming = state["single"], state["confirming"]
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow.
 
-        In single precision that is no end: from here on it will be double.
+        In single precision that is no end: a sweep in double precision must confirm it.
         """
         reason = small_change(before, objective, max(tol, TOLERANCE) if self._single else tol) if self._settling else None
         if not self._single:
             return reason
         self._single = reason is None and self._course() >= self._least_width
+        self._confirming = reason is not None and tol >= TOLERANCE
         return None
 
     def _course(self) -> float:
@@ -95,7 +97,7 @@ class Alternation:
         steps = self._tip.steps_to_narrow(self._value - measured.values[0], measured, self._unknowns)
         if self._tip.first and steps > 0:
             pace = 1.0  # sweeps with the first tip went elsewhere
-        self._settling = steps > 0 or len(measured.values) == 1
+        self._settling = steps > 0 or len(measured.values) == 1 or self._confirming
         self._tip.narrow(steps)
         self._before, self._own, self._pace, self._value = self._own, own, pace, measured.values[steps]
         return self._value

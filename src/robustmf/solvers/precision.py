@@ -19,7 +19,7 @@ _MANY = 200_000
 TOLERANCE = 1e-5
 
 #: The loss must not change its course (at its tip, or within the noise) within so many roundings of a value.
-_ROUNDINGS = 1024
+_ROUNDINGS = 256
 
 #: Values, weights, θ and λ must lie within this and one over it: their squares and quotients need room too.
 _RANGE = 1e6

@@ -16,14 +16,14 @@ _FIRST, _LAST = 0.3, 1e-4
 #: A tip is narrowed to this share of itself.
 _NARROWING = 0.4
 
-#: That is done after a sweep which gained less than this share of what it will gain: as soon as ``_EAGER`` while there are ``_ENOUGH``
-#: entries at the tip for each unknown, so that it holds none fast; else with ``_PATIENCE``.
-_EAGER, _ENOUGH, _PATIENCE = 0.3, 1.5, 0.03
+#: That is done after every sweep while there are so many entries at the tip for each unknown that it can hold none fast; later after one
+#: that gained less than ``_PATIENCE`` of what narrowing the tip will gain.
+_ENOUGH, _PATIENCE = 1.5, 0.03
 
-#: The first tip is as wide as the start was bad. Once a sweep gains less than ``_FOUND`` the valley is found, the sooner the more than
-#: ``_PLENTY`` entries there are for an unknown. Then it is narrowed at once, by up to ``_STEPS`` steps, until no more than ``_CROWD``
-#: entries for each unknown are at the tip.
-_FOUND, _PLENTY, _STEPS, _CROWD = 0.04, 3.5, 4, 2.7
+#: The first tip is as wide as the start was bad. Once a sweep gains less than ``_FOUND`` of that the valley is found, the sooner the more
+#: than ``_PLENTY`` entries there are for an unknown. Then the tip is narrowed at once, by up to ``_STEPS`` steps, until no more than
+#: ``_CROWD`` entries for each unknown are at it.
+_FOUND, _PLENTY, _STEPS, _CROWD = 0.04, 3.5, 4, 4.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Tip:
             return 0
         offered = values[0] - values[1]
         if not self.first:
-            return int(gained < (_EAGER if crowds[0] > _ENOUGH * unknowns else _PATIENCE) * offered)
+            return int(crowds[0] > _ENOUGH * unknowns or gained < _PATIENCE * offered)
         plenty = max(1.0, measured.entries / (_PLENTY * unknowns))
         if not gained < _FOUND * plenty * plenty * offered:
             return 0
