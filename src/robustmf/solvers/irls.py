@@ -59,15 +59,16 @@ class Alternation:
             "settling": self._settling,
             "confirming": self._confirming,
             "value": self._value,
-            "tip": self._tip.width,
+            "tip": self._tip.state(),
             "single": self._single,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._own, self._before = (require_alike(state[name], self._own) for name in ("own", "before"))
-        self._pace, self._settling, self._value, self._tip.width = (state[name] for name in ("pace", "settling", "value", "tip"))
+        self._pace, self._settling, self._value = (state[name] for name in ("pace", "settling", "value"))
         self._single, self._confirming = state["single"], state["confirming"]
+        self._tip.restore(state["tip"])
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow.

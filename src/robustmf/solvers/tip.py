@@ -16,9 +16,9 @@ _FIRST, _LAST = 0.3, 1e-4
 #: A tip is narrowed to this share of itself.
 _NARROWING = 0.4
 
-#: That is done after every sweep while there are so many entries at the tip for each unknown that it can hold none fast; later after one
-#: that gained less than ``_PATIENCE`` of what narrowing the tip will gain.
-_ENOUGH, _PATIENCE = 1.5, 0.03
+#: That is done when what sweeps have left to gain is less than this share of what narrowing it will gain. What is left is told by the
+#: rate at which gains fall from sweep to sweep, taken to be within these bounds.
+_PATIENCE, _RATES = 0.03, (0.1, 0.9)
 
 #: The first tip is as wide as the start was bad. Once a sweep gains less than ``_FOUND`` of that the valley is found, the sooner the more
 #: than ``_PLENTY`` entries there are for an unknown. Then the tip is narrowed at once, by up to ``_STEPS`` steps, until no more than
@@ -45,6 +45,16 @@ class Tip:
         self._base = loss
         self._first, self._last = _FIRST * sigma, _LAST * sigma
         self.width = self._first
+        #: what the last sweep with this tip gained (0: there was none), and the rate at which gains fell last
+        self._gained, self._rate = 0.0, 0.5
+
+    def state(self) -> tuple[float, float, float]:
+        """All that decides when it will be narrowed."""
+        return self.width, self._gained, self._rate
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Go on from there."""
+        self.width, self._gained, self._rate = state
 
     @property
     def first(self) -> bool:
@@ -84,8 +94,11 @@ class Tip:
         if len(values) == 1:
             return 0
         offered = values[0] - values[1]
+        if self._gained > 0:
+            self._rate = min(max(gained / self._gained, _RATES[0]), _RATES[1])
+        self._gained = gained
         if not self.first:
-            return int(crowds[0] > _ENOUGH * unknowns or gained < _PATIENCE * offered)
+            return int(gained * self._rate / (1 - self._rate) < _PATIENCE * offered)
         plenty = max(1.0, measured.entries / (_PLENTY * unknowns))
         if not gained < _FOUND * plenty * plenty * offered:
             return 0
@@ -93,4 +106,6 @@ class Tip:
 
     def narrow(self, steps: int) -> None:
         """Narrow it by so many steps."""
-        self.width *= _NARROWING**steps
+        if steps > 0:
+            self.width *= _NARROWING**steps
+            self._gained = 0.0
