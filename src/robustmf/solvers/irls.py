@@ -45,7 +45,7 @@ class Alternation:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column, in units of ``bias_unit``."""
         self._own = self._before = self._placed(U, V)
         self._pace = 1.0
-        self._settling = self._confirming = False
+        self._offered, self._confirming = math.inf, False
         self._unknowns = U.shape[0] * U.shape[1] + V.shape[0] * V.shape[1]
         self._value = self._measured(self._own).values[0]
         return self._value
@@ -56,7 +56,6 @@ class Alternation:
             "own": self._own,
             "before": self._before,
             "pace": self._pace,
-            "settling": self._settling,
             "confirming": self._confirming,
             "value": self._value,
             "tip": self._tip.state(),
@@ -66,16 +65,16 @@ class Alternation:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._own, self._before = (require_alike(state[name], self._own) for name in ("own", "before"))
-        self._pace, self._settling, self._value = (state[name] for name in ("pace", "settling", "value"))
-        self._single, self._confirming = state["single"], state["confirming"]
+        self._pace, self._value, self._single, self._confirming = (state[name] for name in ("pace", "value", "single", "confirming"))
         self._tip.restore(state["tip"])
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The objective hardly changes, and that was all there was to gain: the step narrowed the tip too, or there is none to narrow.
+        """The objective hardly changes, nor would it with a narrower tip.
 
         In single precision that is no end: a sweep in double precision must confirm it.
         """
-        reason = small_change(before, objective, max(tol, TOLERANCE) if self._single else tol) if self._settling else None
+        enough = max(tol, TOLERANCE) if self._single else tol
+        reason = small_change(before, objective, enough) if self._offered <= enough * abs(objective) else None
         if not self._single:
             return reason
         self._single = reason is None and self._course() >= self._least_width
@@ -98,7 +97,7 @@ class Alternation:
         steps = self._tip.steps_to_narrow(self._value - measured.values[0], measured, self._unknowns)
         if self._tip.first and steps > 0:
             pace = 1.0  # sweeps with the first tip went elsewhere
-        self._settling = steps > 0 or len(measured.values) == 1 or self._confirming
+        self._offered = 0.0 if steps > 0 or self._confirming else measured.values[0] - measured.values[-1]
         self._tip.narrow(steps)
         self._before, self._own, self._pace, self._value = self._own, own, pace, measured.values[steps]
         return self._value
