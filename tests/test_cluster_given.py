@@ -93,6 +93,17 @@ def test_single_precision(client):
     problem.assert_same(2e-4, loss="huber", theta=0.3, reg=0.1, max_iter=12)
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("loss", ["lsp", "welsch"])
+def test_sweeps_in_float32_of_large_data_in_float64(plain, weighted, monkeypatch, loss):
+    """Large enough for them is here any size; rounding differs, as columns are in another order."""
+    exact = plain.assert_same(loss=loss, reg=0.2)
+    monkeypatch.setattr("robustmf.solvers.precision._MANY", 0)
+    rough = plain.assert_same(2e-4, loss=loss, reg=0.2)
+    assert not np.array_equal(exact.row_factors_, rough.row_factors_)
+    weighted.assert_same(2e-4, loss=loss, bias=True)
+
+
 @pytest.mark.parametrize("settings", [{"loss": "l2", "reg": 1e-3}, {"loss": "geman", "bias": True, "reg": 0.01}], ids=str)
 def test_entries_set_aside_stop_both_at_the_same_place(client, settings):
     frame = table(80, 50, 2, 0.4)

@@ -18,7 +18,7 @@ _NARROWING = 0.4
 
 #: That is done when what sweeps have left to gain is less than this share of what narrowing it will gain. What is left is told by the
 #: rate at which gains fall from sweep to sweep, taken to be within these bounds.
-_PATIENCE, _RATES = 0.03, (0.1, 0.8)
+_PATIENCE, _RATES = 0.03, (0.1, 0.65)
 
 #: The first tip is as wide as the start was bad. Once a sweep gains less than ``_FOUND`` of that the valley is found, the sooner the more
 #: than ``_PLENTY`` entries there are for an unknown. Then the tip is narrowed at once, by up to ``_STEPS`` steps, until no more than
