@@ -24,6 +24,9 @@ from torture.tally import Tally
 #: Room for a few checkpoints of the fits below.
 _SIZE = "256k"
 
+#: The last iteration at which a disk breaks.
+_LAST = 11
+
 
 def run(cases: int, seed: int, folder: Path) -> Tally | None:
     """The cases in a name space of their own, where a small disk is mounted on ``folder``; None where the system allows no such thing."""
@@ -48,7 +51,7 @@ def _run_here(folder: Path, cases: int, seed: int) -> Tally:
     ]
     for case in range(cases):
         name, break_it, mend_it = faults[case % 2]
-        at = int(rng.integers(-1, 12))
+        at = int(rng.integers(-1, _LAST + 1))
         data = make_synthetic(int(rng.integers(40, 80)), rank=2, random_state=rng).train
         with tally.case(f"{name} from iteration {at}"):
             _broken(data, folder / "checkpoint", at, break_it, mend_it)
@@ -67,7 +70,8 @@ def _broken(data: Any, path: Path, at: int, break_it: Callable[[], None], mend_i
             break_it()
 
     def model(**more: Any) -> RobustMF:
-        return RobustMF(rank=2, loss="lsp", random_state=0, n_jobs=1, tol=1e-3, **more)
+        # longer than any iteration at which a disk breaks
+        return RobustMF(rank=2, loss="lsp", random_state=0, n_jobs=1, tol=0, max_iter=_LAST + 3, **more)
 
     if at < 0:
         break_it()

@@ -28,6 +28,9 @@ CASES, FEW = 240, 20
 #: Writes before a limit on the size of files is set; the files of the fits below are larger than it.
 _MOST_WRITES, _LIMIT = 8, 500
 
+#: The last iteration after which a fit is broken off.
+_LAST = 11
+
 
 def run(tally: Tally, cases: int, seed: int) -> None:
     """A quarter of the cases on a small disk, a quarter with a limit on files, the rest with files that are wrong."""
@@ -57,7 +60,8 @@ def _run_all(tally: Tally, cases: int, seed: int) -> None:
 
 
 def _model(**changes: Any) -> RobustMF:
-    return RobustMF(**{"rank": 2, "loss": "lsp", "random_state": 0, "n_jobs": 1, "tol": 1e-3} | changes)
+    # longer than any iteration after which it is broken off
+    return RobustMF(**{"rank": 2, "loss": "lsp", "random_state": 0, "n_jobs": 1, "tol": 0.0, "max_iter": _LAST + 3} | changes)
 
 
 @contextmanager
@@ -106,7 +110,7 @@ Fault = Callable[[Path, Observed, np.random.Generator], tuple[RobustMF, Observed
 
 
 def _refused(fault: Fault, data: Observed, path: Path, rng: np.random.Generator) -> None:
-    _begun(_model(), data, path, int(rng.integers(1, 12)))
+    _begun(_model(), data, path, int(rng.integers(1, _LAST + 1)))
     model, other = fault(path, data, rng)
     wrong = path.read_bytes()
     for how in ("checkpoint", "resume"):
