@@ -71,7 +71,7 @@ def _broken(data: Any, path: Path, at: int, break_it: Callable[[], None], mend_i
 
     def model(**more: Any) -> RobustMF:
         # longer than any iteration at which a disk breaks
-        return RobustMF(rank=2, loss="lsp", random_state=0, n_jobs=1, tol=0, max_iter=_LAST + 3, **more)
+        return RobustMF(rank=2, loss="lsp", random_state=0, n_jobs=1, tol=1e-12, max_iter=_LAST + 3, **more)
 
     if at < 0:
         break_it()

@@ -61,7 +61,7 @@ def _run_all(tally: Tally, cases: int, seed: int) -> None:
 
 def _model(**changes: Any) -> RobustMF:
     # longer than any iteration after which it is broken off
-    return RobustMF(**{"rank": 2, "loss": "lsp", "random_state": 0, "n_jobs": 1, "tol": 0.0, "max_iter": _LAST + 3} | changes)
+    return RobustMF(**{"rank": 2, "loss": "lsp", "random_state": 0, "n_jobs": 1, "tol": 1e-12, "max_iter": _LAST + 3} | changes)
 
 
 @contextmanager
