@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,13 +13,13 @@ from robustmf import RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
 from robustmf.kernels import team as team_module
-from robustmf.losses import make_loss, rounded
+from robustmf.losses import Loss, make_loss, rounded
 from robustmf.objective import Objective
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers import precision
 from robustmf.solvers.irls import IRLS
-from robustmf.solvers.precision import energy, least_width
+from robustmf.solvers.precision import energy, is_large, least_width
 
 
 @pytest.fixture
@@ -39,16 +41,18 @@ def sweeps(monkeypatch):
     return made
 
 
-def width(values, weight=1.0, theta=1.0, reg=0.1, dtype=np.float64, loss="welsch"):
-    values = np.asarray(values, dtype)
-    return least_width(values.dtype, energy(values), weight * len(values), len(values), Objective(make_loss(loss, theta), reg))
+def width(values, weight=1.0, theta=1.0, reg=0.1, loss="welsch"):
+    values = np.asarray(values)
+    return least_width(energy(values), weight * len(values), len(values), Objective(make_loss(loss, theta), reg))
 
 
 def test_which_data_begin_in_float32():
-    many = np.full(300_000, 3.0)
+    assert is_large(np.dtype(np.float64), 300_000)
+    assert not is_large(np.dtype(np.float64), 100_000)
+    assert not is_large(np.dtype(np.float32), 300_000)
+    many = np.full(300, 3.0)
     assert width(many) == pytest.approx(256 * 2**-23 * 3)
-    assert width(many[:100_000]) == math.inf
-    assert width(many, dtype=np.float32) == math.inf
+    assert width(many[:0]) == math.inf
     for odd in ({"weight": 1e9}, {"weight": 1e-9}, {"theta": 1e-9}, {"theta": 1e160}, {"reg": 1e30}):
         assert width(many, **odd) == math.inf
     assert width(1e200 * many) == width(1e30 * many) == width(1e-30 * many) == width(0 * many) == math.inf
@@ -188,3 +192,49 @@ def test_sums_of_losses_in_float32_are_those_in_float64_but_for_rounding(team, n
     one, other = (Operations(observed, team).loss_sums(losses, U, V, single=single) for single in (False, True))
     assert other == pytest.approx(one, rel=1e-6)
     assert other != one
+
+
+@dataclass(frozen=True)
+class PseudoHuber(Loss):
+    """A formula that is a difference of large numbers where θ is large."""
+
+    name: ClassVar[str] = "pseudo-huber"
+
+    def value(self, a):
+        return self.theta**2 * (np.sqrt(1 + (a / self.theta) ** 2) - 1)
+
+    def derivative(self, a):
+        return a / np.sqrt(1 + (a / self.theta) ** 2)
+
+    def weight(self, a):
+        return 1 / np.sqrt(1 + (a / self.theta) ** 2)
+
+    @staticmethod
+    def weight_formula(a, theta):
+        return 1 / np.sqrt(1 + (a / theta) * (a / theta))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("loss", [make_loss("l2"), PseudoHuber(1e4), make_loss("welsch", 3.0)], ids=["l2", "own", "welsch"])
+def test_a_fit_does_not_end_by_the_change_of_precision(monkeypatch, loss, offset):
+    """What was measured in float32 is no measure for a sweep in float64."""
+    data = make_synthetic(80, random_state=2).train
+    data = data.with_values(data.rows.values + offset)
+    fits = []
+    for many in (10**9, 0):
+        monkeypatch.setattr(precision, "_MANY", many)
+        fits.append(
+            RobustMF(3, loss=loss, reg=0.1, solver="irls", init="ridge", bias=True, tol=1e-9, random_state=0, max_iter=5000).fit(data)
+        )
+    exact, rough = (model.history_["objective"][-1] for model in fits)
+    assert rough == pytest.approx(exact, rel=1e-6)
+
+
+def test_weights_that_float32_cannot_add_do_not_raise_the_objective(for_all, sweeps):
+    data = make_synthetic(100, random_state=3).train
+    weights = np.ones(data.n_entries)
+    weights[:: data.n_entries // 40] = 1e7
+    model = RobustMF(4, loss="welsch", theta=1.0, reg=0.1, solver="irls", init="ridge", random_state=0, tol=1e-6, max_iter=2000)
+    objective = np.array(model.fit(data, weights=weights).history_["objective"])
+    assert sweeps[-1] is False
+    assert np.all(np.diff(objective) <= 1e-6 * objective[:-1])

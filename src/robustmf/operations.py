@@ -129,12 +129,13 @@ class Operations:
     ) -> list[float]:  # fmt: skip
         """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together.
 
-        ``single``: each residual and loss in float32, whatever the entries are; their sums in float64.
+        ``single``: each residual in float32, whatever the entries are, and so each loss of ours; one's own may be a difference of large
+        numbers. Sums are float64.
         """
         bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
         if any(base != bases[0] for base in bases):
             return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
-        measured = np.dtype(np.float32 if single else np.float64)
+        measured = np.dtype(np.float32 if single and type(bases[0]).__module__.startswith("robustmf.") else np.float64)
         if (bases[0], measured) != self._measured[:2]:
             self._measured = bases[0], measured, value_address(bases[0], measured)
         compiled = self._measured[2]

@@ -16,7 +16,7 @@ from robustmf.cluster.load import Matrix
 from robustmf.cluster.tasks import Terms, block_penalty, entries_size, half_step, row_sums, sweep_total
 from robustmf.objective import Objective
 from robustmf.solvers.irls import Alternation
-from robustmf.solvers.precision import least_width
+from robustmf.solvers.precision import is_large, least_width
 from robustmf.solvers.tip import Measured
 
 Pair = tuple[Factors, Factors]
@@ -26,10 +26,13 @@ class ClusterIRLS(Alternation):
     """One step is one sweep: all row blocks, then all column blocks."""
 
     def __init__(self, matrix: Matrix, objective: Objective, sigma: float, terms: Terms) -> None:
-        connection = matrix.connection
-        sizes = connection.gather([connection.submit(entries_size, block) for block in matrix.sides[0].blocks])
-        power, weight, entries = map(sum, zip(*sizes, strict=True))
-        super().__init__(objective, sigma, least_width(np.dtype(matrix.dtype), power, weight, entries, objective))
+        least = math.inf
+        if is_large(np.dtype(matrix.dtype), matrix.n_entries):
+            connection = matrix.connection
+            sizes = connection.gather([connection.submit(entries_size, block) for block in matrix.sides[0].blocks])
+            power, weight, entries = map(sum, zip(*sizes, strict=True))
+            least = least_width(power, weight, entries, objective)
+        super().__init__(objective, sigma, least)
         self._matrix, self._terms = matrix, terms
         self._aside = (0.0, 0.0)
 

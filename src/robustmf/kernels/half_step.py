@@ -179,12 +179,14 @@ def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
         # unsigned: no test for negative positions; and no slices, which count references
         at = np.uint64(s + t)
         offset[t] = indices[at] * width
-        value[t] = min(max(values[at], bounds[0]), bounds[1])
     if len(shifts) > 0:
         for t in range(n):
-            # from the value itself, which may be wider than what it is kept in
+            # in one go: values may be wider than what they are kept in
             at = np.uint64(s + t)
             value[t] = min(max(values[at], bounds[0]), bounds[1]) - shifts[np.uint64(indices[at])]
+    else:
+        for t in range(n):
+            value[t] = min(max(values[np.uint64(s + t)], bounds[0]), bounds[1])
     for t in range(n, n + lanes(value)):
         offset[t] = 0
         value[t] = 0

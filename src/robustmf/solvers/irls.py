@@ -1,8 +1,9 @@
 """``irls``: reweighted least squares, the workhorse for large sparse data.
 
 At the present residuals each loss lies below a parabola of weight φ'(a)/a. Minimising these parabolas over the rows, then over the
-columns, are small independent ridge regressions; the objective never rises. Each sweep starts from a point a little ahead, in the
-direction of the last one (Nesterov 1983); where that would raise the objective, the sweep is done again without (O'Donoghue & Candès 2015).
+columns, are small independent ridge regressions; but for rounding the objective never rises. Each sweep starts from a point a little
+ahead, in the direction of the last one (Nesterov 1983); where that would raise the objective, the sweep is done again without
+(O'Donoghue & Candès 2015).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from robustmf.objective import Objective, squared_norm
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.loop import require_alike, small_change
-from robustmf.solvers.precision import TOLERANCE, energy, least_width
+from robustmf.solvers.precision import TOLERANCE, energy, is_large, least_width
 from robustmf.solvers.tip import Measured, Tip
 
 Array = NDArray[np.floating[Any]]
@@ -45,7 +46,7 @@ class Alternation:
         """Start at (U, V); with biases, their last column is the bias of the row and of the column, in units of ``bias_unit``."""
         self._own = self._before = self._placed(U, V)
         self._pace = 1.0
-        self._offered, self._confirming = math.inf, False
+        self._confirming = False
         self._unknowns = U.shape[0] * U.shape[1] + V.shape[0] * V.shape[1]
         self._value = self._measured(self._own).values[0]
         return self._value
@@ -69,17 +70,23 @@ class Alternation:
         self._tip.restore(state["tip"])
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The objective hardly changes, nor would it with a narrower tip.
+        """The objective hardly changed in the last step, nor would it with a narrower tip.
 
-        In single precision that is no end: a sweep in double precision must confirm it.
+        In single precision that is no end. Sweeps go on in double precision, where the first may confirm it, if ``tol`` was reached.
         """
         enough = max(tol, TOLERANCE) if self._single else tol
-        reason = small_change(before, objective, enough) if self._offered <= enough * abs(objective) else None
+        reason = small_change(self._stepped_from, objective, enough) if self._offered <= enough * abs(objective) else None
+        self._confirming = self._single and reason is not None and tol >= TOLERANCE
         if not self._single:
             return reason
-        self._single = reason is None and self._course() >= self._least_width
-        self._confirming = reason is not None and tol >= TOLERANCE
+        if reason is not None:
+            self._leave_single()
         return None
+
+    def _leave_single(self) -> None:
+        """From here on in double precision; what was measured so far is no measure for that."""
+        self._single = False
+        self._value = self._measured(self._own).values[0]
 
     def _course(self) -> float:
         """Within what distance the loss changes its course."""
@@ -94,12 +101,18 @@ class Alternation:
         if (ahead > 0 or curvature < math.inf) and not measured.values[0] <= self._value:
             pace = 1.0
             own, measured = self._sweep(0.0, math.inf)
+        if self._single and not measured.values[0] <= self._value:
+            self._leave_single()  # a plain sweep raises the objective by rounding alone
+            own, measured = self._sweep(0.0, math.inf)
         steps = self._tip.steps_to_narrow(self._value - measured.values[0], measured, self._unknowns)
         if self._tip.first and steps > 0:
             pace = 1.0  # sweeps with the first tip went elsewhere
         self._offered = 0.0 if steps > 0 or self._confirming else measured.values[0] - measured.values[-1]
         self._tip.narrow(steps)
+        self._stepped_from = self._value
         self._before, self._own, self._pace, self._value = self._own, own, pace, measured.values[steps]
+        if self._single and self._course() < self._least_width:
+            self._leave_single()
         return self._value
 
     def _placed(self, U: Array, V: Array) -> tuple[Array, Array]:
@@ -194,7 +207,9 @@ class IRLS(Alternation):
     ) -> None:
         observed = operations.observed
         self._weight = entries_weight(observed, sample_weights)
-        least = least_width(observed.dtype, energy(observed.rows.values), *self._weight, objective) if operations.singles else math.inf
+        least = math.inf
+        if operations.singles and is_large(observed.dtype, observed.n_entries):
+            least = least_width(energy(observed.rows.values), *self._weight, objective)
         super().__init__(objective, sigma, least)
         self._biases = BiasModel(center, bias_unit)
         self._sides = (operations, operations.transposed)

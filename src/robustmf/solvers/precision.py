@@ -21,7 +21,7 @@ TOLERANCE = 1e-5
 #: The loss must not change its course (at its tip, or within the noise) within so many roundings of a value.
 _ROUNDINGS = 256
 
-#: Values, weights, θ and λ must lie within this and one over it: their squares and quotients need room too.
+#: The size of values, the mean of weights and θ must lie within this and one over it, λ below it: squares and quotients need room too.
 _RANGE = 1e6
 
 
@@ -30,12 +30,17 @@ def energy(values: Array) -> float:
     return float(np.einsum("i,i->", values, values))
 
 
-def least_width(dtype: np.dtype[Any], energy: float, weight: float, entries: int, objective: Objective) -> float:
+def is_large(dtype: np.dtype[Any], entries: int) -> bool:
+    """Whether sweeps in float32 are worth a thought."""
+    return dtype == np.float64 and entries >= max(_MANY, 1)
+
+
+def least_width(energy: float, weight: float, entries: int, objective: Objective) -> float:
     """Within what distance a loss may change its course for float32 to do; infinite where it will not do at all.
 
     ``energy`` is the sum of the squared values, ``weight`` of the entries' weights; ``entries`` counts those with any.
     """
-    if dtype != np.float64 or entries < _MANY:
+    if entries == 0:
         return math.inf
     size = math.sqrt(energy / entries)
     moderate = all(1 / _RANGE <= number <= _RANGE for number in (size, weight / entries, objective.loss.theta))
