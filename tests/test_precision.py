@@ -238,3 +238,21 @@ def test_weights_that_float32_cannot_add_do_not_raise_the_objective(for_all, swe
     objective = np.array(model.fit(data, weights=weights).history_["objective"])
     assert sweeps[-1] is False
     assert np.all(np.diff(objective) <= 1e-6 * objective[:-1])
+
+
+@pytest.mark.parametrize("name", ["lsp", "welsch"])
+def test_where_float32_is_left_the_objective_is_measured_again(for_all, team, name):
+    observed = make_synthetic(120, random_state=3).train
+    operations, rng = Operations(observed, team), np.random.default_rng(0)
+    objective = Objective(make_loss(name, 1.0), 0.1)
+    solver = IRLS(operations, objective, 0.5)
+    before = solver.begin(*(rng.standard_normal((size, 3)) for size in observed.shape))
+    for _ in range(300):
+        value = solver.step()
+        assert solver.settled(before, value, 1e-4) is None
+        before = value
+        if not solver.state()["single"]:
+            break
+    tip = solver.state()["tip"][0] if objective.loss.concave else 0.0
+    losses = objective.loss.value(np.sqrt(operations.residuals(*solver.factors) ** 2 + tip**2))
+    assert solver.state()["value"] == pytest.approx(losses.sum() + objective.penalty(*solver.factors), rel=1e-13)
