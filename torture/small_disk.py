@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from robustmf import RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import CheckpointWriteError
+from robustmf.exceptions import CheckpointWriteError, RobustMFWarning
 from torture.expected import refusal
 from torture.tally import Tally
 
@@ -99,4 +100,5 @@ def _remount(how: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", RobustMFWarning)  # fits are cut short
     print(json.dumps(asdict(_run_here(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))
