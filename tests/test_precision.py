@@ -14,12 +14,12 @@ from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
 from robustmf.kernels import team as team_module
 from robustmf.losses import Loss, make_loss, rounded
-from robustmf.objective import Objective
+from robustmf.objective import Objective, squared_norm
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers import precision
 from robustmf.solvers.irls import IRLS
-from robustmf.solvers.precision import energy, is_large, least_width
+from robustmf.solvers.precision import is_large, least_width
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def sweeps(monkeypatch):
 
 def width(values, weight=1.0, theta=1.0, reg=0.1, loss="welsch"):
     values = np.asarray(values)
-    return least_width(energy(values), weight * len(values), len(values), Objective(make_loss(loss, theta), reg))
+    return least_width(squared_norm(values[None]), weight * len(values), len(values), Objective(make_loss(loss, theta), reg))
 
 
 def test_which_data_begin_in_float32():

@@ -14,7 +14,7 @@ Array = NDArray[np.floating[Any]]
 
 
 def squared_norm(A: Array) -> float:
-    """‖A‖², summed in float64."""
+    """‖A‖², summed in float64; not by BLAS, whose threads would go on waiting for more where ours shall work."""
     return float(np.einsum("ij,ij->", A, A, dtype=np.float64))
 
 

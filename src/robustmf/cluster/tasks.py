@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from robustmf.cluster.blocks import Block
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
+from robustmf.objective import squared_norm
 from robustmf.operations import Operations
 from robustmf.solvers.irls import BiasModel, entries_weight, penalty, ridge
-from robustmf.solvers.precision import energy
 
 Array = NDArray[np.floating[Any]]
 
@@ -73,8 +73,7 @@ def half_step(
 
 def entries_size(block: Block) -> tuple[float, float, int]:
     """The sum of the block's squared values, of its entries' weights, and how many have any."""
-    values = block.observed.rows.values
-    return energy(values), *entries_weight(block.observed, block.weights)
+    return squared_norm(block.observed.rows.values[None]), *entries_weight(block.observed, block.weights)
 
 
 def block_penalty(block: Block, own: Array, terms: Terms) -> float:

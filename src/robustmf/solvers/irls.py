@@ -19,7 +19,7 @@ from robustmf.objective import Objective, squared_norm
 from robustmf.observed import Observed
 from robustmf.operations import Operations
 from robustmf.solvers.loop import require_alike, small_change
-from robustmf.solvers.precision import TOLERANCE, energy, is_large, least_width
+from robustmf.solvers.precision import TOLERANCE, is_large, least_width
 from robustmf.solvers.tip import Measured, Tip
 
 Array = NDArray[np.floating[Any]]
@@ -73,6 +73,7 @@ class Alternation:
         """The objective hardly changed in the last step, nor would it with a narrower tip.
 
         In single precision that is no end. Sweeps go on in double precision, where the first may confirm it, if ``tol`` was reached.
+        What the step began with is kept here: ``before`` may have been measured in another precision.
         """
         enough = max(tol, TOLERANCE) if self._single else tol
         reason = small_change(self._stepped_from, objective, enough) if self._offered <= enough * abs(objective) else None
@@ -209,7 +210,7 @@ class IRLS(Alternation):
         self._weight = entries_weight(observed, sample_weights)
         least = math.inf
         if operations.singles and is_large(observed.dtype, observed.n_entries):
-            least = least_width(energy(observed.rows.values), *self._weight, objective)
+            least = least_width(squared_norm(observed.rows.values[None]), *self._weight, objective)
         super().__init__(objective, sigma, least)
         self._biases = BiasModel(center, bias_unit)
         self._sides = (operations, operations.transposed)

@@ -6,11 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robustmf.objective import Objective
-
-Array = NDArray[np.floating[Any]]
 
 #: Fewer entries than this are swept in float64 from the beginning: there is little to save.
 _MANY = 200_000
@@ -23,11 +20,6 @@ _ROUNDINGS = 256
 
 #: The size of values, the mean of weights and θ must lie within this and one over it, λ below it: squares and quotients need room too.
 _RANGE = 1e6
-
-
-def energy(values: Array) -> float:
-    """The sum of the squared values; not by BLAS, whose threads would go on waiting for more where ours shall work."""
-    return float(np.einsum("i,i->", values, values))
 
 
 def is_large(dtype: np.dtype[Any], entries: int) -> bool:
