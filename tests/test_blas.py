@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
@@ -49,9 +50,56 @@ def test_the_last_user_gives_back_what_the_first_found():
         assert threads() == {2}
 
 
-def test_a_process_forked_while_the_lock_is_held_does_not_wait_for_ever():
-    with blas._lock:
+def in_thread(function):
+    """The result of ``function``, called in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_a_limit_holds_in_other_threads_after_use_in_this_one():
+    with threadpool_limits(2, user_api="blas"):
+        assert held()
+        assert in_thread(held)
+        assert threads() == {2}
+
+
+def test_a_limit_holds_although_another_thread_controls_blas():
+    """Calling ``threadpool_limits`` without a context leaves the calling thread in control of OpenBLAS."""
+    limits = threadpool_limits(2, user_api="blas")
+    try:
+        assert in_thread(held)
+        assert threads() == {2}
+    finally:
+        limits.restore_original_limits()
+
+
+def test_overlapping_users_in_different_threads_restore_the_limit():
+    """The first to enter is the first to leave, so that another thread restores the limit."""
+    with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        users = [one_blas_thread(), one_blas_thread()]
+        first.submit(users[0].__enter__).result()
+        second.submit(users[1].__enter__).result()
+        first.submit(users[0].__exit__, None, None, None).result()
+        assert threads() == {1}
+        second.submit(users[1].__exit__, None, None, None).result()
+        assert threads() == {2}
+
+
+def test_a_fork_waits_for_a_thread_that_changes_limits():
+    """Otherwise the child could inherit a lock of the BLAS library that nobody releases."""
+    inside = threading.Event()
+
+    def change():
+        with blas._lock:
+            inside.set()
+            time.sleep(0.3)
+            return time.monotonic()
+
+    with ThreadPoolExecutor(1) as pool:
+        changed = pool.submit(change)
+        inside.wait()
         assert ends_well(held)
+        assert time.monotonic() > changed.result()
     assert held()
 
 

@@ -16,6 +16,7 @@ from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss, loss_names, make_loss
 from robustmf.objective import Objective
 from robustmf.operations import Operations
+from robustmf.surrogate import Surrogate
 
 CONCAVE = [name for name in loss_names() if make_loss(name).concave]
 
@@ -126,3 +127,17 @@ def test_threads_do_not_change_a_bit(monkeypatch):
     for other in fits[1:]:
         assert np.array_equal(fits[0].row_factors_, other.row_factors_)
         assert fits[0].history_["objective"] == other.history_["objective"]
+
+
+def test_an_impossible_duality_gap_raises(monkeypatch):
+    """A lower bound above the surrogate's value without increments means that a sum is wrong, not that the fit has converged."""
+    observed, U, V = random_problem()
+    value = Surrogate.value
+
+    def half_the_loss_lost(self, dU, dV, x):
+        found, _ = value(self, dU, dV, x)
+        return found + self.at_zero, 0.0
+
+    monkeypatch.setattr(Surrogate, "value", half_the_loss_lost)
+    with pytest.raises(NumericalError, match="duality gap of an inner solve is impossible"):
+        RobustMF(3, loss="lsp", solver="mm", init=(U, V)).fit(observed)

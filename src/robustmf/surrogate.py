@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.objective import Objective, squared_norm
+from robustmf.objective import Objective, inner_product, squared_norm
 from robustmf.operations import Operations
 
 Array = NDArray[np.floating[Any]]
@@ -56,8 +56,8 @@ class BoxDual:
     def value(self, x: Array, products: Pair) -> float:
         """D(x), from x and its products."""
         (p, q), (a, g) = self.pulls, self.inverses
-        quadratic = np.dot(a, _row_norms(products[0] - p)) + np.dot(g, _row_norms(products[1] - q))
-        return 0.5 * float(quadratic) - float(np.dot(x.astype(np.float64), self.residual))
+        quadratic = inner_product(a, _row_norms(products[0] - p)) + inner_product(g, _row_norms(products[1] - q))
+        return 0.5 * quadratic - inner_product(x, self.residual)
 
     def curvatures(self) -> Pair:
         """(α, γ) such that the Hessian of D is at most diag(α_i + γ_j): each step length is proven, entry by entry.
@@ -86,7 +86,7 @@ class Surrogate:
         self.weights = objective.loss.derivative(residual).astype(residual.dtype, copy=False)
         #: F(0, 0) = H(U, V)
         self.at_zero = objective.value(residual, U, V)
-        weighted = float(np.dot(self.weights.astype(np.float64), np.abs(residual)))
+        weighted = inner_product(self.weights, np.abs(residual))
         self._offset = objective.data_term(residual) - weighted
         #: what min F exceeds −min D by
         self.dual_offset = self._offset + objective.penalty(U, V)
@@ -106,7 +106,7 @@ class Surrogate:
         U, V = self.factors
         loss, gap = self.operations.linearised_loss(self.residual, self.weights, U, V, dU, dV, x)
         quadratic = self.reg * (squared_norm(U + dU) + squared_norm(V + dV))
-        quadratic += float(np.dot(self.row_sums, _row_norms(dU)) + np.dot(self.column_sums, _row_norms(dV)))
+        quadratic += inner_product(self.row_sums, _row_norms(dU)) + inner_product(self.column_sums, _row_norms(dV))
         return loss + 0.5 * quadratic + self._offset, gap
 
 

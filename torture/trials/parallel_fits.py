@@ -56,8 +56,10 @@ def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
         elif k == rounds - 1 and rounds > 2:
             found = _in_processes("spawn", _SPAWNED, seed, k)
         else:
-            with _fits_going_on():
+            with _concurrent_fits() as concurrent:
                 found = _in_processes("fork", _AT_ONCE, seed, k)
+            with tally.case(f"round {k}: fits in threads of the process that forks"):
+                assert len(set(concurrent)) == len(_CONCURRENT), "other bits than alone, or a fit that failed"
         for number, (one, expected) in enumerate(zip(found, alone, strict=True)):
             with tally.case(f"round {k}, fit {number}: {_WAYS[number % len(_WAYS)]}"):
                 assert one is not None, f"no answer in {_HUNG} s"
@@ -99,25 +101,33 @@ def _fitted(seed: int, k: int, number: int) -> str:
     return hashlib.sha256(model.row_factors_.tobytes() + model.predict(np.arange(50), np.arange(50)).tobytes()).hexdigest()
 
 
+#: Fits that run in threads while processes are forked: the solvers that use BLAS.
+_CONCURRENT: list[tuple[type[Any], dict[str, Any]]] = [
+    (AltGrad, {"max_iter": 2, "n_jobs": 2}),
+    (RobustMF, {"solver": "mm", "loss": "lsp", "n_jobs": 1}),
+]
+
+
 @contextmanager
-def _fits_going_on() -> Iterator[None]:
-    """Fits that hold BLAS to one thread, over and over, in two threads of this process."""
+def _concurrent_fits() -> Iterator[list[str]]:
+    """Repeat fits in two threads of this process; the list receives the digest of each result."""
     over = threading.Event()
-    data = make_synthetic(40, rank=2, random_state=0).train
+    data = make_synthetic(160, rank=2, observed=0.6, random_state=0).train
+    digests: list[str] = []
 
-    def go_on() -> None:
+    def repeat(kind: type[Any], settings: dict[str, Any]) -> None:
         while not over.is_set():
-            AltGrad(rank=2, max_iter=2, n_jobs=2, random_state=0).fit(data)
+            model = kind(rank=2, random_state=0, **settings).fit(data)
+            digests.append(hashlib.sha256(model.row_factors_.tobytes()).hexdigest())
 
-    threads = [threading.Thread(target=go_on) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(len(_CONCURRENT)) as pool:
+        running = [pool.submit(repeat, *one) for one in _CONCURRENT]
+        try:
+            yield digests
+        finally:
+            over.set()
+    for one in running:
+        one.result()
 
 
 def _surroundings() -> dict[str, Any]:

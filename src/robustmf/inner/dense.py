@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from robustmf.inner.interface import Increment
 from robustmf.inner.momentum import Step, WarmStartedAPG
+from robustmf.objective import inner_product
 from robustmf.observed import Observed
 from robustmf.surrogate import Surrogate
 
@@ -52,15 +53,15 @@ class DenseSteps:
         new = np.clip(self._Z + (self._e - dU @ V.T - U @ dV.T) / curvature, -self._w, self._w)
         moved = new - self._Z
         (p, q), (a, g) = self._products(new), self._dual.inverses
-        curved = a @ np.square(p - at_z[0]).sum(1) + g @ np.square(q - at_z[1]).sum(1)
+        curved = inner_product(a, np.square(p - at_z[0]).sum(1)) + inner_product(g, np.square(q - at_z[1]).sum(1))
         pulls = self._dual.pulls
-        value = 0.5 * (a @ np.square(p - pulls[0]).sum(1) + g @ np.square(q - pulls[1]).sum(1)) - np.vdot(new, self._e)
+        quadratic = inner_product(a, np.square(p - pulls[0]).sum(1)) + inner_product(g, np.square(q - pulls[1]).sum(1))
         self._new = new
         return Step(
-            float(value),
-            float(curved),
-            float(np.vdot(curvature, moved * moved)),
-            float(-np.vdot(curvature, moved * (new - self._X))),
+            0.5 * quadratic - inner_product(new.ravel(), self._e.ravel()),
+            curved,
+            inner_product(curvature.ravel(), (moved * moved).ravel()),
+            -inner_product(curvature.ravel(), (moved * (new - self._X)).ravel()),
         )
 
     def accept(self, momentum: float) -> None:

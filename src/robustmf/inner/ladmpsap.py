@@ -6,6 +6,7 @@ in parallel from one multiplier estimate, each linearised with η = 3‖block op
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from robustmf.inner.dense import collect, spread
 from robustmf.inner.interface import PATIENCE, Increment, InnerRule
+from robustmf.objective import squared_norm
 from robustmf.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
@@ -93,7 +95,7 @@ class LADMPSAPRun:
         U, V = surrogate.factors
         observed = surrogate.operations.observed
         self._R, self._W = spread(observed, observed.rows.values) - U @ V.T, spread(observed, surrogate.weights)
-        self._norm = float(np.linalg.norm(self._R)) or 1.0
+        self._norm = _norm(self._R) or 1.0
         m, n = observed.shape
         self._beta = 0.1 * (m + n) * settings.settled if settings.penalty is None else settings.penalty
         self._norm_U, self._norm_V = float(np.linalg.norm(U, 2)), float(np.linalg.norm(V, 2))
@@ -114,7 +116,7 @@ class LADMPSAPRun:
         pull_U, pull_V = _BLOCKS * self._norm_V**2 * beta, _BLOCKS * self._norm_U**2 * beta
         dU = (pull_U * s.dU - Y @ V - reg * U) / (reg + self._surrogate.row_sums + pull_U)[:, None]
         dV = (pull_V * s.dV - Y.T @ U - reg * V) / (reg + self._surrogate.column_sums + pull_V)[:, None]
-        change = max(np.linalg.norm(E - s.E), self._norm_V * np.linalg.norm(dU - s.dU), self._norm_U * np.linalg.norm(dV - s.dV))
+        change = max(_norm(E - s.E), self._norm_V * _norm(dU - s.dU), self._norm_U * _norm(dV - s.dV))
         s.E, s.dU, s.dV = E.astype(U.dtype), dU.astype(U.dtype), dV.astype(U.dtype)
         C = self._constraint()
         s.Y = s.Y + beta * C
@@ -122,7 +124,7 @@ class LADMPSAPRun:
         if np.sqrt(beta) * change / self._norm >= self._settings.settled:
             return False
         self._beta = min(_LARGEST_PENALTY, self._settings.growth * beta)
-        return bool(np.linalg.norm(C) / self._norm < self._settings.feasible)
+        return bool(_norm(C) / self._norm < self._settings.feasible)
 
     def increment(self, iterations: int) -> Increment:
         """The current increments; the multiplier, moved into the box, is the dual point that certifies them."""
@@ -132,3 +134,8 @@ class LADMPSAPRun:
         lower = surrogate.dual_offset - dual.value(x, surrogate.operations.products(x, *surrogate.factors))
         value, _ = surrogate.value(s.dU, s.dV, x)
         return Increment(s.dU.copy(), s.dV.copy(), x, value, value - lower, iterations)
+
+
+def _norm(A: Array) -> float:
+    """The Frobenius norm."""
+    return math.sqrt(squared_norm(A))

@@ -72,6 +72,7 @@ class MM:
         U, V = self._factors
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
         found = self._inner.solve(surrogate, self._rule)
+        self._require_possible(surrogate.at_zero, found)
         self._last = Certificate(found.witness, found.gap, found.iterations)
         if not found.value < surrogate.at_zero:
             return self._value
@@ -86,13 +87,25 @@ class MM:
 
     def _require_rounding(self, value: float, found: Increment) -> None:
         """A rise is possible only where the decrease is below what the arithmetic resolves."""
-        unit = float(np.finfo(self._residual.dtype).eps)
-        slack = 100 * unit * (abs(self._value) + float(np.abs(self._operations.observed.rows.values).sum(dtype=np.float64)))
-        if not value - self._value <= slack:
+        if not value - self._value <= self._rounding_error():
             raise NumericalError(
                 f"MM step raised the objective from {self._value!r} to {value!r} though the surrogate fell to {found.value!r}; "
                 "the loss may not be concave and increasing in |residual|, as it claims"
             )
+
+    def _require_possible(self, at_zero: float, found: Increment) -> None:
+        """The lower bound F − gap on the surrogate's minimum cannot exceed F(0): if it does, a sum is wrong."""
+        lower = found.value - found.gap
+        if lower - at_zero > self._rounding_error():
+            raise NumericalError(
+                f"the duality gap of an inner solve is impossible: it proves that the surrogate is at least {lower!r}, "
+                f"but its value without increments is {at_zero!r}; an arithmetic operation has returned a wrong result"
+            )
+
+    def _rounding_error(self) -> float:
+        """A bound on the rounding error of the objective."""
+        unit = float(np.finfo(self._residual.dtype).eps)
+        return 100 * unit * (abs(self._value) + float(np.abs(self._operations.observed.rows.values).sum(dtype=np.float64)))
 
     @property
     def witness(self) -> Array | None:
