@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 AUDIT_VENV ?= .venv-audit
 
-.PHONY: demo test lint bench torture soak oldest audit-dependencies docs package gpu-test interpreter-test clean
+.PHONY: demo test lint bench stress soak oldest audit-dependencies docs package gpu-test interpreter-test clean
 
 # a CPU build of torch, which is enough to run the card's kernels in Triton's interpreter; pip must be told where to find one
 TORCH_ON_CPU ?= torch==2.13.0+cpu
@@ -16,8 +16,8 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests torture benchmarks docs/making
-	$(BIN)/ruff format --check src tests torture benchmarks docs/making
+	$(BIN)/ruff check src tests stress benchmarks docs/making
+	$(BIN)/ruff format --check src tests stress benchmarks docs/making
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -33,12 +33,12 @@ bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm
 
 # try to break it: a table of what was tried and what failed, under 20 minutes
-torture: $(VENV)/.dev
-	$(BIN)/python -m torture
+stress: $(VENV)/.dev
+	$(BIN)/python -m stress
 
 # an hour of fits, predictions and files; memory, open files and threads must not grow
 soak: $(VENV)/.dev
-	$(BIN)/python -m torture.soak --minutes 60
+	$(BIN)/python -m stress.soak --minutes 60
 
 # the tests with the oldest release of everything that pyproject.toml allows, in an environment of its own (.venv-oldest);
 # some of them: make oldest TESTS=tests/test_losses.py

@@ -13,8 +13,12 @@ from robustmf.datasets import make_synthetic
 RANK, SEEDS = 5, (100, 101)
 
 GRIDS = {
-    "AltGrad reg / noise scale": lambda value, unit: AltGrad(RANK, reg=value * unit, random_state=0),
-    "AltImpute reg / noise scale": lambda value, unit: AltImpute(RANK, reg=value * unit, random_state=0),
+    "AltGrad reg / noise scale": lambda value, unit: AltGrad(
+        RANK, reg=value * unit, random_state=0
+    ),
+    "AltImpute reg / noise scale": lambda value, unit: AltImpute(
+        RANK, reg=value * unit, random_state=0
+    ),
     "AltImpute tol": lambda value, unit: AltImpute(RANK, tol=value, random_state=0),
     "OMDL alpha": lambda value, unit: OMDL(RANK, alpha=value, random_state=0),
     "OMDL learning_rate": lambda value, unit: OMDL(RANK, learning_rate=value, random_state=0),
@@ -44,13 +48,21 @@ def main() -> None:
             data = make_synthetic(m, rank=RANK, random_state=seed)
             unit = noise_scale(data.train, RANK, np.random.default_rng(0))
             rows = data.validation.rows
-            print(f"m = {m}, data seed {seed}, noise scale {unit:.1f}: value: validation RMSE, clean RMSE")
+            print(
+                f"m = {m}, data seed {seed}, noise scale {unit:.1f}: value: validation RMSE, clean RMSE"
+            )
             for name, make in GRIDS.items():
                 cells = []
                 for value in VALUES[name]:
                     model = make(value, unit).fit(data.train)
-                    error = np.sqrt(np.mean((model.predict(rows.group_of_entry(), rows.indices) - rows.values) ** 2))
-                    cells.append(f"{value:g}: {error:.3f}, {data.test_rmse(model.row_factors_, model.column_factors_):.3f}")
+                    error = np.sqrt(
+                        np.mean(
+                            (model.predict(rows.group_of_entry(), rows.indices) - rows.values) ** 2
+                        )
+                    )
+                    cells.append(
+                        f"{value:g}: {error:.3f}, {data.test_rmse(model.row_factors_, model.column_factors_):.3f}"
+                    )
                 print(f"  {name:28s}" + "   ".join(cells))
 
 

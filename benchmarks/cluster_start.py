@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from robustmf import Observed, RobustMF
-from robustmf.cluster.blocks import Block
-from robustmf.cluster.fold import folded
-from robustmf.cluster.start import sample_rows, seeded, start_on
+from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.dask.blocks import Block
+from robustmf.backends.dask.fold import folded
+from robustmf.backends.dask.start import sample_rows, seeded, start_on
+from robustmf.data.observed import Compressed
 from robustmf.datasets import load_movielens, make_synthetic
+from robustmf.fitting import Fit, _iterated
+from robustmf.initialization.prepare import Prepared
+from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
-from robustmf.observed import Compressed
-from robustmf.operations import Operations
-from robustmf.solvers.checkpoint import Progress
-from robustmf.solvers.fitting import Fit, _iterated
-from robustmf.solvers.prepare import Prepared
 from robustmf.validation import generator
 
 SHARES = (1.0, 0.9, 0.8, 0.5)
@@ -38,7 +38,13 @@ def blocks_of(observed: Observed) -> Iterator[Block]:
         rows = observed.later_rows(int(low)).rows
         end = rows.pointers[high - low]
         part = Compressed(rows.pointers[: high - low + 1], rows.indices[:end], rows.values[:end])
-        yield Block(Observed(part, (int(high - low), observed.shape[1])), None, int(low), np.arange(observed.shape[1]), None)
+        yield Block(
+            Observed(part, (int(high - low), observed.shape[1])),
+            None,
+            int(low),
+            np.arange(observed.shape[1]),
+            None,
+        )
 
 
 def fitted(train: Observed, share: float, seed: int, **settings: Any) -> Fit:
@@ -50,7 +56,10 @@ def fitted(train: Observed, share: float, seed: int, **settings: Any) -> Fit:
     samples = [sample_rows(block, share) for block in sides[0]]
     names = [[(np.arange(size), np.arange(size))] for size in train.shape]
     started = start_on(samples, names, train.n_entries, wanted, rng)
-    known = [[seeded(started, side, block.first, block.observed.shape[0]) for block in of] for side, of in enumerate(sides)]
+    known = [
+        [seeded(started, side, block.first, block.observed.shape[0]) for block in of]
+        for side, of in enumerate(sides)
+    ]
     for side in (0, 1):
         known[side] = [
             folded(block, own, known[1 - side], started.basis, wanted.reg_by_count)
@@ -58,10 +67,17 @@ def fitted(train: Observed, share: float, seed: int, **settings: Any) -> Fit:
         ]
     basis = started.basis
     if basis.center is None:
-        (U, V), (b, c) = map(np.concatenate, known), (np.zeros((size, 1), train.dtype) for size in train.shape)
+        (U, V), (b, c) = (
+            map(np.concatenate, known),
+            (np.zeros((size, 1), train.dtype) for size in train.shape),
+        )
     else:
-        (U, b), (V, c) = ((A[:, :-1].copy(), A[:, -1:] * basis.bias_unit) for A in map(np.concatenate, known))
-    prepared = Prepared(U, V, basis.sigma, basis.center, b, c, basis.reg, basis.bias_unit, "irls", "")
+        (U, b), (V, c) = (
+            (A[:, :-1].copy(), A[:, -1:] * basis.bias_unit) for A in map(np.concatenate, known)
+        )
+    prepared = Prepared(
+        U, V, basis.sigma, basis.center, b, c, basis.reg, basis.bias_unit, "irls", ""
+    )
     with Team(1) as team:
         return _iterated(wanted, prepared, Operations(train, team), None, None, Progress())
 
@@ -83,7 +99,11 @@ def movielens(rank: int, seed: int) -> list[float]:
     rng = np.random.default_rng(seed)
     aside = rng.random(ratings.n_entries) < 0.1
     train = ratings.select(~aside)
-    i, j, values = ratings.rows.group_of_entry()[aside], ratings.rows.indices[aside], ratings.rows.values[aside]
+    i, j, values = (
+        ratings.rows.group_of_entry()[aside],
+        ratings.rows.indices[aside],
+        ratings.rows.values[aside],
+    )
     known = np.bincount(train.rows.indices, minlength=train.shape[1])[j] > 0
     i, j, values = i[known], j[known], values[known]
     alone = RobustMF(rank, random_state=seed, n_jobs=1).fit(train)
@@ -97,11 +117,25 @@ def movielens(rank: int, seed: int) -> list[float]:
 def main(seeds: int) -> None:
     """Mean, and in brackets the largest over the seeds."""
     warnings.simplefilter("ignore")
-    print("| data | one machine | " + " | ".join(f"start on {share:.0%}" for share in SHARES) + " |")
-    problems = [(f"synthetic {m}, {outliers:.0%} outliers", synthetic, (m, outliers)) for m in (500, 1000) for outliers in (0.05, 0.1, 0.2)]
-    for name, measure, arguments in [*problems, *((f"MovieLens small, rank {rank}", movielens, (rank,)) for rank in (5, 10))]:
+    print(
+        "| data | one machine | " + " | ".join(f"start on {share:.0%}" for share in SHARES) + " |"
+    )
+    problems = [
+        (f"synthetic {m}, {outliers:.0%} outliers", synthetic, (m, outliers))
+        for m in (500, 1000)
+        for outliers in (0.05, 0.1, 0.2)
+    ]
+    for name, measure, arguments in [
+        *problems,
+        *((f"MovieLens small, rank {rank}", movielens, (rank,)) for rank in (5, 10)),
+    ]:
         errors = np.array([measure(*arguments, seed) for seed in range(seeds)])
-        print(f"| {name} | " + " | ".join(f"{np.mean(e):.4f} ({np.max(e):.4f})" for e in errors.T) + " |", flush=True)
+        print(
+            f"| {name} | "
+            + " | ".join(f"{np.mean(e):.4f} ({np.max(e):.4f})" for e in errors.T)
+            + " |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

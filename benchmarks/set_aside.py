@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from robustmf.hashing import hashes
-from robustmf.observed import Compressed, Observed
-from robustmf.solvers.aside import set_aside
+from robustmf.data.hashing import hashes
+from robustmf.data.holdout import set_aside
+from robustmf.data.observed import Compressed, Observed
 from robustmf.solvers.holdout import drawn
 
 ROWS, COLUMNS, A_ROW = 100_000, 20_000, 100
@@ -23,14 +23,24 @@ def main() -> None:
     """Seconds (the quickest of three) and peak bytes an entry of both, for 10 million entries."""
     rng = np.random.default_rng(0)
     step = COLUMNS // A_ROW
-    columns = (rng.integers(0, step, (ROWS, A_ROW), dtype=np.int32) + np.arange(0, COLUMNS, step, dtype=np.int32)).ravel()
+    columns = (
+        rng.integers(0, step, (ROWS, A_ROW), dtype=np.int32)
+        + np.arange(0, COLUMNS, step, dtype=np.int32)
+    ).ravel()
     values = rng.standard_normal(ROWS * A_ROW, dtype=np.float32)
-    observed = Observed(Compressed(np.arange(0, ROWS * A_ROW + 1, A_ROW), columns, values), (ROWS, COLUMNS))
-    for name, choose in {"hash": partial(set_aside, seed=0), "permutation": partial(drawn, rng=rng)}.items():
+    observed = Observed(
+        Compressed(np.arange(0, ROWS * A_ROW + 1, A_ROW), columns, values), (ROWS, COLUMNS)
+    )
+    for name, choose in {
+        "hash": partial(set_aside, seed=0),
+        "permutation": partial(drawn, rng=rng),
+    }.items():
         seconds = min(_seconds(partial(choose, observed, None, 0.1)) for _ in range(3))
         tracemalloc.start()
         choose(observed, None, 0.1)
-        print(f"{name}: {seconds:.2f} s, {tracemalloc.get_traced_memory()[1] / observed.n_entries:.1f} bytes an entry")
+        print(
+            f"{name}: {seconds:.2f} s, {tracemalloc.get_traced_memory()[1] / observed.n_entries:.1f} bytes an entry"
+        )
         tracemalloc.stop()
     ids = [f"user {k}" for k in range(ROWS)]
     print(f"{ROWS} ids of text: {min(_seconds(partial(hashes, ids)) for _ in range(3)):.2f} s")

@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 import sklearn
 
+from robustmf.backends.cpu.operations import Operations
+from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
-from robustmf.observed import Observed
-from robustmf.operations import Operations
 
 #: Why there is nothing to run the card's operations with; else None. Without a GPU they run in Triton's interpreter.
-NO_CARD = None if importlib.util.find_spec("torch") and importlib.util.find_spec("triton") else "needs the extra 'gpu' (torch, triton)"
+NO_CARD = (
+    None
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("triton")
+    else "needs the extra 'gpu' (torch, triton)"
+)
 INTERPRETED = False
 if NO_CARD is None:
     import torch
@@ -32,9 +36,14 @@ def pytest_configure(config):
     # a job in the background is started deaf to Ctrl-C, and so would be the processes that tests start
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "card: runs the card's operations, on a GPU or in Triton's interpreter")
+    config.addinivalue_line(
+        "markers", "card: runs the card's operations, on a GPU or in Triton's interpreter"
+    )
     if INTERPRETED:
-        config.addinivalue_line("filterwarnings", "ignore:Conversion of an array:DeprecationWarning:triton.runtime.interpreter")
+        config.addinivalue_line(
+            "filterwarnings",
+            "ignore:Conversion of an array:DeprecationWarning:triton.runtime.interpreter",
+        )
 
 
 needs_card = pytest.mark.card
@@ -50,7 +59,13 @@ def pytest_runtest_setup(item):
 def pytest_terminal_summary(terminalreporter):
     """How many of scikit-learn's estimator checks ran, and how they ended."""
     kinds = ("passed", "failed", "error", "skipped", "xfailed")
-    counts = {kind: sum("::test_estimator_check[" in report.nodeid for report in terminalreporter.getreports(kind)) for kind in kinds}
+    counts = {
+        kind: sum(
+            "::test_estimator_check[" in report.nodeid
+            for report in terminalreporter.getreports(kind)
+        )
+        for kind in kinds
+    }
     if any(counts.values()):
         shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
         terminalreporter.write_line(f"scikit-learn {sklearn.__version__} estimator checks: {shown}")
@@ -84,7 +99,9 @@ def dtype(request):
 def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
     """Entries of a noisy low-rank matrix with outliers, and unrelated factors to stand at."""
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((m, rank)) @ rng.standard_normal((n, rank)).T + 0.1 * rng.standard_normal((m, n))
+    X = rng.standard_normal((m, rank)) @ rng.standard_normal(
+        (n, rank)
+    ).T + 0.1 * rng.standard_normal((m, n))
     X += 5 * (rng.random((m, n)) < 0.05) * rng.choice([-1, 1], (m, n))
     X[rng.random((m, n)) > share] = np.nan
     U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
@@ -96,9 +113,9 @@ def operations_on(request, team, monkeypatch):
     """Makes the operations on given entries, of either device; on the card with short chunks, so that rows are split."""
     if request.param == "cpu":
         return lambda observed: Operations(observed, team)
-    from robustmf.device import chunks  # noqa: PLC0415 - needs torch
-    from robustmf.device.observed import DeviceObserved  # noqa: PLC0415
-    from robustmf.device.operations import DeviceOperations  # noqa: PLC0415
+    from robustmf.backends.cuda import chunks  # noqa: PLC0415 - needs torch
+    from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
+    from robustmf.backends.cuda.operations import DeviceOperations  # noqa: PLC0415
 
     monkeypatch.setattr(chunks, "LONGEST", 8)
     device = torch.device("cpu" if INTERPRETED else "cuda")
@@ -119,12 +136,16 @@ def ratings():
     kinds, tastes = rng.integers(6, size=500), rng.dirichlet(np.full(6, 0.6), 400)
     popular = rng.lognormal(sigma=1.2, size=500)
     wanted = tastes[:, kinds] * popular
-    seen = rng.random(wanted.shape) < np.minimum(1, wanted * (30 * rng.lognormal(sigma=0.6, size=400) / wanted.sum(axis=1))[:, None])
+    seen = rng.random(wanted.shape) < np.minimum(
+        1, wanted * (30 * rng.lognormal(sigma=0.6, size=400) / wanted.sum(axis=1))[:, None]
+    )
     mean = 3.4 + 0.4 * rng.standard_normal((400, 1)) + 0.5 * rng.standard_normal(500)
     mean = mean + 0.5 * rng.standard_normal((400, 3)) @ rng.standard_normal((500, 3)).T
     stars = np.clip(np.rint(2 * (mean + 0.7 * rng.standard_normal(mean.shape))) / 2, 0.5, 5)
     i, j = np.nonzero(seen)
-    return Observed.from_triplets(row=[f"user {k}" for k in i], col=[f"item {k}" for k in j], value=stars[seen])
+    return Observed.from_triplets(
+        row=[f"user {k}" for k in i], col=[f"item {k}" for k in j], value=stars[seen]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +153,9 @@ def cluster():
     """A Dask cluster of three worker processes."""
     import distributed  # noqa: PLC0415 - only tests of the cluster pay for it
 
-    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50) as started:
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+    ) as started:
         yield started
 
 

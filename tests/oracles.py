@@ -15,11 +15,16 @@ def dense(observed, x):
 
 def residuals(observed, U, V):
     i, j = observed.rows.group_of_entry(), observed.rows.indices
-    return observed.rows.values.astype(np.float64) - (U.astype(np.float64) @ V.astype(np.float64).T)[i, j]
+    return (
+        observed.rows.values.astype(np.float64)
+        - (U.astype(np.float64) @ V.astype(np.float64).T)[i, j]
+    )
 
 
 def objective(observed, loss, reg, U, V):
-    return loss.value(residuals(observed, U, V)).sum() + reg / 2 * ((U.astype(float) ** 2).sum() + (V.astype(float) ** 2).sum())
+    return loss.value(residuals(observed, U, V)).sum() + reg / 2 * (
+        (U.astype(float) ** 2).sum() + (V.astype(float) ** 2).sum()
+    )
 
 
 def surrogate(observed, loss, reg, U, V, dU, dV):
@@ -38,12 +43,20 @@ def weighted_ridge_rows(observed, weights, reg, V):
     """argmin_u Σ w(y − u·v)² + reg‖u‖², row by row."""
     W, Y = dense(observed, weights), dense(observed, observed.rows.values)
     rank = V.shape[1]
-    return np.stack([np.linalg.solve((V * W[i][:, None]).T @ V + reg * np.eye(rank), V.T @ (W[i] * Y[i])) for i in range(len(Y))])
+    return np.stack(
+        [
+            np.linalg.solve((V * W[i][:, None]).T @ V + reg * np.eye(rank), V.T @ (W[i] * Y[i]))
+            for i in range(len(Y))
+        ]
+    )
 
 
 def mean_weights(observed, U, V, rate):
     """Mean of exp(−rate·e²) over each row; 1 for an empty one."""
-    w, seen = dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2)), dense(observed, np.ones(observed.n_entries))
+    w, seen = (
+        dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2)),
+        dense(observed, np.ones(observed.n_entries)),
+    )
     counts = seen.sum(1)
     return np.where(counts > 0, w.sum(1) / np.maximum(counts, 1), 1.0)
 
@@ -57,16 +70,26 @@ def normal_inverses(observed, U, V, ridge, rate):
 def row_codes(observed, D, alpha):
     """Ridge regression of each row on the dictionary's observed columns, the ridge growing with their number; zeros for an empty row."""
     out = np.zeros((observed.shape[0], D.shape[1]))
-    for i, (start, end) in enumerate(zip(observed.rows.pointers[:-1], observed.rows.pointers[1:], strict=True)):
+    for i, (start, end) in enumerate(
+        zip(observed.rows.pointers[:-1], observed.rows.pointers[1:], strict=True)
+    ):
         if end > start:
-            d, y = D[observed.rows.indices[start:end]].astype(np.float64), observed.rows.values[start:end].astype(np.float64)
-            out[i] = np.linalg.solve(d.T @ d + alpha * (end - start) / len(D) * np.eye(D.shape[1]), d.T @ y)
+            d, y = (
+                D[observed.rows.indices[start:end]].astype(np.float64),
+                observed.rows.values[start:end].astype(np.float64),
+            )
+            out[i] = np.linalg.solve(
+                d.T @ d + alpha * (end - start) / len(D) * np.eye(D.shape[1]), d.T @ y
+            )
     return out
 
 
 def batch_gradient(observed, U, V, reg):
     """Gradient of Σ e² + reg/2 (‖u_i‖² + ‖v_j‖²), the ridge counted once an entry."""
-    E, seen = dense(observed, -residuals(observed, U, V)), dense(observed, np.ones(observed.n_entries))
+    E, seen = (
+        dense(observed, -residuals(observed, U, V)),
+        dense(observed, np.ones(observed.n_entries)),
+    )
     return 2 * E @ V + reg * seen.sum(1)[:, None] * U, 2 * E.T @ U + reg * seen.sum(0)[:, None] * V
 
 
@@ -83,12 +106,22 @@ def projected(observed, w, U, ridge):
     columns, (m, n), r = observed.columns, observed.shape, U.shape[1]
     V, e, g, H = np.zeros((n, r)), np.zeros(len(w)), np.zeros((m, r)), np.zeros((m, r, m, r))
     for j, (start, end) in enumerate(zip(columns.pointers[:-1], columns.pointers[1:], strict=True)):
-        rows, weight, y = columns.indices[start:end], w[start:end], columns.values[start:end].astype(np.float64)
+        rows, weight, y = (
+            columns.indices[start:end],
+            w[start:end],
+            columns.values[start:end].astype(np.float64),
+        )
         A = U[rows]
         normal = (A * weight[:, None]).T @ A + ridge * np.eye(r)
         V[j] = np.linalg.solve(normal, A.T @ (weight * y))
         e[start:end] = y - A @ V[j]
         g[rows] += (weight * e[start:end])[:, None] * V[j]
-        left = np.diag(weight) - weight[:, None] * (A @ np.linalg.solve(normal, A.T)) * weight if len(rows) else np.zeros((0, 0))
-        H[np.ix_(rows, range(r), rows, range(r))] += left[:, None, :, None] * np.outer(V[j], V[j])[None, :, None, :]
+        left = (
+            np.diag(weight) - weight[:, None] * (A @ np.linalg.solve(normal, A.T)) * weight
+            if len(rows)
+            else np.zeros((0, 0))
+        )
+        H[np.ix_(rows, range(r), rows, range(r))] += (
+            left[:, None, :, None] * np.outer(V[j], V[j])[None, :, None, :]
+        )
     return Projection(V, e, g, H.reshape(m * r, m * r))

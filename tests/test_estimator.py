@@ -32,7 +32,13 @@ def test_every_kind_of_input_gives_the_same_fit():
     dense[observed.rows.group_of_entry(), observed.rows.indices] = observed.rows.values
     fits = [
         RMFNL(2, random_state=0).fit(X)
-        for X in (observed, dense, observed.to_sparse(), sp.csc_matrix(observed.to_sparse()), dense.tolist())
+        for X in (
+            observed,
+            dense,
+            observed.to_sparse(),
+            sp.csc_matrix(observed.to_sparse()),
+            dense.tolist(),
+        )
     ]
     for other in fits[1:]:
         assert np.array_equal(fits[0].row_factors_, other.row_factors_)
@@ -56,8 +62,12 @@ def test_fold_in_finds_the_factors_of_rows_it_has_not_seen(data):
     fitted, new = np.sqrt((error[:100] ** 2).mean()), np.sqrt((error[100:] ** 2).mean())
     assert new < 1.5 * fitted
     assert new < 0.15
-    l2_error = _least_squares_rows(data.train, model.column_factors_) @ model.components_ - data.clean
-    assert new < 0.3 * np.sqrt((l2_error[100:] ** 2).mean()), "least squares is pulled off by the outliers"
+    l2_error = (
+        _least_squares_rows(data.train, model.column_factors_) @ model.components_ - data.clean
+    )
+    assert new < 0.3 * np.sqrt((l2_error[100:] ** 2).mean()), (
+        "least squares is pulled off by the outliers"
+    )
 
 
 def _least_squares_rows(observed, V):
@@ -91,16 +101,27 @@ def test_score_of_new_rows_predicts_each_entry_from_the_others_of_its_row(model,
         for k in range(5):
             left = row.copy()
             left[places[k::5]] = np.nan
-            errors.extend(np.abs(row - model.inverse_transform(model.transform(left[None]))[0])[places[k::5]])
+            errors.extend(
+                np.abs(row - model.inverse_transform(model.transform(left[None]))[0])[places[k::5]]
+            )
     assert model.score(few) == pytest.approx(-np.mean(errors), rel=1e-6)
-    assert model.score(few) == pytest.approx(np.mean([model.score(row[None]) for row in few]), rel=0.2)
+    assert model.score(few) == pytest.approx(
+        np.mean([model.score(row[None]) for row in few]), rel=0.2
+    )
     lonely = np.full((1, 120), np.nan)
     lonely[0, 7] = 4.0
     assert model.score(lonely) == -4.0, "a row with one entry has nothing to go by"
 
 
 def test_history_has_what_it_promises(model):
-    assert set(model.history_) == {"iteration", "objective", "seconds", "gap", "criticality", "inner_iterations"}
+    assert set(model.history_) == {
+        "iteration",
+        "objective",
+        "seconds",
+        "gap",
+        "criticality",
+        "inner_iterations",
+    }
     assert len(model.history_["objective"]) == model.n_iter_ + 1
     assert np.all(np.diff(model.history_["seconds"]) >= 0)
     assert model.history_["criticality"][-1] >= model.criticality_ * (1 - 1e-9)
@@ -183,7 +204,11 @@ def test_input_is_left_alone():
         ({"rank": 2.0}, TypeError, "rank must be an integer"),
         ({"rank": True}, TypeError, "got rank=True"),
         ({"rank": "2"}, TypeError, "got rank='2'"),
-        ({"reg": -1.0}, ValueError, "reg must be a finite number > 0 or 'auto' or 'paper', got reg=-1.0"),
+        (
+            {"reg": -1.0},
+            ValueError,
+            "reg must be a finite number > 0 or 'auto' or 'paper', got reg=-1.0",
+        ),
         ({"reg": 0}, ValueError, "got reg=0"),
         ({"reg": np.nan}, ValueError, "got reg=nan"),
         ({"reg": "much"}, TypeError, "got reg='much'"),
@@ -193,14 +218,22 @@ def test_input_is_left_alone():
         ({"theta": "big"}, TypeError, "got theta='big'"),
         ({"tol": -1}, ValueError, "tol must be"),
         ({"max_iter": -1}, ValueError, "max_iter must be an integer >= 0"),
-        ({"loss": "l2", "solver": "mm"}, ValueError, "solver='mm' needs a loss that is concave .*loss='l2' is not"),
+        (
+            {"loss": "l2", "solver": "mm"},
+            ValueError,
+            "solver='mm' needs a loss that is concave .*loss='l2' is not",
+        ),
         ({"loss": "welsch", "solver": "mm"}, ValueError, "loss='welsch' is not"),
         ({"loss": "nope"}, ValueError, "loss must be one of"),
         ({"loss": 5}, TypeError, "loss must be a name"),
         ({"solver": "magic"}, ValueError, "solver must be .*got solver='magic'"),
         ({"inner": "magic"}, ValueError, "inner must be one of"),
         ({"init": "magic"}, ValueError, "init must be 'auto', 'ridge', 'random'"),
-        ({"init": (np.ones((6, 3)), np.ones((4, 2)))}, ValueError, r"init=\(U, V\) must have shapes \(6, 2\), \(4, 2\)"),
+        (
+            {"init": (np.ones((6, 3)), np.ones((4, 2)))},
+            ValueError,
+            r"init=\(U, V\) must have shapes \(6, 2\), \(4, 2\)",
+        ),
         ({"init": (np.full((6, 2), np.nan), np.ones((4, 2)))}, ValueError, "must be finite"),
         ({"n_jobs": 0}, ValueError, "n_jobs must be a positive integer"),
     ],
@@ -243,7 +276,14 @@ def test_bad_use_is_refused_by_name(model, data):
 
 
 @pytest.mark.parametrize(
-    "X", [np.ones((5, 4)), np.zeros((5, 4)), 1e30 * np.ones((5, 4)), 1e-30 * np.eye(5, 4), np.arange(20).reshape(5, 4)]
+    "X",
+    [
+        np.ones((5, 4)),
+        np.zeros((5, 4)),
+        1e30 * np.ones((5, 4)),
+        1e-30 * np.eye(5, 4),
+        np.arange(20).reshape(5, 4),
+    ],
 )
 def test_plain_and_extreme_values_give_finite_factors(X):
     with warnings.catch_warnings():

@@ -23,7 +23,10 @@ def data():
 def test_info_tells_what_was_chosen_and_why(data, caplog, tmp_path):
     caplog.set_level(logging.INFO, "robustmf")
     model = RobustMF(2, loss="lsp", random_state=0).fit(data, checkpoint=tmp_path / "c")
-    assert all(record.levelno == logging.INFO and record.name.startswith("robustmf.") for record in caplog.records)
+    assert all(
+        record.levelno == logging.INFO and record.name.startswith("robustmf.")
+        for record in caplog.records
+    )
     for told in (
         f"60 × 60 with {data.n_entries} entries, rank 2, loss lsp",
         f"solver irls: {model.solver_reason_}",
@@ -44,7 +47,9 @@ def test_debug_tells_each_iteration(data, caplog):
     model = RobustMF(2, loss="lsp", random_state=0).fit(data)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
     assert len(lines) == model.n_iter_ + 1
-    assert lines[-1].startswith(f"iteration {model.n_iter_}: objective {model.history_['objective'][-1]:.9g}")
+    assert lines[-1].startswith(
+        f"iteration {model.n_iter_}: objective {model.history_['objective'][-1]:.9g}"
+    )
 
 
 _QUIET = """
@@ -58,7 +63,9 @@ RobustMF(2, random_state=0).fit(make_synthetic(60, rank=2, observed=0.5, random_
 
 
 def test_nothing_is_printed_unless_asked(tmp_path):
-    done = subprocess.run([sys.executable, "-c", _QUIET, tmp_path / "c"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _QUIET, tmp_path / "c"], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, done.stderr) == ("", "")
 
 

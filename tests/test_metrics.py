@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from robustmf import metrics
-from robustmf.observed import Observed
+from robustmf.data.observed import Observed
 
 
 def test_errors_and_shift():
@@ -26,7 +26,9 @@ def test_hit_ratio_counts_only_what_can_be_recommended():
     # user 0 has seen item 0, so item 2 moves up; user 1 has seen the target
     assert metrics.hit_ratio(scores, [2], 2, seen) == 0.5
     assert scores[0, 0] == 5
-    assert np.isnan(metrics.hit_ratio(scores[1:2], [2], 1, Observed.from_indices([0], [2], [1.0], (1, 4))))
+    assert np.isnan(
+        metrics.hit_ratio(scores[1:2], [2], 1, Observed.from_indices([0], [2], [1.0], (1, 4)))
+    )
 
 
 def test_hit_ratio_of_ties_is_that_of_a_random_order():

@@ -1,4 +1,4 @@
-"""Units, extremes and exact fits: what arithmetic may not change or break. (Many more cases: torture/trials/equivariance.py.)"""
+"""Units, extremes and exact fits: what arithmetic may not change or break. (Many more cases: stress/trials/equivariance.py.)"""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from scipy.linalg import LinAlgError, circulant
 from robustmf import RobustMF
 from robustmf.baselines import ScaledASD
 from robustmf.datasets import make_synthetic
-from robustmf.evidence import Lines, evidence
 from robustmf.exceptions import RobustMFWarning
+from robustmf.outliers.evidence import Lines, evidence
 from robustmf.report import fit_page
 from robustmf.report.fitted import fit_record
 from robustmf.solvers.projection import _damped_step
-from torture.kernel_work import kernels_that_never_ran, work
-from torture.trials import equivariance
+from stress.kernel_work import kernels_that_never_ran, work
+from stress.trials import equivariance
 
 
 @pytest.mark.parametrize("shape", [(15, 8), (8, 15), (12, 12)])
-@pytest.mark.parametrize("given", [{}, {"weights": True}, {"bias": True}, {"init": "random"}, {"init": "pair"}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"weights": True}, {"bias": True}, {"init": "random"}, {"init": "pair"}], ids=str
+)
 def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
     rng = np.random.default_rng(4)
-    X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1])) + 0.1 * rng.standard_normal(shape)
+    X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal(
+        (2, shape[1])
+    ) + 0.1 * rng.standard_normal(shape)
     X[rng.random(shape) < 0.15] = np.nan
     weights = rng.uniform(0.5, 2, shape) if "weights" in given else None
     pair = [rng.standard_normal((size, 2)) for size in shape]
@@ -36,11 +40,16 @@ def test_a_matrix_and_its_transpose_have_the_same_start(shape, given):
     found = []
     for turned in (False, True):
         if "init" in given:
-            settings["init"] = "random" if given["init"] == "random" else tuple(pair[::-1] if turned else pair)
+            settings["init"] = (
+                "random" if given["init"] == "random" else tuple(pair[::-1] if turned else pair)
+            )
         model = RobustMF(2, solver="irls", max_iter=0, random_state=3, n_jobs=1, **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RobustMFWarning)
-            model.fit(X.T.copy() if turned else X, weights=None if weights is None else weights.T.copy() if turned else weights)
+            model.fit(
+                X.T.copy() if turned else X,
+                weights=None if weights is None else weights.T.copy() if turned else weights,
+            )
         sides = [(model.row_factors_, model.row_bias_), (model.column_factors_, model.column_bias_)]
         found.append(sides[::-1] if turned else sides)
     for one, other in zip(*found, strict=True):
@@ -80,8 +89,13 @@ def test_a_matrix_and_its_transpose_have_the_same_start_where_sums_tie(weighted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
         one, other = (
-            RobustMF(2, solver="irls", max_iter=0, random_state=3, n_jobs=1).fit(data, weights=given)
-            for data, given in ((X, weights), (X.T.copy(), None if weights is None else weights.T.copy()))
+            RobustMF(2, solver="irls", max_iter=0, random_state=3, n_jobs=1).fit(
+                data, weights=given
+            )
+            for data, given in (
+                (X, weights),
+                (X.T.copy(), None if weights is None else weights.T.copy()),
+            )
         )
     np.testing.assert_array_equal(one.row_factors_, other.column_factors_)
     np.testing.assert_array_equal(one.column_factors_, other.row_factors_)
@@ -91,23 +105,30 @@ def test_a_matrix_and_its_transpose_have_the_same_start_where_sums_tie(weighted)
 @pytest.mark.parametrize("shape", [(15, 8), (12, 13)])
 def test_a_matrix_and_its_transpose_have_the_same_fit(solver, loss, shape):
     rng = np.random.default_rng(2)
-    X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1])) + 0.05 * rng.standard_normal(shape)
+    X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal(
+        (2, shape[1])
+    ) + 0.05 * rng.standard_normal(shape)
     X[rng.random(shape) < 0.2] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
-        one, other = (RobustMF(2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1).fit(data) for data in (X, X.T.copy()))
+        one, other = (
+            RobustMF(2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1).fit(data)
+            for data in (X, X.T.copy())
+        )
     np.testing.assert_allclose(one.row_factors_, other.column_factors_, atol=1e-9)
     np.testing.assert_allclose(one.column_factors_, other.row_factors_, atol=1e-9)
 
 
-@pytest.mark.parametrize(("solver", "loss"), [("mm", "l1"), ("mm", "lsp"), ("irls", "lsp"), ("varpro", "l1")])
+@pytest.mark.parametrize(
+    ("solver", "loss"), [("mm", "l1"), ("mm", "lsp"), ("irls", "lsp"), ("varpro", "l1")]
+)
 @pytest.mark.parametrize("unit", [1e-3, 2.0**20])
 def test_kinked_losses_fit_data_in_any_unit(solver, loss, unit):
     entries = make_synthetic(40, 25, rank=2, observed=0.9, random_state=0).train
     models = [
-        RobustMF(2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, max_iter=50).fit(
-            entries.with_values(c * entries.rows.values)
-        )
+        RobustMF(
+            2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, max_iter=50
+        ).fit(entries.with_values(c * entries.rows.values))
         for c in (1.0, unit)
     ]
     one, other = (model.row_factors_ @ model.column_factors_.T for model in models)
@@ -119,14 +140,18 @@ def test_values_that_cannot_be_squared_are_refused_with_a_remedy(value):
     X = np.full((5, 4), value)
     for model in (RobustMF(1), ScaledASD(1)):
         with pytest.raises(
-            ValueError, match=r"X has values of size .*; in float64 the largest must lie between 1e-75 and 1e\+75: multiply X"
+            ValueError,
+            match=r"X has values of size .*; in float64 the largest must lie between 1e-75 and 1e\+75: multiply X",
         ):
             model.fit(X)
 
 
 def test_float32_has_limits_of_its_own_and_new_rows_may_be_small():
     X = np.outer(np.arange(1.0, 7), np.arange(1.0, 6)).astype(np.float32)
-    with pytest.raises(ValueError, match=r"in float32 .* between 1e-09 and 1e\+12: multiply X by a constant or give X as float64"):
+    with pytest.raises(
+        ValueError,
+        match=r"in float32 .* between 1e-09 and 1e\+12: multiply X by a constant or give X as float64",
+    ):
         RobustMF(1).fit(X * np.float32(1e20))
     model = RobustMF(1, random_state=0, n_jobs=1).fit(X)
     assert np.isfinite(model.transform(X * np.float32(1e-30))).all()
@@ -150,7 +175,11 @@ def test_values_of_all_sizes_together(solver):
 def test_exact_fits_and_rows_without_entries_are_audited_in_silence():
     X = np.outer(np.arange(1.0, 9), np.arange(1.0, 7))
     X[3] = np.nan
-    found = RobustMF(1, random_state=0, n_jobs=1, reg_by_count=True, loss="huber").fit(X).audit(at_most=1.0, top=50)
+    found = (
+        RobustMF(1, random_state=0, n_jobs=1, reg_by_count=True, loss="huber")
+        .fit(X)
+        .audit(at_most=1.0, top=50)
+    )
     assert 3 not in [suspect.id for suspect in found.rows]
     one = RobustMF(1, random_state=0, n_jobs=1, reg_by_count=True, loss="huber").fit([[2.0]])
     assert np.isfinite(one.outlier_scores()).all()
@@ -170,7 +199,9 @@ def test_a_step_whose_curvature_overflows_is_refused_by_the_solver_and_not_by_a_
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.RobustMFWarning")
 def test_a_title_with_half_a_character_is_shown_as_its_number(tmp_path):
-    model = RobustMF(1, random_state=0, n_jobs=1).fit(np.outer(np.arange(1.0, 9), np.arange(1.0, 7)))
+    model = RobustMF(1, random_state=0, n_jobs=1).fit(
+        np.outer(np.arange(1.0, 9), np.arange(1.0, 7))
+    )
     fit_page.write(fit_record(model), tmp_path / "page.html", "\ud800")
     assert "<h1>\\ud800</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
@@ -180,8 +211,10 @@ def test_kernels_do_what_numpy_does():
 
 
 def test_a_kernel_that_was_never_called_is_named():
-    code = "from torture.kernel_work import kernels_that_never_ran as idle; print(len(idle()))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100).stdout
+    code = "from stress.kernel_work import kernels_that_never_ran as idle; print(len(idle()))"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    ).stdout
     assert int(shown) > 20
     assert len(kernels_that_never_ran()) < int(shown)
 
@@ -198,7 +231,12 @@ print(y[:4].tolist(), flush=True)
 copy(x, y, 5)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, timeout=100, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1"},
+        timeout=100,
+        check=False,
     )
     assert ended.stdout == "[4.0, 5.0, 6.0, 7.0]\n", ended.stderr
     assert -ended.returncode in (signal.SIGILL, signal.SIGTRAP)

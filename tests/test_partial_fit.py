@@ -9,20 +9,27 @@ import pandas as pd
 import pytest
 
 from robustmf import Observed, RobustMF
+from robustmf.data.observed import Compressed
 from robustmf.datasets import make_synthetic
-from robustmf.observed import Compressed
 
 
 def rows_from(observed, low, high):
     rows, start, stop = observed.rows, *observed.rows.pointers[[low, high]]
-    part = Compressed(rows.pointers[low : high + 1] - start, rows.indices[start:stop], rows.values[start:stop])
+    part = Compressed(
+        rows.pointers[low : high + 1] - start, rows.indices[start:stop], rows.values[start:stop]
+    )
     return Observed(part, (high - low, observed.shape[1]))
 
 
 def named(observed, entries):
     rows = observed.rows
     i, j, v = rows.group_of_entry()[entries], rows.indices[entries], rows.values[entries]
-    return Observed.from_triplets(pd.DataFrame({"u": [f"u{k}" for k in i], "i": [f"i{k}" for k in j], "v": v}), row="u", col="i", value="v")
+    return Observed.from_triplets(
+        pd.DataFrame({"u": [f"u{k}" for k in i], "i": [f"i{k}" for k in j], "v": v}),
+        row="u",
+        col="i",
+        value="v",
+    )
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -65,9 +72,13 @@ def test_iterations_go_on_from_the_factors_of_a_fold_in(bias):
             starts.append(snapshot.factors)
 
     # least squares, which repairs nothing before the first iteration
-    model = RobustMF(3, loss="l2", reg=0.1, bias=bias, random_state=0, solver="irls").fit(rows_from(data.train, 0, 80))
+    model = RobustMF(3, loss="l2", reg=0.1, bias=bias, random_state=0, solver="irls").fit(
+        rows_from(data.train, 0, 80)
+    )
     new = rows_from(data.train, 80, 100)
-    expected = np.vstack([model.predict(*np.indices((80, 60))), model.inverse_transform(model.transform(new))])
+    expected = np.vstack(
+        [model.predict(*np.indices((80, 60))), model.inverse_transform(model.transform(new))]
+    )
     model.set_params(callbacks=[keep]).partial_fit(new)
     np.testing.assert_allclose(starts[-1][0] @ starts[-1][1].T, expected, rtol=1e-6, atol=1e-6)
 
@@ -101,7 +112,9 @@ def test_rows_columns_and_entries_are_found_by_their_ids():
     errors = [np.sqrt(np.mean((m.predict(users, items) - data.clean) ** 2)) for m in (model, whole)]
     assert errors[0] < 1.03 * errors[1] < 0.1
     seen = set(data.train.rows.indices[data.train.rows.group_of_entry() == 5])
-    assert set(model.recommend("u5", n=90).items) - {None} == {f"i{k}" for k in range(90) if k not in seen}
+    assert set(model.recommend("u5", n=90).items) - {None} == {
+        f"i{k}" for k in range(90) if k not in seen
+    }
 
 
 def test_a_new_value_replaces_an_old_one():
@@ -109,7 +122,9 @@ def test_a_new_value_replaces_an_old_one():
     i, j = (k.ravel().tolist() for k in np.indices(grid.shape))
     wrong = grid.copy()
     wrong[:, 0] = 3.0
-    model = RobustMF(1, random_state=0, loss="l2", reg=1e-6).fit(Observed.from_triplets(row=i, col=j, value=wrong.ravel()))
+    model = RobustMF(1, random_state=0, loss="l2", reg=1e-6).fit(
+        Observed.from_triplets(row=i, col=j, value=wrong.ravel())
+    )
     assert abs(model.predict(5, 0) - 6) > 1
     model.partial_fit(Observed.from_triplets(row=list(range(6)), col=[0] * 6, value=grid[:, 0]))
     np.testing.assert_allclose(model.predict(np.arange(6), 0 * np.arange(6)), grid[:, 0], rtol=1e-3)
@@ -120,23 +135,48 @@ def test_weights_are_kept_and_go_on():
     """Bad rows of weight 0, in the first and in the second part, change nothing."""
     data = make_synthetic(100, 40, rank=2, observed=0.8, outliers=0, random_state=0)
     first, second = (rows_from(data.train, low, low + 50) for low in (0, 50))
-    common = {"rank": 2, "loss": "l2", "solver": "irls", "random_state": 0, "tol": 1e-10, "max_iter": 2000, "reg": 0.1}
+    common = {
+        "rank": 2,
+        "loss": "l2",
+        "solver": "irls",
+        "random_state": 0,
+        "tol": 1e-10,
+        "max_iter": 2000,
+        "reg": 0.1,
+    }
     expected = RobustMF(**common).fit(first).partial_fit(second)
     spoiled, masks = [], []
     for part in (first, second):
         bad = np.random.default_rng(1).random(part.n_entries) < 0.1
         spoiled.append(part.with_values(np.where(bad, 1e3, part.rows.values)))
         masks.append(~bad)
-    weighted = RobustMF(**common).fit(spoiled[0], weights=masks[0].astype(float)).partial_fit(spoiled[1], weights=masks[1].astype(float))
+    weighted = (
+        RobustMF(**common)
+        .fit(spoiled[0], weights=masks[0].astype(float))
+        .partial_fit(spoiled[1], weights=masks[1].astype(float))
+    )
     assert np.sqrt(np.mean((weighted.predict(*np.indices((100, 40))) - data.clean) ** 2)) < 0.2
     later = RobustMF(**common).fit(first).partial_fit(spoiled[1], weights=masks[1].astype(float))
     assert later.entries_["weights"][: first.n_entries].min() == 1
-    assert np.sqrt(np.mean((later.predict(*np.indices((100, 40))) - expected.predict(*np.indices((100, 40)))) ** 2)) < 0.1
+    assert (
+        np.sqrt(
+            np.mean(
+                (later.predict(*np.indices((100, 40))) - expected.predict(*np.indices((100, 40))))
+                ** 2
+            )
+        )
+        < 0.1
+    )
 
 
 def test_arrays_and_float32_go_on_as_they_began():
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean.astype(np.float32)
-    model = RobustMF(2, random_state=0).partial_fit(X[:50]).partial_fit(X[50:55].astype(np.float64)).partial_fit(X[55:])
+    model = (
+        RobustMF(2, random_state=0)
+        .partial_fit(X[:50])
+        .partial_fit(X[50:55].astype(np.float64))
+        .partial_fit(X[55:])
+    )
     assert model.row_factors_.dtype == np.float32
     assert model.row_factors_.shape == (60, 2)
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
@@ -145,14 +185,21 @@ def test_arrays_and_float32_go_on_as_they_began():
 def test_an_init_that_was_given_is_for_the_first_entries():
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
     rng = np.random.default_rng(0)
-    model = RobustMF(2, random_state=0, init=(rng.standard_normal((20, 2)), rng.standard_normal((20, 2))))
+    model = RobustMF(
+        2, random_state=0, init=(rng.standard_normal((20, 2)), rng.standard_normal((20, 2)))
+    )
     model.partial_fit(X[:20]).partial_fit(X[20:60])
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
 
 
 def test_another_rank_or_biases_begin_anew():
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
-    model = RobustMF(1, random_state=0).partial_fit(X[:50]).set_params(rank=2, bias=True).partial_fit(X[50:])
+    model = (
+        RobustMF(1, random_state=0)
+        .partial_fit(X[:50])
+        .set_params(rank=2, bias=True)
+        .partial_fit(X[50:])
+    )
     assert model._started_with == X.size
     np.testing.assert_allclose(model.predict(*np.indices(X.shape)), X, atol=0.05)
 
@@ -168,6 +215,11 @@ def test_what_does_not_go_on_as_it_began_is_refused():
     with pytest.raises(ValueError, match="at least one observed entry"):
         model.partial_fit(np.full((1, 20), np.nan))
     np.testing.assert_array_equal(model.column_factors_, before)
-    by_id = RobustMF(1, random_state=0).fit(Observed.from_triplets(row=list("aabb"), col=list("xyxy"), value=[1.0, 2.0, 2.0, 4.0]))
-    with pytest.raises(ValueError, match="partial_fit must go on as it began: rows had ids so far, now they have numbers"):
+    by_id = RobustMF(1, random_state=0).fit(
+        Observed.from_triplets(row=list("aabb"), col=list("xyxy"), value=[1.0, 2.0, 2.0, 4.0])
+    )
+    with pytest.raises(
+        ValueError,
+        match="partial_fit must go on as it began: rows had ids so far, now they have numbers",
+    ):
         by_id.partial_fit(np.ones((3, 2)))

@@ -10,9 +10,9 @@ from sklearn.exceptions import NotFittedError
 
 from robustmf import Observed, RobustMF, selection
 from robustmf.datasets import make_synthetic
+from robustmf.initialization import initial_point as start
+from robustmf.initialization.graduated import graduated_start
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
-from robustmf.solvers import start
-from robustmf.solvers.graduate import graduated_start
 
 DATA = make_synthetic(120, rank=3, observed=0.5, random_state=0)
 TEMPLATE = RobustMF(random_state=0, n_jobs=1)
@@ -20,19 +20,27 @@ TEMPLATE = RobustMF(random_state=0, n_jobs=1)
 
 def triplets(observed):
     rows = observed.rows
-    return set(zip(rows.group_of_entry().tolist(), rows.indices.tolist(), rows.values.tolist(), strict=True))
+    return set(
+        zip(
+            rows.group_of_entry().tolist(), rows.indices.tolist(), rows.values.tolist(), strict=True
+        )
+    )
 
 
 def test_a_split_deals_every_entry_once():
     parts = entry_split(DATA.train, (0.5, 0.25, 0.25), random_state=0)
-    assert [part.n_entries / DATA.train.n_entries for part in parts] == pytest.approx([0.5, 0.25, 0.25], abs=1e-3)
+    assert [part.n_entries / DATA.train.n_entries for part in parts] == pytest.approx(
+        [0.5, 0.25, 0.25], abs=1e-3
+    )
     assert sum(part.n_entries for part in parts) == DATA.train.n_entries
     assert set().union(*map(triplets, parts)) == triplets(DATA.train)
     assert all(part.shape == DATA.train.shape for part in parts)
 
 
 def test_a_split_is_random_and_its_seed_holds():
-    first, again, other = (entry_train_test_split(DATA.train, 0.2, random_state=seed)[1] for seed in (0, 0, 1))
+    first, again, other = (
+        entry_train_test_split(DATA.train, 0.2, random_state=seed)[1] for seed in (0, 0, 1)
+    )
     assert triplets(first) == triplets(again)
     expected_in_common = 0.2 * first.n_entries
     assert len(triplets(first) & triplets(other)) == pytest.approx(expected_in_common, rel=0.3)
@@ -43,7 +51,13 @@ def test_a_split_is_random_and_its_seed_holds():
 def test_splits_take_what_fit_takes_and_keep_ids():
     dense = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 4.0]])
     assert sum(part.n_entries for part in entry_train_test_split(dense, 0.4, random_state=0)) == 5
-    assert sum(part.n_entries for part in entry_train_test_split(sp.csr_array(np.eye(4)), 0.5, random_state=0)) == 4
+    assert (
+        sum(
+            part.n_entries
+            for part in entry_train_test_split(sp.csr_array(np.eye(4)), 0.5, random_state=0)
+        )
+        == 4
+    )
     named = Observed.from_triplets(row=list("aabb"), col=list("xyxy"), value=[1.0, 2.0, 3.0, 4.0])
     assert entry_train_test_split(named, 0.5, random_state=0)[1].row_ids == ["a", "b"]
 
@@ -63,19 +77,51 @@ def test_folds_test_every_entry_once():
     [
         (lambda: entry_split(DATA.train, (1.0,)), ValueError, "shares must be two or more"),
         (lambda: entry_split(DATA.train, (0.5, -0.5)), ValueError, "shares must be two or more"),
-        (lambda: entry_split(DATA.train, (1, 1e-9)), ValueError, "leave a part of the 3600 entries empty"),
-        (lambda: entry_train_test_split(DATA.train, 1.0), ValueError, "test_size must be a share below 1"),
-        (lambda: entry_train_test_split(DATA.train, 0), ValueError, "test_size must be a finite number > 0"),
+        (
+            lambda: entry_split(DATA.train, (1, 1e-9)),
+            ValueError,
+            "leave a part of the 3600 entries empty",
+        ),
+        (
+            lambda: entry_train_test_split(DATA.train, 1.0),
+            ValueError,
+            "test_size must be a share below 1",
+        ),
+        (
+            lambda: entry_train_test_split(DATA.train, 0),
+            ValueError,
+            "test_size must be a finite number > 0",
+        ),
         (lambda: entry_train_test_split(DATA.train, "half"), TypeError, "test_size"),
         (lambda: EntryKFold(1), ValueError, "n_splits must be an integer >= 2"),
         (lambda: EntryKFold(2.5), TypeError, "n_splits must be an integer"),
-        (lambda: list(EntryKFold(5).split(np.ones((1, 3)))), ValueError, "n_splits=5 is more than the number of entries, 3"),
-        (lambda: RobustMFCV(rank=[]).fit(DATA.train), ValueError, "rank must have at least one value"),
-        (lambda: RobustMFCV(rank=[2, 500]).fit(DATA.train), ValueError, "rank must be an integer from 1 to 120"),
-        (lambda: RobustMFCV(2, reg=[1.0, -1.0]).fit(DATA.train), ValueError, "reg must be a finite number > 0 or one of"),
+        (
+            lambda: list(EntryKFold(5).split(np.ones((1, 3)))),
+            ValueError,
+            "n_splits=5 is more than the number of entries, 3",
+        ),
+        (
+            lambda: RobustMFCV(rank=[]).fit(DATA.train),
+            ValueError,
+            "rank must have at least one value",
+        ),
+        (
+            lambda: RobustMFCV(rank=[2, 500]).fit(DATA.train),
+            ValueError,
+            "rank must be an integer from 1 to 120",
+        ),
+        (
+            lambda: RobustMFCV(2, reg=[1.0, -1.0]).fit(DATA.train),
+            ValueError,
+            "reg must be a finite number > 0 or one of",
+        ),
         (lambda: RobustMFCV(2, theta=["big"]).fit(DATA.train), TypeError, "theta must be"),
         (lambda: RobustMFCV(2, loss="nope").fit(DATA.train), ValueError, "loss must be one of"),
-        (lambda: RobustMFCV(2, scoring="r2").fit(DATA.train), ValueError, "scoring must be one of mae, trimmed or a callable"),
+        (
+            lambda: RobustMFCV(2, scoring="r2").fit(DATA.train),
+            ValueError,
+            "scoring must be one of mae, trimmed or a callable",
+        ),
         (lambda: RobustMFCV(2, cv=1).fit(DATA.train), ValueError, "n_splits"),
         (lambda: RobustMFCV(2).predict([0], [0]), NotFittedError, "call fit first"),
     ],
@@ -87,7 +133,14 @@ def test_bad_use_is_refused_by_name(call, error, message):
 
 @pytest.fixture(scope="module")
 def search():
-    return RobustMFCV(rank=[1, 3], reg=["auto", 0.1, 30.0], loss=["welsch", "l2"], estimator=TEMPLATE, cv=3, random_state=0).fit(DATA.train)
+    return RobustMFCV(
+        rank=[1, 3],
+        reg=["auto", 0.1, 30.0],
+        loss=["welsch", "l2"],
+        estimator=TEMPLATE,
+        cv=3,
+        random_state=0,
+    ).fit(DATA.train)
 
 
 def test_the_right_rank_ridge_and_loss_are_chosen(search):
@@ -112,21 +165,34 @@ def test_results_are_those_of_scikit_learn(search):
 
 def test_a_score_is_what_a_fit_by_hand_gives(search):
     """The first fold of a setting that starts on its own."""
-    k = next(k for k, p in enumerate(search.cv_results_["params"]) if p["rank"] == 3 and p["reg"] == "auto" and p["loss"] == "welsch")
+    k = next(
+        k
+        for k, p in enumerate(search.cv_results_["params"])
+        if p["rank"] == 3 and p["reg"] == "auto" and p["loss"] == "welsch"
+    )
     train, test = next(EntryKFold(3, random_state=0).split(DATA.train))
     model = clone(TEMPLATE).set_params(rank=3).fit(train)
     errors = np.abs(test.rows.values - model.predict(test.rows.group_of_entry(), test.rows.indices))
     assert search.cv_results_["split0_test_score"][k] == pytest.approx(-errors.mean())
-    trimmed = RobustMFCV(3, estimator=TEMPLATE, cv=3, scoring="trimmed", random_state=0).fit(DATA.train)
-    assert trimmed.cv_results_["split0_test_score"][0] == pytest.approx(-np.sort(errors)[: round(0.9 * len(errors))].mean())
+    trimmed = RobustMFCV(3, estimator=TEMPLATE, cv=3, scoring="trimmed", random_state=0).fit(
+        DATA.train
+    )
+    assert trimmed.cv_results_["split0_test_score"][0] == pytest.approx(
+        -np.sort(errors)[: round(0.9 * len(errors))].mean()
+    )
     assert trimmed.score(test) > search.score(test)
 
 
 def test_scores_are_the_same_with_ids():
     """Held-out entries are found by their ids, which are numbers too but not the places."""
     rows = DATA.train.rows
-    named = Observed(rows, DATA.train.shape, row_ids=list(range(1000, 1120)), column_ids=list(range(119, -1, -1)))
-    plain, by_id = (RobustMFCV(3, estimator=TEMPLATE, cv=2, random_state=0, refit=False).fit(X) for X in (DATA.train, named))
+    named = Observed(
+        rows, DATA.train.shape, row_ids=list(range(1000, 1120)), column_ids=list(range(119, -1, -1))
+    )
+    plain, by_id = (
+        RobustMFCV(3, estimator=TEMPLATE, cv=2, random_state=0, refit=False).fit(X)
+        for X in (DATA.train, named)
+    )
     assert by_id.best_score_ == plain.best_score_
 
 
@@ -134,12 +200,23 @@ def test_the_best_model_is_fitted_to_all_entries(search):
     model = clone(TEMPLATE).set_params(**search.best_params_).fit(DATA.train)
     np.testing.assert_array_equal(search.best_estimator_.row_factors_, model.row_factors_)
     np.testing.assert_array_equal(search.predict([3, 4], [5, 6]), model.predict([3, 4], [5, 6]))
-    np.testing.assert_array_equal(search.transform(DATA.validation), model.transform(DATA.validation))
-    np.testing.assert_array_equal(search.inverse_transform(np.eye(3)), model.inverse_transform(np.eye(3)))
+    np.testing.assert_array_equal(
+        search.transform(DATA.validation), model.transform(DATA.validation)
+    )
+    np.testing.assert_array_equal(
+        search.inverse_transform(np.eye(3)), model.inverse_transform(np.eye(3))
+    )
 
 
 def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(monkeypatch):
-    settings = {"rank": 3, "reg": [0.01, 0.03, 0.1, 0.3], "theta": [1.0, 0.5], "estimator": TEMPLATE, "cv": 2, "random_state": 0}
+    settings = {
+        "rank": 3,
+        "reg": [0.01, 0.03, 0.1, 0.3],
+        "theta": [1.0, 0.5],
+        "estimator": TEMPLATE,
+        "cv": 2,
+        "random_state": 0,
+    }
     searches = []
 
     def counted(*arguments):
@@ -152,7 +229,9 @@ def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(mo
     monkeypatch.setattr(selection._Path, "_neighbour", lambda self, k, models: None)
     single = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 3 + 2 * 8 + 1
-    np.testing.assert_allclose(path.cv_results_["mean_test_score"], single.cv_results_["mean_test_score"], rtol=0.02)
+    np.testing.assert_allclose(
+        path.cv_results_["mean_test_score"], single.cv_results_["mean_test_score"], rtol=0.02
+    )
 
 
 def test_a_huge_ridge_in_the_grid_spoils_no_other_setting():
@@ -164,9 +243,14 @@ def test_a_huge_ridge_in_the_grid_spoils_no_other_setting():
 
 def test_processes_do_not_change_the_choice():
     one, two = (
-        RobustMFCV([1, 3], reg=[0.1, 1.0], estimator=TEMPLATE, cv=2, n_jobs=jobs, random_state=0).fit(DATA.train) for jobs in (1, 2)
+        RobustMFCV(
+            [1, 3], reg=[0.1, 1.0], estimator=TEMPLATE, cv=2, n_jobs=jobs, random_state=0
+        ).fit(DATA.train)
+        for jobs in (1, 2)
     )
-    np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(
+        one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"]
+    )
 
 
 def test_scikit_learn_conventions():

@@ -28,7 +28,9 @@ from robustmf.datasets import make_synthetic
         RMFNL(1),
     ]
 )
-@pytest.mark.filterwarnings("ignore::robustmf.exceptions.RobustMFWarning")  # tiny problems, some with rows of zeros only
+@pytest.mark.filterwarnings(
+    "ignore::robustmf.exceptions.RobustMFWarning"
+)  # tiny problems, some with rows of zeros only
 def test_estimator_check(estimator, check):
     check(estimator)
 
@@ -53,10 +55,14 @@ def test_tags():
 
 def test_cross_validation_over_rows_finds_the_rank(table):
     """Held-out rows are scored on entries that their fold-in did not see: too many factors score worse, not better."""
-    search = GridSearchCV(RobustMF(random_state=0, solver="irls"), {"rank": [1, 2, 6]}, cv=4).fit(table[0])
+    search = GridSearchCV(RobustMF(random_state=0, solver="irls"), {"rank": [1, 2, 6]}, cv=4).fit(
+        table[0]
+    )
     assert search.best_params_ == {"rank": 2}
     scores = search.cv_results_["mean_test_score"]
-    assert scores[2] < scores[1] < 0, "six factors fit every row they see, and predict the left-out entries worse"
+    assert scores[2] < scores[1] < 0, (
+        "six factors fit every row they see, and predict the left-out entries worse"
+    )
     # also where train and test have the same number of rows, and so the same shape
     halves = cross_val_score(RobustMF(2, random_state=0), table[0], cv=2)
     assert halves == pytest.approx(scores[1], rel=0.1)
@@ -73,14 +79,18 @@ def test_pipeline_regresses_on_factors_of_a_table_with_holes_and_outliers(table)
 
 
 def test_tables_in_and_out(table):
-    frame = pd.DataFrame(table[0], columns=[f"item{j}" for j in range(30)], index=[f"user{i}" for i in range(120)])
+    frame = pd.DataFrame(
+        table[0], columns=[f"item{j}" for j in range(30)], index=[f"user{i}" for i in range(120)]
+    )
     model = RobustMF(2, bias=True, random_state=0).set_output(transform="pandas").fit(frame)
     assert list(model.feature_names_in_) == list(frame.columns)
     out = model.transform(frame.iloc[:5])
     assert list(out.index) == list(frame.index[:5])
     assert list(out.columns) == ["robustmf0", "robustmf1", "robustmf2"]
     assert list(out.columns) == list(model.get_feature_names_out()), "the last is the bias"
-    np.testing.assert_array_equal(model.inverse_transform(out), model.inverse_transform(out.to_numpy()))
+    np.testing.assert_array_equal(
+        model.inverse_transform(out), model.inverse_transform(out.to_numpy())
+    )
     assert list(model.fit_transform(frame).index) == list(frame.index)
     with pytest.raises(ValueError, match="feature names should match"):
         model.transform(frame.iloc[:5, ::-1])
@@ -111,10 +121,16 @@ def test_predict_of_a_matrix_cleans_and_completes_it(table):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("reg_by_count", [False, True])
 def test_rows_without_entries_are_the_biases_of_the_columns(table, bias, reg_by_count):
-    model = RobustMF(2, bias=bias, reg_by_count=reg_by_count, solver="irls", random_state=0).fit(table[0])
+    model = RobustMF(2, bias=bias, reg_by_count=reg_by_count, solver="irls", random_state=0).fit(
+        table[0]
+    )
     nothing = np.full((3, 30), np.nan, np.float32)
     expected = model.column_bias_ + model.center_ if bias else np.zeros(30)
-    for X in (nothing, sp.csr_array((3, 30), dtype=np.float32), np.ma.masked_all((3, 30), np.float32)):
+    for X in (
+        nothing,
+        sp.csr_array((3, 30), dtype=np.float32),
+        np.ma.masked_all((3, 30), np.float32),
+    ):
         T = model.transform(X)
         assert T.dtype == np.float32
         assert np.all(T == 0)

@@ -16,13 +16,18 @@ import numpy as np
 import pytest
 
 from robustmf import RMFNL, RobustMF
+from robustmf.backends.cpu.operations import Operations
+from robustmf.data.holdout import set_aside
+from robustmf.data.observed import Observed
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import EmptyRowsWarning, InterruptedFitWarning, NotConvergedWarning, RobustMFWarning
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.aside import set_aside
+from robustmf.exceptions import (
+    EmptyRowsWarning,
+    InterruptedFitWarning,
+    NotConvergedWarning,
+    RobustMFWarning,
+)
+from robustmf.solvers.base import run, small_change
 from robustmf.solvers.holdout import Holdout, drawn, hold_out
-from robustmf.solvers.loop import run, small_change
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,15 @@ def data():
 
 
 #: Least squares with far too many factors and no ridge to speak of: the longer it runs, the worse it predicts.
-OVERFIT = {"rank": 12, "loss": "l2", "reg": 1e-3, "solver": "irls", "tol": 1e-9, "max_iter": 300, "random_state": 0}
+OVERFIT = {
+    "rank": 12,
+    "loss": "l2",
+    "reg": 1e-3,
+    "solver": "irls",
+    "tol": 1e-9,
+    "max_iter": 300,
+    "random_state": 0,
+}
 
 
 def test_validation_stops_early_and_keeps_the_best_iterate(data):
@@ -45,7 +58,10 @@ def test_validation_stops_early_and_keeps_the_best_iterate(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
         to_the_end = RobustMF(**OVERFIT).fit(data.train)
-    assert model.score(data.validation, rows="fitted") > to_the_end.score(data.validation, rows="fitted") + 0.1
+    assert (
+        model.score(data.validation, rows="fitted")
+        > to_the_end.score(data.validation, rows="fitted") + 0.1
+    )
 
 
 def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(data):
@@ -55,7 +71,9 @@ def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(da
     def keep(snapshot):
         kept[snapshot.iteration] = snapshot.factors
 
-    model = RobustMF(**OVERFIT | {"bias": True, "validation_fraction": 0.2, "callbacks": [keep]}).fit(data.train)
+    model = RobustMF(
+        **OVERFIT | {"bias": True, "validation_fraction": 0.2, "callbacks": [keep]}
+    ).fit(data.train)
     U, V = kept[model.best_iteration_]
     i, j = np.indices(data.train.shape)
     np.testing.assert_allclose(model.predict(i, j), U @ V.T, rtol=1e-9, atol=1e-9)
@@ -75,7 +93,15 @@ def test_the_validation_error_is_that_of_clipped_predictions():
 def test_validation_works_with_every_solver(data, solver):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
-        model = RobustMF(3, loss="lsp", solver=solver, validation_fraction=0.1, random_state=0, max_iter=30, bounds=(-3, 3)).fit(data.train)
+        model = RobustMF(
+            3,
+            loss="lsp",
+            solver=solver,
+            validation_fraction=0.1,
+            random_state=0,
+            max_iter=30,
+            bounds=(-3, 3),
+        ).fit(data.train)
     assert len(model.history_["validation"]) == model.n_iter_ + 1
     assert model.history_["validation"][model.best_iteration_] == min(model.history_["validation"])
     # 5 % of what is set aside is off by 5, and what lies beyond the bounds is clipped
@@ -83,7 +109,10 @@ def test_validation_works_with_every_solver(data, solver):
 
 
 def test_several_starts_with_validation_keep_the_lowest_error(data):
-    one = [RobustMF(**OVERFIT, validation_fraction=0.2, init="random", n_init=k).fit(data.train) for k in (1, 4)]
+    one = [
+        RobustMF(**OVERFIT, validation_fraction=0.2, init="random", n_init=k).fit(data.train)
+        for k in (1, 4)
+    ]
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
 
 
@@ -101,11 +130,20 @@ def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team, choose):
     observed = operations.observed
     weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
     for seed in range(5):
-        kept, _, aside = hold_out(operations, None, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf))
+        kept, _, aside = hold_out(
+            operations, None, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf)
+        )
         assert kept.observed.rows.counts.min() >= 1
         assert kept.observed.columns.counts.min() >= 1
-        assert 0 < len(aside.values) == observed.n_entries - kept.observed.n_entries <= round(observed.n_entries / 2)
-        kept, kept_weights, aside = hold_out(operations, weights, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf))
+        assert (
+            0
+            < len(aside.values)
+            == observed.n_entries - kept.observed.n_entries
+            <= round(observed.n_entries / 2)
+        )
+        kept, kept_weights, aside = hold_out(
+            operations, weights, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf)
+        )
         assert np.all(aside.weights == 2)
         assert len(kept_weights) == kept.observed.n_entries
     few = hold_out(operations, None, partial(choose, fraction=0.1, seed=0), (-np.inf, np.inf))[2]
@@ -125,7 +163,12 @@ def test_what_is_set_aside_is_a_fair_share_of_short_and_long_rows():
     for seed in range(30):
         aside = set_aside(observed, None, 0.1, seed)
         assert aside.sum() == round(0.1 * len(rows))
-        shares.append([aside[lengths[observed.rows.group_of_entry()] == length].mean() for length in (3, 10, 100)])
+        shares.append(
+            [
+                aside[lengths[observed.rows.group_of_entry()] == length].mean()
+                for length in (3, 10, 100)
+            ]
+        )
     np.testing.assert_allclose(np.mean(shares, axis=0), 0.1, atol=0.006)
 
 
@@ -135,7 +178,11 @@ def test_what_is_set_aside_depends_on_ids_not_on_their_order_or_the_entries():
     names = rng.permutation([f"user {k}" for k in range(30)])
 
     def places(order, row):
-        entries = Observed.from_triplets(row=row[order].tolist(), col=(3 * j[order]).tolist(), value=rng.normal(size=len(i)).tolist())
+        entries = Observed.from_triplets(
+            row=row[order].tolist(),
+            col=(3 * j[order]).tolist(),
+            value=rng.normal(size=len(i)).tolist(),
+        )
         aside = set_aside(entries, None, 0.2, 5)
         at = zip(entries.rows.group_of_entry()[aside], entries.rows.indices[aside], strict=True)
         return {(entries.row_ids[a], entries.column_ids[b]) for a, b in at}
@@ -153,15 +200,31 @@ def test_what_is_set_aside_depends_on_ids_not_on_their_order_or_the_entries():
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"validation_fraction": 0.0}, ValueError, "validation_fraction must be None or a number between 0 and 1, got .*=0.0"),
+        (
+            {"validation_fraction": 0.0},
+            ValueError,
+            "validation_fraction must be None or a number between 0 and 1, got .*=0.0",
+        ),
         ({"validation_fraction": 1}, ValueError, "validation_fraction must be"),
         ({"validation_fraction": np.nan}, ValueError, "validation_fraction must be"),
         ({"validation_fraction": "some"}, TypeError, "validation_fraction must be"),
         ({"patience": 0}, ValueError, "patience must be an integer >= 1"),
-        ({"validation_fraction": 0.1, "certify": True, "loss": "l1"}, ValueError, "choose one of them"),
-        ({"callbacks": print}, TypeError, "callbacks must be a list or tuple of functions, got callbacks=<built-in"),
+        (
+            {"validation_fraction": 0.1, "certify": True, "loss": "l1"},
+            ValueError,
+            "choose one of them",
+        ),
+        (
+            {"callbacks": print},
+            TypeError,
+            "callbacks must be a list or tuple of functions, got callbacks=<built-in",
+        ),
         ({"callbacks": [3]}, TypeError, "callbacks must be a list or tuple of functions"),
-        ({"random_state": "x"}, TypeError, "random_state must be None, an integer >= 0 or a Generator, got random_state='x'"),
+        (
+            {"random_state": "x"},
+            TypeError,
+            "random_state must be None, an integer >= 0 or a Generator, got random_state='x'",
+        ),
         ({"bias": "yes"}, TypeError, "bias must be True or False or 'auto', got bias='yes'"),
         ({"init": None}, TypeError, r"init must be .*got init=None"),
         ({"init": (1, 2, 3)}, TypeError, r"init must be .*got 3 of them"),
@@ -215,7 +278,9 @@ def test_the_loop_takes_any_solver_with_a_start_and_a_step():
     outcome = run(solver, one, one, 50, 1e-12, [lambda snapshot: snapshot.objective < 1e-20])
     assert outcome.stopped
     assert solver.factors[0][0, 0] == pytest.approx(np.sqrt(2))
-    away_from_one = run(Newton(), one, one, 50, 1e-12, validation=lambda U, V: abs(U[0, 0] - 1), patience=3)
+    away_from_one = run(
+        Newton(), one, one, 50, 1e-12, validation=lambda U, V: abs(U[0, 0] - 1), patience=3
+    )
     assert away_from_one.best_iteration == 0
     assert away_from_one.iterations == 3
     assert away_from_one.best[0][0, 0] == 1
@@ -285,7 +350,10 @@ def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "KeyboardInterrupt: fit interrupted while it looked for a start: there is no result to keep yet False" in out
+    assert (
+        "KeyboardInterrupt: fit interrupted while it looked for a start: there is no result to keep yet False"
+        in out
+    )
 
 
 def test_an_interrupted_later_start_keeps_the_first(data):
@@ -297,7 +365,9 @@ def test_an_interrupted_later_start_keeps_the_first(data):
             raise KeyboardInterrupt
 
     with pytest.warns(InterruptedFitWarning):
-        model = RobustMF(3, random_state=0, n_init=3, callbacks=[interrupt_the_second]).fit(data.train)
+        model = RobustMF(3, random_state=0, n_init=3, callbacks=[interrupt_the_second]).fit(
+            data.train
+        )
     assert data.test_rmse(model.row_factors_, model.column_factors_) < 0.15
     assert begun.count(0) == 2
 
@@ -311,7 +381,13 @@ def test_the_bar_shows_objective_validation_error_and_time_left():
     process = script(code, FORCE_COLOR="1", COLUMNS="200")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    for shown in ("RobustMF rank 5", "objective", "validation error", "left, at most", "solver irls"):
+    for shown in (
+        "RobustMF rank 5",
+        "objective",
+        "validation error",
+        "left, at most",
+        "solver irls",
+    ):
         assert shown in err
 
 

@@ -26,7 +26,9 @@ mpl.use("Agg")
 
 WORDS = ("", "picture", "table", "check", "fragment")
 
-_BLOCK = re.compile(r"^```python(?:[ ]+(?P<word>\w+))?[ ]*\n(?P<code>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^```python(?:[ ]+(?P<word>\w+))?[ ]*\n(?P<code>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL
+)
 
 #: Drawn in this colour, an element gets the colour of the text around the picture, by day and by night.
 _INK = "#010203"
@@ -90,9 +92,15 @@ def run_page(text: str, path: Path) -> Page:
             mark = f"picture-{path.stem}-{len(pictures) + 1}"
             pictures[mark] = _prefixed(picture, mark)
             marks.append(f'<figure id="{mark}"></figure>')
-        output = [printed if block.word == "table" else f"``` {{ .text .output }}\n{printed}```"] if printed else []
+        output = (
+            [printed if block.word == "table" else f"``` {{ .text .output }}\n{printed}```"]
+            if printed
+            else []
+        )
         if block.word in ("picture", "table"):
-            folded = '??? code "Code"\n\n' + "".join(f"    {line}" for line in shown.splitlines(keepends=True))
+            folded = '??? code "Code"\n\n' + "".join(
+                f"    {line}" for line in shown.splitlines(keepends=True)
+            )
             return "\n\n".join([*marks, *output, folded])
         return "\n\n".join([shown, *output, *marks])
 
@@ -103,14 +111,18 @@ def run_page(text: str, path: Path) -> Page:
 def with_pictures(page_html: str, pictures: dict[str, str]) -> str:
     """The finished page with its pictures in place."""
     for mark, picture in pictures.items():
-        page_html = page_html.replace(f'<figure id="{mark}"></figure>', f'<figure id="{mark}">{picture}</figure>')
+        page_html = page_html.replace(
+            f'<figure id="{mark}"></figure>', f'<figure id="{mark}">{picture}</figure>'
+        )
     return page_html
 
 
 def _block(text: str, match: re.Match[str]) -> Block:
     word, line = match["word"] or "", text.count("\n", 0, match.start()) + 1
     if word not in WORDS:
-        raise ValueError(f"line {line}: the word after ```python must be one of {', '.join(WORDS[1:])}, or none, got {word!r}")
+        raise ValueError(
+            f"line {line}: the word after ```python must be one of {', '.join(WORDS[1:])}, or none, got {word!r}"
+        )
     return Block(word, match["code"], line)
 
 
@@ -134,7 +146,12 @@ def _svg(figure: Any) -> str:
     label = html.escape("; ".join(title for title in titles if title) or "Picture", quote=True)
     drawing = re.sub(r"<metadata>.*?</metadata>", "", written.getvalue(), flags=re.DOTALL)
     drawing = drawing[drawing.index("<svg") :].replace(_INK, "currentColor")
-    return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{label}">', drawing, count=1)
+    return re.sub(
+        r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
+        rf'<svg viewBox="\1" role="img" aria-label="{label}">',
+        drawing,
+        count=1,
+    )
 
 
 def _prefixed(drawing: str, prefix: str) -> str:

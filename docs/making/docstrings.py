@@ -11,11 +11,18 @@ from typing import Any
 
 from griffe import Extension, Object
 
-_ROLE = re.compile(r":(?:class|meth|func|attr|mod|data):`(?:[^`<]*<)?(?P<short>~?)(?P<target>[\w.]+)>?`")
+_ROLE = re.compile(
+    r":(?:class|meth|func|attr|mod|data):`(?:[^`<]*<)?(?P<short>~?)(?P<target>[\w.]+)>?`"
+)
 
-_PARAMETERS = re.compile(r"(?<=^Parameters\n----------\n).*?(?=\n\n[A-Z][a-z]+\n---|\Z)", re.MULTILINE | re.DOTALL)
+_PARAMETERS = re.compile(
+    r"(?<=^Parameters\n----------\n).*?(?=\n\n[A-Z][a-z]+\n---|\Z)", re.MULTILINE | re.DOTALL
+)
 
-_PARAMETER = re.compile(r"^(?P<names>\*{0,2}\w+(?:, \w+)*)(?: : (?P<kind>.*))?\n(?P<text>(?:(?:[ ].*)?(?:\n|\Z))*)", re.MULTILINE)
+_PARAMETER = re.compile(
+    r"^(?P<names>\*{0,2}\w+(?:, \w+)*)(?: : (?P<kind>.*))?\n(?P<text>(?:(?:[ ].*)?(?:\n|\Z))*)",
+    re.MULTILINE,
+)
 
 
 class Docstrings(Extension):
@@ -24,7 +31,9 @@ class Docstrings(Extension):
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         """Called for each object that was read from source."""
         if obj.docstring is not None:
-            text = _PARAMETERS.sub(lambda section: _PARAMETER.sub(_one_by_one, section[0]), obj.docstring.value)
+            text = _PARAMETERS.sub(
+                lambda section: _PARAMETER.sub(_one_by_one, section[0]), obj.docstring.value
+            )
             obj.docstring.value = _ROLE.sub(lambda role: _link(role, obj), text)
 
 
@@ -32,7 +41,10 @@ def _one_by_one(group: re.Match[str]) -> str:
     names, kind = group["names"].split(", "), (group["kind"] or "").strip("{}")
     kinds = kind.split(", ")
     each = kinds if len(kinds) == len(names) else [kind] * len(names)
-    return "".join(f"{name}{' : ' if one else ''}{one}\n{group['text']}" for name, one in zip(names, each, strict=True))
+    return "".join(
+        f"{name}{' : ' if one else ''}{one}\n{group['text']}"
+        for name, one in zip(names, each, strict=True)
+    )
 
 
 def _link(role: re.Match[str], obj: Object) -> str:

@@ -34,9 +34,15 @@ _pictures: dict[str, dict[str, str]] = {}
 def on_config(config: Any) -> Any:
     """Complete the navigation."""
     docs = Path(config.docs_dir)
-    sys.path.insert(0, str(docs.parent))  # for torture, whose tables pages print; MkDocs takes back what is inserted before this
+    sys.path.insert(
+        0, str(docs.parent)
+    )  # for torture, whose tables pages print; MkDocs takes back what is inserted before this
     notes = sorted(f"design/{path.name}" for path in (docs / "design").glob("*.md"))
-    config.nav = _completed(config.nav, notes, sorted(path.name for path in docs.glob("*.md") if path.name not in _NAMED))
+    config.nav = _completed(
+        config.nav,
+        notes,
+        sorted(path.name for path in docs.glob("*.md") if path.name not in _NAMED),
+    )
     return config
 
 
@@ -65,6 +71,15 @@ def _completed(nav: list[Any], notes: list[str], guides: list[str]) -> list[Any]
     further = {_DESIGN: notes, _GUIDES: guides}
 
     def section(title: str, entry: Any) -> Any:
-        return _completed(entry, notes, guides) + further.get(title, []) if isinstance(entry, list) else entry
+        return (
+            _completed(entry, notes, guides) + further.get(title, [])
+            if isinstance(entry, list)
+            else entry
+        )
 
-    return [{title: section(title, entry) for title, entry in item.items()} if isinstance(item, dict) else item for item in nav]
+    return [
+        {title: section(title, entry) for title, entry in item.items()}
+        if isinstance(item, dict)
+        else item
+        for item in nav
+    ]

@@ -15,8 +15,17 @@ from robustmf import RobustMF
 
 _ROOT = Path(__file__).parents[2]
 _RANK, _SHAPE = 4, (80, 160)
-_COLOURS = {"RobustMF": "#0b6e4f", "RMFNL lsp": "#c1666b", "RMFNL l1": "#d4b483", "LIBMF l1": "#4a6fa5"}
-_NAMES = {"RMFNL lsp": "RMFNL, log-sum loss (the paper)", "RMFNL l1": "RMFNL, l1 loss", "LIBMF l1": "LIBMF, l1 loss"}
+_COLOURS = {
+    "RobustMF": "#0b6e4f",
+    "RMFNL lsp": "#c1666b",
+    "RMFNL l1": "#d4b483",
+    "LIBMF l1": "#4a6fa5",
+}
+_NAMES = {
+    "RMFNL lsp": "RMFNL, log-sum loss (the paper)",
+    "RMFNL l1": "RMFNL, l1 loss",
+    "LIBMF l1": "LIBMF, l1 loss",
+}
 
 
 def draw() -> Figure:
@@ -43,8 +52,12 @@ def draw() -> Figure:
         axes.set_facecolor("#d9d9d9")
         axes.set_title(title, fontsize=9)
     right, wrong = int((flagged & bad).sum()), int((flagged & ~bad).sum())
-    panels[3].imshow(flagged, ListedColormap(["#f3f3f3", "#b2182b"]), aspect="auto", interpolation="nearest")
-    panels[3].set_title(f"Found: {right:,} of {int(bad.sum()):,} bad cells, {wrong} false", fontsize=9)
+    panels[3].imshow(
+        flagged, ListedColormap(["#f3f3f3", "#b2182b"]), aspect="auto", interpolation="nearest"
+    )
+    panels[3].set_title(
+        f"Found: {right:,} of {int(bad.sum()):,} bad cells, {wrong} false", fontsize=9
+    )
     for axes in panels:
         axes.set(xticks=[], yticks=[])
     _curves(lower.subplots(1, 2, sharey=True))
@@ -55,8 +68,12 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Waves of rank 4 with 1 % noise; a quarter seen, one seen cell in seven off, some of them in bursts of one row."""
     rng = np.random.default_rng(7)
     y, x = (np.linspace(0, 1, size)[:, None] for size in _SHAPE)
-    U = np.hstack([np.sin(2 * np.pi * (f * y + p)) for f, p in ((1, 0), (1.7, 0.3), (0.6, 0.6), (2.4, 0.1))])
-    V = np.hstack([np.sin(2 * np.pi * (f * x + p)) for f, p in ((1.5, 0.2), (2.6, 0), (0.8, 0.5), (3.5, 0.4))])
+    U = np.hstack(
+        [np.sin(2 * np.pi * (f * y + p)) for f, p in ((1, 0), (1.7, 0.3), (0.6, 0.6), (2.4, 0.1))]
+    )
+    V = np.hstack(
+        [np.sin(2 * np.pi * (f * x + p)) for f, p in ((1.5, 0.2), (2.6, 0), (0.8, 0.5), (3.5, 0.4))]
+    )
     truth = U @ V.T
     seen = truth + 0.01 * rng.standard_normal(_SHAPE)
     bad = rng.random(_SHAPE) < 0.10
@@ -71,15 +88,31 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _curves(panels: np.ndarray) -> None:
     """The median error, in units of the oracle's, against the share of bad entries, for two sizes of error."""
-    ratios: dict[tuple[str, float], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    ratios: dict[tuple[str, float], dict[float, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for line in json.loads((_ROOT / "benchmarks" / "breakdown.json").read_text()):
         ratios[line["method"], line["magnitude"]][line["outliers"]].append(line["ratio"])
     for axes, magnitude in zip(panels, (5.0, 50.0), strict=True):
         for method, colour in _COLOURS.items():
             runs = ratios[method, magnitude]
-            shares, medians = [100 * share for share in runs], [float(np.median(found)) for found in runs.values()]
-            axes.plot(shares, medians, "o-", markersize=4, linewidth=2, color=colour, label=_NAMES.get(method, method))
-        axes.set_title(f"The paper's problem, bad entries off by ±{magnitude:g} (values are of size 2)", fontsize=9)
+            shares, medians = (
+                [100 * share for share in runs],
+                [float(np.median(found)) for found in runs.values()],
+            )
+            axes.plot(
+                shares,
+                medians,
+                "o-",
+                markersize=4,
+                linewidth=2,
+                color=colour,
+                label=_NAMES.get(method, method),
+            )
+        axes.set_title(
+            f"The paper's problem, bad entries off by ±{magnitude:g} (values are of size 2)",
+            fontsize=9,
+        )
         axes.set_xlabel("bad entries, % of those seen", fontsize=8)
         axes.set(yscale="log")
         axes.yaxis.set_major_formatter("{x:g}")

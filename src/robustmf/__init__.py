@@ -11,14 +11,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from robustmf.data.observed import Observed
     from robustmf.estimator import RMFNL, RobustMF
-    from robustmf.observed import Observed
     from robustmf.persistence import load
 
 __all__ = ["RMFNL", "Observed", "RobustMF", "load"]
 __version__ = version("robustmf")
 
-_HOME = {"RobustMF": "robustmf.estimator", "RMFNL": "robustmf.estimator", "Observed": "robustmf.observed", "load": "robustmf.persistence"}
+_HOME = {
+    "RobustMF": "robustmf.estimator",
+    "RMFNL": "robustmf.estimator",
+    "Observed": "robustmf.data.observed",
+    "load": "robustmf.persistence",
+}
 
 
 # what a library has to say goes where the program that uses it says, and nowhere by itself

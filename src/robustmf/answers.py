@@ -9,24 +9,34 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from robustmf.device import device_observed, device_operations, require_device
+from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cuda import device_observed, device_operations, require_device
+from robustmf.data.lookup import UNKNOWN, Lookup
+from robustmf.data.observed import Compressed, Observed, as_observed
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.kernels.team import Team
-from robustmf.lookup import UNKNOWN, Lookup
 from robustmf.losses import Loss
-from robustmf.observed import Compressed, Observed, as_observed
-from robustmf.operations import Operations
 from robustmf.prediction import Predictor
 from robustmf.ranking import Ranked, seen_pairs, similar, top_n
-from robustmf.scikit import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, check_is_fitted, validate_data
 from robustmf.solvers.fold_in import Columns
-from robustmf.validation import columns_by_id, new_rows, positions, require_bounds, require_integer, require_magnitude
+from robustmf.validation import (
+    columns_by_id,
+    new_rows,
+    positions,
+    require_bounds,
+    require_integer,
+    require_magnitude,
+)
 
 Array = NDArray[np.floating[Any]]
 
 #: Made from the ids when first asked for: kept beside the models, not in them, so that a saved model is its data and nothing else.
-_lookups: WeakKeyDictionary[Answers, dict[str, tuple[Sequence[Hashable], Lookup]]] = WeakKeyDictionary()
+_lookups: WeakKeyDictionary[Answers, dict[str, tuple[Sequence[Hashable], Lookup]]] = (
+    WeakKeyDictionary()
+)
 
 
 class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -79,14 +89,16 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     "or for some rows at a time with inverse_transform(transform(X))"
                 )
             return self._predictor().clip(self.inverse_transform(self._fold_in(rows)))
-        return self._predictor().pairs(self._numbers("row", rows, "rows"), self._numbers("column", cols, "cols"))
+        return self._predictor().pairs(
+            self._numbers("row", rows, "rows"), self._numbers("column", cols, "cols")
+        )
 
     def _require_factors(self) -> None:
         """Refuse a model that is not fitted, or whose factors a cluster has written as shards."""
         check_is_fitted(self)
         if not len(self.row_factors_):
             raise ValueError(
-                "the factors of this model are not here: a cluster wrote them as shards; robustmf.cluster.ShardedModel(folder) answers"
+                "the factors of this model are not here: a cluster wrote them as shards; robustmf.backends.dask.ShardedModel(folder) answers"
             )
 
     def _predictor(self) -> Predictor:
@@ -95,7 +107,9 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             None if self._has_bias else self.median_, require_bounds(self.bounds),
         )  # fmt: skip
 
-    def _numbers(self, side: Literal["row", "column"], asked: Any, argument: str) -> NDArray[np.integer[Any]]:
+    def _numbers(
+        self, side: Literal["row", "column"], asked: Any, argument: str
+    ) -> NDArray[np.integer[Any]]:
         """Row or column numbers from what a caller names them by, in the argument of this name."""
         lookup = self._lookup(side)
         if lookup is not None:
@@ -148,7 +162,10 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             told = f"{int(unknown.sum())} of {len(flat)} users are unknown, and a model without biases has nothing to rank columns by"
             if unranked.all():
                 raise ValueError(f"{told}; fit with bias=True, or ask for users of the fit")
-            warn_user(f"{told} for them: their lines are empty; fit with bias=True, or leave them out", UnknownIdsWarning)
+            warn_user(
+                f"{told} for them: their lines are empty; fit with bias=True, or leave them out",
+                UnknownIdsWarning,
+            )
         U = np.where(unknown[:, None], self.row_factors_.dtype.type(0), self.row_factors_[flat])
         seen = seen_pairs(self._fitted_entries().rows, flat) if exclude_seen else None
         numbers, scores = top_n(U, self.column_factors_, self._shifts(), int(n), seen)
@@ -166,9 +183,13 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         j = self._numbers("column", items, "items")
         flat = j.ravel()
         if (flat == UNKNOWN).any():
-            raise ValueError(f"items must be known to the fit, got {int((flat == UNKNOWN).sum())} unknown id(s)")
+            raise ValueError(
+                f"items must be known to the fit, got {int((flat == UNKNOWN).sum())} unknown id(s)"
+            )
         if not self.column_factors_[flat].any(axis=1).all():
-            raise ValueError("items must have entries in the fit: the factors of one of them are zero, and it is like no other")
+            raise ValueError(
+                "items must have entries in the fit: the factors of one of them are zero, and it is like no other"
+            )
         numbers, scores = similar(self.row_factors_, self.column_factors_, flat, int(n))
         return self._named(numbers, scores, j.shape)
 
@@ -179,7 +200,9 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             ids = np.empty(len(self.column_ids_) + 1, object)
             ids[:-1] = self.column_ids_  # the last is None, where UNKNOWN = −1 points
             names = ids[numbers]
-        return Ranked(names.reshape(*shape, names.shape[1]), scores.reshape(*shape, scores.shape[1]))
+        return Ranked(
+            names.reshape(*shape, names.shape[1]), scores.reshape(*shape, scores.shape[1])
+        )
 
     def transform(self, X: Any) -> Array:
         """Robust fold-in: factors for the rows of X, the columns' factors held; a row's bad entries are weighted down.
@@ -194,7 +217,9 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _fold_in(self, X: Any) -> Array:
         observed = self._new_rows(X)
         with Team(self.n_jobs) as team:
-            return np.asarray(self._columns().fold_in(self._operations(observed, team, self._n_features_out)))
+            return np.asarray(
+                self._columns().fold_in(self._operations(observed, team, self._n_features_out))
+            )
 
     def _new_rows(self, X: Any) -> Observed:
         observed = new_rows(X, self._placed)
@@ -212,11 +237,23 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _operations(self, observed: Any, team: Team, rank: int) -> Operations:
         """The operations on placed entries; ``rank`` counts a bias as one."""
-        return Operations(observed, team) if self.device == "cpu" else device_operations(observed, team, rank, self.solver)
+        return (
+            Operations(observed, team)
+            if self.device == "cpu"
+            else device_operations(observed, team, rank, self.solver)
+        )
 
     def _columns(self) -> Columns:
         shifts = self._shifts() if self._has_bias else None
-        return Columns(self.column_factors_, self.loss_, self.reg_, self.reg_by_count, shifts, self.scale_, self.bias_unit_)
+        return Columns(
+            self.column_factors_,
+            self.loss_,
+            self.reg_,
+            self.reg_by_count,
+            shifts,
+            self.scale_,
+            self.bias_unit_,
+        )
 
     def _shifts(self) -> Array:
         """What a column's prediction has before any row is known."""
@@ -231,10 +268,14 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._require_factors()
         factors = np.asarray(T)
         if factors.ndim != 2 or factors.shape[1] != self._n_features_out:
-            raise ValueError(f"T must have shape (rows, {self._n_features_out}), got shape {factors.shape}")
+            raise ValueError(
+                f"T must have shape (rows, {self._n_features_out}), got shape {factors.shape}"
+            )
         if factors.dtype.kind not in "iuf":
             raise TypeError(f"T must hold real numbers, got dtype {factors.dtype}")
-        return self._columns().predict(factors.astype(np.result_type(factors, self.components_), copy=False))
+        return self._columns().predict(
+            factors.astype(np.result_type(factors, self.components_), copy=False)
+        )
 
     def score(self, X: Any, y: None = None, *, rows: Literal["new", "fitted"] = "new") -> float:
         """Minus the mean absolute error over the observed entries of X: larger is better.
@@ -252,8 +293,14 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not observed.n_entries:
             raise ValueError("X must have at least one observed entry to be scored on, got none")
         with Team(self.n_jobs) as team:
-            predicted = np.asarray(self._columns().left_out(self._operations(observed, team, self._n_features_out)))
-        return -float(np.abs(observed.to_host().rows.values - self._predictor().clip(predicted)).mean(dtype=np.float64))
+            predicted = np.asarray(
+                self._columns().left_out(self._operations(observed, team, self._n_features_out))
+            )
+        return -float(
+            np.abs(observed.to_host().rows.values - self._predictor().clip(predicted)).mean(
+                dtype=np.float64
+            )
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -270,13 +317,23 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     "X has ids, but the fit had none; fit with Observed.from_triplets, or give X as an array by column numbers"
                 )
             return
-        validate_data(self, np.empty((1, observed.shape[1])) if isinstance(X, Observed) else X, skip_check_array=True, reset=reset)
+        validate_data(
+            self,
+            np.empty((1, observed.shape[1])) if isinstance(X, Observed) else X,
+            skip_check_array=True,
+            reset=reset,
+        )
 
     def _fitted_entries(self) -> Observed:
         stored = self.entries_
         if "pointers" not in stored:
             raise ValueError(
-                "the entries of this fit stayed on the cluster: give X, use exclude_seen=False, or the functions of robustmf.cluster"
+                "the entries of this fit stayed on the cluster: give X, use exclude_seen=False, or the functions of robustmf.backends.dask"
             )
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
-        return Observed(rows, (len(self.row_factors_), len(self.column_factors_)), self.row_ids_, self.column_ids_)
+        return Observed(
+            rows,
+            (len(self.row_factors_), len(self.column_factors_)),
+            self.row_ids_,
+            self.column_ids_,
+        )

@@ -8,17 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.device import estimate
-from robustmf.inner import InnerRule
+from robustmf.backends.cpu.memory import entries_bytes, fit_bytes
+from robustmf.backends.cuda import memory_estimate as estimate
+from robustmf.data.observed import Observed, as_observed
+from robustmf.initialization.initial_point import Init
 from robustmf.learning import Learner
 from robustmf.losses import Loss, make_loss
-from robustmf.memory import entries_bytes, fit_bytes
-from robustmf.objective import paper_reg
-from robustmf.observed import Observed, as_observed
-from robustmf.solvers.choose import is_worth_eliminating
-from robustmf.solvers.loop import Callback
+from robustmf.solvers.base import Callback
+from robustmf.solvers.mm import InnerRule
+from robustmf.solvers.objective import paper_reg
+from robustmf.solvers.registry import is_worth_eliminating
 from robustmf.solvers.settings import Settings
-from robustmf.solvers.start import Init
 from robustmf.validation import (
     require_bounds,
     require_callables,
@@ -98,7 +98,7 @@ class RobustMF(Learner):
     verbose : int
         1 shows a progress bar, and which solver was chosen and why.
     callbacks : sequence of callables
-        Called with a :class:`~robustmf.solvers.loop.Snapshot` after each iteration; returning True ends the fit.
+        Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True ends the fit.
 
     Attributes
     ----------
@@ -267,11 +267,25 @@ class RobustMF(Learner):
             return max(estimate.entry_bytes(int(n_entries), itemsize), on_card)
         graduated = isinstance(self.init, str) and self.init == "auto"
         itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
-        conversion = int(source_bytes) * int(n_entries) + entries_bytes(shape, int(n_entries), itemsize)
-        biased, kinked = self.bias is True, make_loss(self.loss, None if self.theta == "auto" else self.theta).concave
-        eliminates = self.solver == "auto" and not biased and is_worth_eliminating(shape, int(n_entries), int(self.rank), kinked)
+        conversion = int(source_bytes) * int(n_entries) + entries_bytes(
+            shape, int(n_entries), itemsize
+        )
+        biased, kinked = (
+            self.bias is True,
+            make_loss(self.loss, None if self.theta == "auto" else self.theta).concave,
+        )
+        eliminates = (
+            self.solver == "auto"
+            and not biased
+            and is_worth_eliminating(shape, int(n_entries), int(self.rank), kinked)
+        )
         solver = "varpro" if eliminates else self.solver
-        return max(conversion, fit_bytes(shape, int(n_entries), int(self.rank), itemsize, solver, graduated, held_out, biased))
+        return max(
+            conversion,
+            fit_bytes(
+                shape, int(n_entries), int(self.rank), itemsize, solver, graduated, held_out, biased
+            ),
+        )
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")

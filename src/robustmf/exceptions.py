@@ -39,7 +39,11 @@ class DuplicateEntryError(ValueError):
     """Several values for one place, where nobody said which counts."""
 
     def __init__(
-        self, row: Any, column: Any, values: tuple[float, float], made_by: str = "Observed.from_indices or Observed.from_triplets"
+        self,
+        row: Any,
+        column: Any,
+        values: tuple[float, float],
+        made_by: str = "Observed.from_indices or Observed.from_triplets",
     ) -> None:
         self.row, self.column, self.values, self.made_by = row, column, values, made_by
         super().__init__(
@@ -82,7 +86,9 @@ _OURS = ("robustmf", "sklearn", "joblib")
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line that called the package, however deep inside it the reason was found."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+    while (
+        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

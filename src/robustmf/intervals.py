@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from robustmf.calibration import fit_law
 from robustmf.estimator import RobustMF
-from robustmf.scikit import check_is_fitted
+from robustmf.outliers.noise import fit_law
 from robustmf.validation import require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -79,10 +79,16 @@ class ConformalIntervals:
         require_positive("level", level)
         if level >= 1:
             raise ValueError(f"level must be a share below 1, got level={level!r}")
-        i, j = np.broadcast_arrays(self._model._numbers("row", rows, "rows"), self._model._numbers("column", cols, "cols"))
+        i, j = np.broadcast_arrays(
+            self._model._numbers("row", rows, "rows"), self._model._numbers("column", cols, "cols")
+        )
         if (i < 0).any() or (j < 0).any():
-            raise ValueError("rows and cols must be known to the fit: nothing is known about how far off an unknown one would be")
-        deviations = self._noise.deviations(i.ravel(), j.ravel(), np.zeros(i.size, bool)).reshape(i.shape)
+            raise ValueError(
+                "rows and cols must be known to the fit: nothing is known about how far off an unknown one would be"
+            )
+        deviations = self._noise.deviations(i.ravel(), j.ravel(), np.zeros(i.size, bool)).reshape(
+            i.shape
+        )
         reach = self._quantile(level) * deviations
         predicted = self._model.predict(rows, cols)
         clip = self._model._predictor().clip

@@ -12,17 +12,24 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.accumulate import accumulate
+from robustmf.data.accumulate import accumulate
+from robustmf.data.observed import Observed
+from robustmf.fitting import Fit, fit
+from robustmf.initialization.initial_point import Init, Warm
+from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.kernels.team import Team
-from robustmf.observed import Observed
 from robustmf.publishing import Published
-from robustmf.solvers.checkpoint import Checkpoint, as_checkpoint
-from robustmf.solvers.fitting import Fit, fit
+from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
-from robustmf.solvers.loop import Callback
 from robustmf.solvers.settings import Settings
-from robustmf.solvers.start import Init, Warm
-from robustmf.validation import entry_weights, generator, require_here, require_integer, require_magnitude, warn_of_empty
+from robustmf.validation import (
+    entry_weights,
+    generator,
+    require_here,
+    require_integer,
+    require_magnitude,
+    warn_of_empty,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -86,7 +93,7 @@ class Learner(Published):
             As ``checkpoint``, but the file must exist.
         client : dask.distributed.Client, optional
             Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet file or a folder of them, a list of
-            tables, or :class:`robustmf.cluster.Triplets`, which names the columns; weights are a column. The checkpoint is a folder.
+            tables, or :class:`robustmf.backends.dask.Triplets`, which names the columns; weights are a column. The checkpoint is a folder.
 
         Raises
         ------
@@ -95,12 +102,16 @@ class Learner(Published):
         CheckpointWriteError
             The file cannot be written; the last one that could is intact.
         """
-        kept = as_checkpoint(checkpoint, checkpoint_every, resume, self.random_state is not None, self.device)
+        kept = as_checkpoint(
+            checkpoint, checkpoint_every, resume, self.random_state is not None, self.device
+        )
         if client is not None:
             return self._fit_on_cluster(X, weights, client, kept)
         require_here(X)
         observed = self._entries_of(X, reset=True)
-        return self._fit(observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept)
+        return self._fit(
+            observed, None if weights is None else entry_weights(weights, observed), checkpoint=kept
+        )
 
     def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
         """Go on with more entries: rows that arrive over time, and with ids also columns, and more entries of rows that are known.
@@ -121,10 +132,17 @@ class Learner(Published):
             )
         new = self._entries_of(X, reset=False).to_host()
         new_weights = None if weights is None else entry_weights(weights, new)
-        observed, all_weights = accumulate(self._fitted_entries(), self.entries_["weights"], new, new_weights)
+        observed, all_weights = accumulate(
+            self._fitted_entries(), self.entries_["weights"], new, new_weights
+        )
         grown = observed.n_entries >= _GROWTH * self._started_with
         same_model = self.rank == len(self.components_) and self.bias in ("auto", self._has_bias)
-        return self._fit(self._placed(observed), all_weights, self._warm() if same_model and not grown else None, more=True)
+        return self._fit(
+            self._placed(observed),
+            all_weights,
+            self._warm() if same_model and not grown else None,
+            more=True,
+        )
 
     def _fit(
         self,
@@ -140,12 +158,19 @@ class Learner(Published):
         rng = generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
             operations = self._operations(observed, team, int(self.rank) + int(self.bias is True))
-            settings, on_entries = self._settings(observed, shown), None if weights is None else operations.array(weights)
+            settings, on_entries = (
+                self._settings(observed, shown),
+                None if weights is None else operations.array(weights),
+            )
             if warm is not None:
                 known = extend(operations, on_entries, self._columns(), warm)
-                settings = replace(settings, init=known, bias=self._has_bias, n_init=1, validation_fraction=None)
+                settings = replace(
+                    settings, init=known, bias=self._has_bias, n_init=1, validation_fraction=None
+                )
                 if settings.auto_reg:
-                    settings = replace(settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_)
+                    settings = replace(
+                        settings, reg=self.reg_, auto_reg=False, bias_unit=self.bias_unit_
+                    )
             elif more and not isinstance(self.init, str):
                 settings = replace(settings, init="auto")  # what was given is for the first entries
             found = fit(settings, operations, on_entries, rng, checkpoint)
@@ -154,17 +179,24 @@ class Learner(Published):
         self._take(found, observed, weights)
         warn_of_empty(observed, found.bias)
         if self.verbose:
-            print(f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}", file=sys.stderr)
+            print(
+                f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}",
+                file=sys.stderr,
+            )
         return self
 
-    def _fit_on_cluster(self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None) -> Self:
-        from robustmf import cluster  # noqa: PLC0415 - Dask is an extra, imported only when a fit asks for it
+    def _fit_on_cluster(
+        self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None
+    ) -> Self:
+        from robustmf.backends import dask as cluster  # noqa: PLC0415 - Dask is an extra, imported only when a fit asks for it
 
         cluster.require_dask()
-        from robustmf.cluster import fitting, source  # noqa: PLC0415 - as above
+        from robustmf.backends.dask import fitting, source  # noqa: PLC0415 - as above
 
         if weights is not None:
-            raise ValueError("weights must be a column of the data with client=: give X as robustmf.cluster.Triplets(data, weight=name)")
+            raise ValueError(
+                "weights must be a column of the data with client=: give X as robustmf.backends.dask.Triplets(data, weight=name)"
+            )
         fitting.require_cluster(self.solver, self.n_init, self.certify, self.device)
         require_integer("rank", self.rank, 1)
         self._check_settings()  # before the data are read
@@ -183,13 +215,19 @@ class Learner(Published):
         self.row_factors_, self.column_factors_ = np.asarray(found.U), np.asarray(found.V)
         self.components_ = self.column_factors_.T
         self._has_bias = found.bias
-        self.center_, self.row_bias_, self.column_bias_ = found.center, np.asarray(found.row_bias), np.asarray(found.column_bias)
+        self.center_, self.row_bias_, self.column_bias_ = (
+            found.center,
+            np.asarray(found.row_bias),
+            np.asarray(found.column_bias),
+        )
         self.bias_unit_ = found.bias_unit
         self.loss_, self.theta_, self.reg_ = found.loss, found.loss.theta, found.reg
         self.solver_, self.solver_reason_ = found.solver, found.reason
         self.history_, self.n_iter_ = found.outcome.history, found.outcome.iterations
         self.converged_, self.stop_reason_ = found.outcome.converged, found.outcome.reason
-        self.best_iteration_ = self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
+        self.best_iteration_ = (
+            self.n_iter_ if found.outcome.best is None else found.outcome.best_iteration
+        )
         self.criticality_ = found.criticality
         self.row_ids_, self.column_ids_ = observed.row_ids, observed.column_ids
         self.n_features_in_ = observed.shape[1]
@@ -204,12 +242,20 @@ class Learner(Published):
         return observed
 
     def _warm(self) -> Warm:
-        return Warm(self.row_factors_, self.column_factors_, (self.center_, self.row_bias_[:, None], self.column_bias_[:, None]))
+        return Warm(
+            self.row_factors_,
+            self.column_factors_,
+            (self.center_, self.row_bias_[:, None], self.column_bias_[:, None]),
+        )
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
         """Fit, and return the factors of the rows as fitted (with biases, the row's bias as the last column)."""
         self.fit(X, weights=weights)
-        return np.hstack([self.row_factors_, self.row_bias_[:, None]]) if self._has_bias else self.row_factors_
+        return (
+            np.hstack([self.row_factors_, self.row_bias_[:, None]])
+            if self._has_bias
+            else self.row_factors_
+        )
 
     @contextmanager
     def _progress(self) -> Iterator[Sequence[Callback]]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import ttest_rel
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from robustmf.observed import Observed
+from robustmf.data.observed import Observed
 
 Array = NDArray[np.float64]
 
@@ -82,8 +82,15 @@ def hit_ratio(scores: ArrayLike, targets: ArrayLike, n: int, seen: Observed | No
     """
     table = _numbers(scores, "scores")
     columns = np.atleast_1d(np.asarray(targets))
-    if table.ndim != 2 or columns.dtype.kind not in "iu" or columns.min() < 0 or columns.max() >= table.shape[1]:
-        raise ValueError(f"scores must be (users, items) and targets its columns; got shape {table.shape}, targets={targets!r}")
+    if (
+        table.ndim != 2
+        or columns.dtype.kind not in "iu"
+        or columns.min() < 0
+        or columns.max() >= table.shape[1]
+    ):
+        raise ValueError(
+            f"scores must be (users, items) and targets its columns; got shape {table.shape}, targets={targets!r}"
+        )
     if np.isnan(table).any():
         raise ValueError("scores must not be NaN")
     if n < 1:
@@ -127,7 +134,9 @@ def precision_at_k(bad: ArrayLike, scores: ArrayLike, k: int | None = None) -> f
     truth, score = _detection(bad, scores)
     k = int(truth.sum()) if k is None else k
     if not 1 <= k <= len(score):
-        raise ValueError(f"k must be an integer from 1 to {len(score)}, the number of scores, got k={k!r}")
+        raise ValueError(
+            f"k must be an integer from 1 to {len(score)}, the number of scores, got k={k!r}"
+        )
     border = np.partition(score, len(score) - k)[len(score) - k]
     above, at = score > border, score == border
     return float((truth[above].sum() + (k - above.sum()) * truth[at].mean()) / k)
@@ -151,14 +160,22 @@ def paired_t_test(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> P
         raise ValueError(f"level must lie between 0 and 1, got level={level!r}")
     gap = a - b
     # without spread (but rounding) the statistic is 0/0 or x/0: no difference at all, or one beyond doubt
-    p_value = float(ttest_rel(a, b).pvalue) if np.ptp(gap) > 1e-12 * np.abs(gap).max() else float(gap[0] == 0)
+    p_value = (
+        float(ttest_rel(a, b).pvalue)
+        if np.ptp(gap) > 1e-12 * np.abs(gap).max()
+        else float(gap[0] == 0)
+    )
     return PairedComparison(float(gap.mean()), p_value, p_value < 1 - level)
 
 
 def _pair(first: ArrayLike, second: ArrayLike, *names: str) -> tuple[Array, Array]:
-    a, b = (_numbers(values, name).ravel() for values, name in zip((first, second), names, strict=True))
+    a, b = (
+        _numbers(values, name).ravel() for values, name in zip((first, second), names, strict=True)
+    )
     if a.shape != b.shape or not a.size:
-        raise ValueError(f"{names[0]} and {names[1]} must hold equally many numbers, at least one; got {a.size} and {b.size}")
+        raise ValueError(
+            f"{names[0]} and {names[1]} must hold equally many numbers, at least one; got {a.size} and {b.size}"
+        )
     for name, values in zip(names, (a, b), strict=True):
         if not np.isfinite(values).all():
             raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
@@ -172,7 +189,9 @@ def _numbers(values: ArrayLike, name: str) -> Array:
     return array.astype(np.float64)
 
 
-def _detection(bad: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.floating[Any]]]:
+def _detection(
+    bad: ArrayLike, scores: ArrayLike
+) -> tuple[NDArray[np.bool_], NDArray[np.floating[Any]]]:
     truth, score = np.asarray(bad).ravel(), _numbers(scores, "scores").ravel()
     if truth.dtype != np.bool_:
         raise TypeError(f"bad must be an array of bool, got dtype {truth.dtype}")
@@ -181,5 +200,7 @@ def _detection(bad: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], ND
     if np.isnan(score).any():
         raise ValueError("scores must not be NaN")
     if truth.all() or not truth.any():
-        raise ValueError(f"bad must hold both kinds to measure how well they are told apart, got {len(truth)} of one kind")
+        raise ValueError(
+            f"bad must hold both kinds to measure how well they are told apart, got {len(truth)} of one kind"
+        )
     return truth, score

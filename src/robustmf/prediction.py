@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.lookup import UNKNOWN
+from robustmf.data.lookup import UNKNOWN
 
 Array = NDArray[np.floating[Any]]
 
@@ -36,7 +36,9 @@ class Predictor:
         try:
             i, j = np.broadcast_arrays(rows, cols)
         except ValueError:
-            raise ValueError(f"rows and cols must go together pair by pair, got shapes {rows.shape} and {cols.shape}") from None
+            raise ValueError(
+                f"rows and cols must go together pair by pair, got shapes {rows.shape} and {cols.shape}"
+            ) from None
         flat_i, flat_j = i.ravel(), j.ravel()
         out = np.empty(flat_i.shape, self.U.dtype)
         for low in range(0, len(out), _SLICE):
@@ -59,7 +61,10 @@ class Predictor:
     def factors(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Factors whose product is the prediction before clipping, biases included."""
         shifts = self.column_bias[:, None] + self.V.dtype.type(self.center)
-        left, right = [self.U, self.row_bias[:, None], np.ones_like(self.U[:, :1])], [self.V, np.ones_like(self.V[:, :1]), shifts]
+        left, right = (
+            [self.U, self.row_bias[:, None], np.ones_like(self.U[:, :1])],
+            [self.V, np.ones_like(self.V[:, :1]), shifts],
+        )
         if self.fallback is not None:  # no biases
             left, right = left[:1], right[:1]
         return np.hstack(left).astype(dtype, copy=False), np.hstack(right).astype(dtype, copy=False)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from robustmf.exceptions import NotSavableError
-from robustmf.modelfile import Saved, write
-from robustmf.outliers import Detection
+from robustmf.io.model_file import Saved, write
+from robustmf.outliers.detection import Detection
 from robustmf.summary import facts_html
 
 #: The module of the estimators: a class from elsewhere is code, which no file of plain data can hold.
@@ -25,13 +25,26 @@ class Published(Detection):
         """
         self._require_factors()
         if type(self).__module__ != _OWN:
-            raise NotSavableError(f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it")
+            raise NotSavableError(
+                f"cannot save a {type(self).__qualname__}: a class of your own is code; use pickle or joblib for it"
+            )
         parameters = self.get_params(deep=False)
-        kept = {name: value for name, value in vars(self).items() if name not in parameters and name != "components_"}
-        write(path, Saved(type(self).__name__, parameters, kept | {"entries_": dict(self.entries_)}))
+        kept = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in parameters and name != "components_"
+        }
+        write(
+            path, Saved(type(self).__name__, parameters, kept | {"entries_": dict(self.entries_)})
+        )
 
     def report(
-        self, path: str | os.PathLike[str], *, title: str = "Robust matrix factorization", tracks: bool = False, at_most: float = 0.01
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str = "Robust matrix factorization",
+        tracks: bool = False,
+        at_most: float = 0.01,
     ) -> Path:
         """Write a page about the fit: one HTML file that opens off line. Needs Plotly, the extra "plot".
 
@@ -53,4 +66,6 @@ class Published(Detection):
         """scikit-learn's diagram for notebooks, and below it what the fit found."""
         from sklearn.utils import estimator_html_repr  # noqa: PLC0415 - only notebooks ask
 
-        return str(estimator_html_repr(self)) + (facts_html(self) if hasattr(self, "row_factors_") else "")
+        return str(estimator_html_repr(self)) + (
+            facts_html(self) if hasattr(self, "row_factors_") else ""
+        )

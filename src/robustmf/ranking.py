@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.observed import Compressed
+from robustmf.data.observed import Compressed
 
 Array = NDArray[np.floating[Any]]
 
@@ -26,7 +26,13 @@ class Ranked(NamedTuple):
     scores: Array
 
 
-def top_n(U: Array, V: Array, shifts: Array, n: int, left_out: Callable[[int, int], tuple[Any, Any]] | None) -> Ranked:
+def top_n(
+    U: Array,
+    V: Array,
+    shifts: Array,
+    n: int,
+    left_out: Callable[[int, int], tuple[Any, Any]] | None,
+) -> Ranked:
     """The n largest of u·v_j + shift_j for each row u of U; of equal ones the first column.
 
     ``left_out(low, high)`` names pairs (row − low, column) that do not take part, for rows low to high.
@@ -55,18 +61,28 @@ def _largest(block: Array, n: int) -> list[NDArray[np.intp]]:
     last = np.take_along_axis(block, chosen, axis=1).min(axis=1)
     tied = (block == last[:, None]).sum(axis=1) > 1
     return [
-        np.concatenate([best[line[best] > bar], np.flatnonzero(line == bar)[: int((line[best] == bar).sum())]]) if tie else best
+        np.concatenate(
+            [best[line[best] > bar], np.flatnonzero(line == bar)[: int((line[best] == bar).sum())]]
+        )
+        if tie
+        else best
         for line, best, bar, tie in zip(block, chosen, last, tied, strict=True)
     ]
 
 
-def seen_pairs(rows: Compressed, users: NDArray[np.integer[Any]]) -> Callable[[int, int], tuple[NDArray[np.intp], NDArray[np.int32]]]:
+def seen_pairs(
+    rows: Compressed, users: NDArray[np.integer[Any]]
+) -> Callable[[int, int], tuple[NDArray[np.intp], NDArray[np.int32]]]:
     """What ``users`` have entries for, in the form that :func:`top_n` leaves out; unknown users (−1) have none."""
     counts = np.where(users < 0, 0, rows.counts[users])
 
     def pairs(low: int, high: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-        columns = [rows.indices[rows.pointers[i] : rows.pointers[i + 1]] for i in users[low:high] if i >= 0]
-        return np.repeat(np.arange(high - low), counts[low:high]), np.concatenate([np.empty(0, np.int32), *columns])
+        columns = [
+            rows.indices[rows.pointers[i] : rows.pointers[i + 1]] for i in users[low:high] if i >= 0
+        ]
+        return np.repeat(np.arange(high - low), counts[low:high]), np.concatenate(
+            [np.empty(0, np.int32), *columns]
+        )
 
     return pairs
 
@@ -78,10 +94,14 @@ def similar(U: Array, V: Array, items: NDArray[np.integer[Any]], n: int) -> Rank
     coordinates of the factors. Columns that predict nothing but zeros are like no other.
     """
     # in float64, and in the unit of the largest, so that nothing overflows
-    basis = np.asarray(np.linalg.qr(U.astype(np.float64) / (float(np.abs(U).max()) or 1.0), mode="r"))
+    basis = np.asarray(
+        np.linalg.qr(U.astype(np.float64) / (float(np.abs(U).max()) or 1.0), mode="r")
+    )
     directions = V.astype(np.float64) / (float(np.abs(V).max()) or 1.0) @ basis.T
     lengths = np.linalg.norm(directions, axis=1)
-    directions = np.divide(directions, lengths[:, None], out=np.zeros_like(directions), where=lengths[:, None] > 0)
+    directions = np.divide(
+        directions, lengths[:, None], out=np.zeros_like(directions), where=lengths[:, None] > 0
+    )
 
     def left_out(low: int, high: int) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
         return np.arange(high - low), items[low:high]

@@ -15,12 +15,13 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
+from robustmf.data.observed import Observed, as_observed
 from robustmf.estimator import RobustMF
 from robustmf.exceptions import EmptyRowsWarning
 from robustmf.losses import Loss, make_loss
-from robustmf.observed import Observed, as_observed
-from robustmf.scikit import BaseEstimator, MetaEstimatorMixin, check_is_fitted, clone
 from robustmf.validation import generator, require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -30,7 +31,9 @@ RandomState = int | np.random.Generator | None
 TRIMMED = 0.1
 
 
-def entry_split(X: Any, shares: Sequence[float], random_state: RandomState = None) -> list[Observed]:
+def entry_split(
+    X: Any, shares: Sequence[float], random_state: RandomState = None
+) -> list[Observed]:
     """The entries of X dealt at random into parts with the given shares, e.g. ``(0.5, 0.25, 0.25)``; all keep the shape and the ids.
 
     Shares are relative: only their proportions count. A row or column may end up without an entry in a part.
@@ -41,11 +44,15 @@ def entry_split(X: Any, shares: Sequence[float], random_state: RandomState = Non
         raise ValueError(f"shares must be two or more numbers > 0, got shares={shares!r}")
     bounds = np.rint(np.cumsum(parts) / parts.sum() * observed.n_entries).astype(np.int64)
     if (np.diff(bounds, prepend=0) == 0).any():
-        raise ValueError(f"shares={shares!r} leave a part of the {observed.n_entries} entries empty")
+        raise ValueError(
+            f"shares={shares!r} leave a part of the {observed.n_entries} entries empty"
+        )
     return [observed.select(mask) for mask in _masks(observed, bounds, random_state)]
 
 
-def entry_train_test_split(X: Any, test_size: float = 0.25, random_state: RandomState = None) -> tuple[Observed, Observed]:
+def entry_train_test_split(
+    X: Any, test_size: float = 0.25, random_state: RandomState = None
+) -> tuple[Observed, Observed]:
     """Training and test entries of X, at random; ``test_size`` is the share of the test entries, above 0 and below 1.
 
     Examples
@@ -63,7 +70,9 @@ def entry_train_test_split(X: Any, test_size: float = 0.25, random_state: Random
     return train, test
 
 
-def _masks(observed: Observed, bounds: NDArray[np.int64], random_state: RandomState) -> Iterator[NDArray[np.bool_]]:
+def _masks(
+    observed: Observed, bounds: NDArray[np.int64], random_state: RandomState
+) -> Iterator[NDArray[np.bool_]]:
     """Which entries, in row order, belong to each part, when a shuffled deck of them is cut at ``bounds``."""
     deck = generator(random_state).permutation(observed.n_entries)
     for low, high in zip([0, *bounds[:-1]], bounds, strict=True):
@@ -100,11 +109,15 @@ class EntryKFold:
         """The number of folds."""
         return self.n_splits
 
-    def split(self, X: Any, y: None = None, groups: None = None) -> Iterator[tuple[Observed, Observed]]:
+    def split(
+        self, X: Any, y: None = None, groups: None = None
+    ) -> Iterator[tuple[Observed, Observed]]:
         """Pairs of training and test entries, in the shape of X."""
         observed = as_observed(X)
         if observed.n_entries < self.n_splits:
-            raise ValueError(f"n_splits={self.n_splits} is more than the number of entries, {observed.n_entries}")
+            raise ValueError(
+                f"n_splits={self.n_splits} is more than the number of entries, {observed.n_entries}"
+            )
         bounds = np.arange(1, self.n_splits + 1) * observed.n_entries // self.n_splits
         for mask in _masks(observed, bounds, self.random_state):
             yield observed.select(~mask), observed.select(mask)
@@ -136,19 +149,31 @@ class _Path:
     regs: list[Any]
 
     def settings(self) -> list[dict[str, Any]]:
-        return [{"rank": self.rank, "loss": self.loss, "theta": theta, "reg": reg} for theta in self.thetas for reg in self.regs]
+        return [
+            {"rank": self.rank, "loss": self.loss, "theta": theta, "reg": reg}
+            for theta in self.thetas
+            for reg in self.regs
+        ]
 
-    def fit(self, template: RobustMF, train: Observed, test: Observed, score: Callable[..., float]) -> list[tuple[float, float]]:
+    def fit(
+        self, template: RobustMF, train: Observed, test: Observed, score: Callable[..., float]
+    ) -> list[tuple[float, float]]:
         """Score and seconds of every setting."""
         found: list[tuple[float, float]] = []
         models: list[RobustMF] = []
         for k, setting in enumerate(self.settings()):
             neighbour = self._neighbour(k, models)
-            init = template.init if neighbour is None else (neighbour.row_factors_, neighbour.column_factors_)
+            init = (
+                template.init
+                if neighbour is None
+                else (neighbour.row_factors_, neighbour.column_factors_)
+            )
             model = clone(template).set_params(**setting, init=init)
             started = time.perf_counter()
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", EmptyRowsWarning)  # holding out entries empties rows; not the user's doing
+                warnings.simplefilter(
+                    "ignore", EmptyRowsWarning
+                )  # holding out entries empties rows; not the user's doing
                 model.fit(train)
             found.append((score(model, test), time.perf_counter() - started))
             models.append(model)
@@ -161,7 +186,11 @@ class _Path:
             return None
         if reg and not isinstance(self.regs[reg - 1], str):
             return models[k - 1]
-        if theta and not isinstance(self.thetas[theta], str) and not isinstance(self.thetas[theta - 1], str):
+        if (
+            theta
+            and not isinstance(self.thetas[theta], str)
+            and not isinstance(self.thetas[theta - 1], str)
+        ):
             return models[k - len(self.regs)]
         return None
 
@@ -242,11 +271,26 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         template = RobustMF() if self.estimator is None else self.estimator
         score = self._score()
         paths = self._paths(observed)
-        folds = list((EntryKFold(self.cv, random_state=self.random_state) if isinstance(self.cv, int) else self.cv).split(observed))
-        tasks = (delayed(path.fit)(template, train, test, score) for path in paths for train, test in folds)
+        folds = list(
+            (
+                EntryKFold(self.cv, random_state=self.random_state)
+                if isinstance(self.cv, int)
+                else self.cv
+            ).split(observed)
+        )
+        tasks = (
+            delayed(path.fit)(template, train, test, score)
+            for path in paths
+            for train, test in folds
+        )
         done = list(Parallel(n_jobs=self.n_jobs)(tasks))
         # (settings, folds, score and seconds)
-        found = np.concatenate([np.array(done[k : k + len(folds)]).swapaxes(0, 1) for k in range(0, len(done), len(folds))])
+        found = np.concatenate(
+            [
+                np.array(done[k : k + len(folds)]).swapaxes(0, 1)
+                for k in range(0, len(done), len(folds))
+            ]
+        )
         settings = [setting for path in paths for setting in path.settings()]
         self.n_splits_ = len(folds)
         self.cv_results_ = _results(settings, found[..., 0], found[..., 1])
@@ -262,7 +306,9 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if callable(self.scoring):
             return self.scoring
         if self.scoring not in _SCORES:
-            raise ValueError(f"scoring must be one of {', '.join(_SCORES)} or a callable, got scoring={self.scoring!r}")
+            raise ValueError(
+                f"scoring must be one of {', '.join(_SCORES)} or a callable, got scoring={self.scoring!r}"
+            )
         return _SCORES[self.scoring]
 
     def _paths(self, observed: Observed) -> list[_Path]:
@@ -273,14 +319,21 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             require_integer("rank", rank, 1, min(observed.shape), f" = min{observed.shape}")
         for loss in losses:
             make_loss(loss)
-        for name, values, words in (("theta", thetas, ("auto", None)), ("reg", regs, ("auto", "paper"))):
+        for name, values, words in (
+            ("theta", thetas, ("auto", None)),
+            ("reg", regs, ("auto", "paper")),
+        ):
             for value in values:
                 if value not in words:
                     require_positive(name, value, also=f"one of {words}")
         return [_Path(loss, rank, thetas, regs) for rank, loss in product(ranks, losses)]
 
     def _best(self) -> RobustMF:
-        check_is_fitted(self, "best_estimator_", msg="This %(name)s has no model: call fit first, with refit=True.")
+        check_is_fitted(
+            self,
+            "best_estimator_",
+            msg="This %(name)s has no model: call fit first, with refit=True.",
+        )
         return self.best_estimator_
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
@@ -303,14 +356,18 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 def _choices(name: str, given: Any) -> list[Any]:
     values = list(given) if isinstance(given, (list, tuple, np.ndarray, range)) else [given]
     if not values:
-        raise ValueError(f"{name} must have at least one value to choose from, got {name}={given!r}")
+        raise ValueError(
+            f"{name} must have at least one value to choose from, got {name}={given!r}"
+        )
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def _ordered(values: list[Any], falling: bool) -> list[Any]:
     """Words first, then numbers along the path."""
     numbers = [value for value in values if isinstance(value, (int, float))]
-    return [value for value in values if not isinstance(value, (int, float))] + sorted(numbers, reverse=falling)
+    return [value for value in values if not isinstance(value, (int, float))] + sorted(
+        numbers, reverse=falling
+    )
 
 
 def _results(settings: list[dict[str, Any]], scores: Array, seconds: Array) -> dict[str, Any]:

@@ -9,8 +9,14 @@ from typing import Any
 def facts(model: Any) -> dict[str, str]:
     """What a fit was made of and how it ended, by name; nothing is computed."""
     m, n = len(model.row_factors_), len(model.column_factors_)
-    kept_entries = model.entries_  # all of them, or of a fit on a cluster some, and how many each row has
-    entries = int(kept_entries["row_counts"].sum()) if "row_counts" in kept_entries else len(kept_entries["values"])
+    kept_entries = (
+        model.entries_
+    )  # all of them, or of a fit on a cluster some, and how many each row has
+    entries = (
+        int(kept_entries["row_counts"].sum())
+        if "row_counts" in kept_entries
+        else len(kept_entries["values"])
+    )
     best, loss = model.best_iteration_, getattr(model.loss_, "name", type(model.loss_).__name__)
     kept = f", number {best} kept" if best != model.n_iter_ else ""
     found = {
@@ -23,7 +29,9 @@ def facts(model: Any) -> dict[str, str]:
         "iterations": f"{model.n_iter_} ({model.stop_reason_}{kept})",
     }
     if "validation" in model.history_:
-        found["validation error"] = f"{model.history_['validation'][best]:.4g} (mean absolute, on entries set aside)"
+        found["validation error"] = (
+            f"{model.history_['validation'][best]:.4g} (mean absolute, on entries set aside)"
+        )
     return found
 
 
@@ -31,6 +39,7 @@ def facts_html(model: Any) -> str:
     """The facts as a small table, for notebooks."""
     left = 'style="text-align:left;padding-right:1em"'
     lines = "".join(
-        f'<tr><th scope="row" {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>' for name, text in facts(model).items()
+        f'<tr><th scope="row" {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>'
+        for name, text in facts(model).items()
     )
     return f'<table class="robustmf-fit"><caption style="text-align:left">fitted</caption><tbody>{lines}</tbody></table>'

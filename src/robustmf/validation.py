@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.data.lookup import UNKNOWN, Lookup
+from robustmf.data.observed import Compressed, Observed, as_observed
 from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning, warn_user
-from robustmf.lookup import UNKNOWN, Lookup
-from robustmf.observed import Compressed, Observed, as_observed
 
 Array = NDArray[np.floating[Any]]
 
@@ -29,7 +29,9 @@ def generator(random_state: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError):
-        raise TypeError(f"random_state must be None, an integer >= 0 or a Generator, got random_state={random_state!r}") from None
+        raise TypeError(
+            f"random_state must be None, an integer >= 0 or a Generator, got random_state={random_state!r}"
+        ) from None
 
 
 def warn_of_empty(observed: Observed, bias: bool) -> None:
@@ -39,7 +41,8 @@ def warn_of_empty(observed: Observed, bias: bool) -> None:
     if rows or columns:
         warn_user(
             f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns have no observed entry; "
-            "their factors are zero, and predictions there are " + ("those of the biases" if bias else "zero"),
+            "their factors are zero, and predictions there are "
+            + ("those of the biases" if bias else "zero"),
             EmptyRowsWarning,
         )
 
@@ -61,12 +64,14 @@ def require_magnitude(observed: Observed, *, new: bool = False) -> None:
 
 def require_here(X: Any) -> None:
     """Refuse what only a cluster or a reader of files can take: as an array it would be something else."""
-    if type(X).__module__.startswith(("dask", "robustmf.cluster")):
+    if type(X).__module__.startswith(("dask", "robustmf.backends.dask")):
         raise TypeError(
             f"X is data for a cluster ({type(X).__name__}): give client=, or make entries of it here with Observed.from_triplets"
         )
     if isinstance(X, (str, os.PathLike)):
-        raise TypeError(f"X must be data, got the path {os.fspath(X)!r}: read it with robustmf.reading.read_ratings, or give client=")
+        raise TypeError(
+            f"X must be data, got the path {os.fspath(X)!r}: read it with robustmf.io.reading.read_ratings, or give client="
+        )
 
 
 def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
@@ -89,12 +94,20 @@ def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
 def new_rows(X: Any, convert: Callable[[Any], Observed] = as_observed) -> Observed:
     """Rows to be folded in: as for ``fit``, where ``convert`` makes the entries, but it is no error that nothing is observed."""
     # what NumPy and SciPy do not know is for ``convert`` alone
-    foreign = convert is not as_observed and (hasattr(X, "tocoo") or hasattr(X, "__dlpack__")) and not isinstance(X, np.ndarray)
+    foreign = (
+        convert is not as_observed
+        and (hasattr(X, "tocoo") or hasattr(X, "__dlpack__"))
+        and not isinstance(X, np.ndarray)
+    )
     if not isinstance(X, Observed) and (sp.issparse(X) or not foreign):
         if sp.issparse(X) and X.ndim == 2 and X.nnz == 0:
             return _nothing_observed(X.shape, X.dtype)
         if not sp.issparse(X):
-            X = np.ma.asarray(X).filled(np.nan) if isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "f" else np.asarray(X)
+            X = (
+                np.ma.asarray(X).filled(np.nan)
+                if isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "f"
+                else np.asarray(X)
+            )
             if X.dtype.kind == "f" and X.ndim == 2 and X.size and np.isnan(X).all():
                 return _nothing_observed(X.shape, X.dtype)
     return convert(X)
@@ -121,10 +134,14 @@ def _nothing_observed(shape: tuple[int, int], dtype: np.dtype[Any]) -> Observed:
     if min(shape) < 1:
         raise ValueError(f"X must have rows and columns, got shape {shape}")
     values = np.empty(0, np.float32) if dtype == np.float32 else np.empty(0, np.float64)
-    return Observed(Compressed(np.zeros(shape[0] + 1, np.int64), np.empty(0, np.int32), values), shape)
+    return Observed(
+        Compressed(np.zeros(shape[0] + 1, np.int64), np.empty(0, np.int32), values), shape
+    )
 
 
-def require_integer(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> None:
+def require_integer(
+    name: str, value: Any, low: int, high: int | None = None, why: str = ""
+) -> None:
     """An integer from ``low`` to ``high``, or an error that says so."""
     allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}{why}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -147,8 +164,12 @@ def require_bounds(bounds: Any) -> tuple[float, float]:
     if bounds is None:
         return (-np.inf, np.inf)
     pair = tuple(bounds) if isinstance(bounds, (tuple, list, np.ndarray)) else ()
-    if len(pair) != 2 or not all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in pair):
-        raise TypeError(f"bounds must be None or a pair of numbers (low, high), got bounds={bounds!r}")
+    if len(pair) != 2 or not all(
+        isinstance(end, numbers.Real) and not isinstance(end, bool) for end in pair
+    ):
+        raise TypeError(
+            f"bounds must be None or a pair of numbers (low, high), got bounds={bounds!r}"
+        )
     low, high = float(pair[0]), float(pair[1])
     if not low < high:
         raise ValueError(f"bounds must be (low, high) with low < high, got bounds={bounds!r}")
@@ -158,7 +179,11 @@ def require_bounds(bounds: Any) -> tuple[float, float]:
 def require_flag(name: str, value: Any, also: str = "") -> None:
     """True or False, or an error that says so."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False" + (f" or {also}" if also else "") + f", got {name}={value!r}")
+        raise TypeError(
+            f"{name} must be True or False"
+            + (f" or {also}" if also else "")
+            + f", got {name}={value!r}"
+        )
 
 
 def require_callables(name: str, value: Any) -> None:
@@ -185,5 +210,7 @@ def positions(index: ArrayLike, name: str, size: int) -> NDArray[np.integer[Any]
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
     if array.min() < 0 or array.max() >= size:
-        raise ValueError(f"{name} must lie in 0 … {size - 1}, got {array.min() if array.min() < 0 else array.max()}")
+        raise ValueError(
+            f"{name} must lie in 0 … {size - 1}, got {array.min() if array.min() < 0 else array.max()}"
+        )
     return array

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.alternating_descent import AlternatingDescent
 from robustmf.baselines.interface import Baseline, value_range
 from robustmf.baselines.joint_gradient import JointGradient
 from robustmf.baselines.minibatch import MinibatchGradient
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback, Solver, small_change
+from robustmf.data.observed import Observed
+from robustmf.solvers.base import Callback, Solver, small_change
 
 Array = NDArray[np.floating[Any]]
 
@@ -63,17 +63,25 @@ class AltGrad(Baseline):
         super()._check_parameters(observed)
         require_reg(self.reg)
         if self.variant not in _START:
-            raise ValueError(f"variant must be one of {sorted(_START)}, got variant={self.variant!r}")
+            raise ValueError(
+                f"variant must be one of {sorted(_START)}, got variant={self.variant!r}"
+            )
 
     def _bounds(self, observed: Observed) -> tuple[float, float] | None:
         return value_range(observed) if self.variant == "minibatch" else None
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[Solver, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[Solver, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         size = _START[self.variant]
         if self.variant != "minibatch":
-            size *= np.sqrt(np.sqrt(np.square(observed.rows.values, dtype=np.float64).mean() / rank))
-        U, V = ((size * rng.standard_normal((k, rank))).astype(observed.dtype) for k in observed.shape)
+            size *= np.sqrt(
+                np.sqrt(np.square(observed.rows.values, dtype=np.float64).mean() / rank)
+            )
+        U, V = (
+            (size * rng.standard_normal((k, rank))).astype(observed.dtype) for k in observed.shape
+        )
         if self.variant == "joint":
             return JointGradient(operations), U, V
         if self.variant == "minibatch":
@@ -90,7 +98,11 @@ class ExactDescent(AlternatingDescent):
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """The objective hardly falls, and not because it has only begun."""
-        return small_change(before, objective, tol) if self.iterations >= 5 * self.factors[0].shape[1] else None
+        return (
+            small_change(before, objective, tol)
+            if self.iterations >= 5 * self.factors[0].shape[1]
+            else None
+        )
 
     def report(self) -> dict[str, float]:
         """Nothing beside the objective."""

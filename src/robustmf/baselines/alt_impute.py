@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
+from robustmf.data.observed import Observed
+from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
@@ -63,18 +63,28 @@ class AltImpute(Baseline):
         super()._check_parameters(observed)
         require_reg(self.reg)
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[SoftImpute, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[SoftImpute, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         self.reg_ = chosen_reg(self.reg, observed, rank, rng)
         m, n = observed.shape
-        U = np.linalg.svd(rng.standard_normal((m, rank)), full_matrices=False)[0].astype(observed.dtype)
+        U = np.linalg.svd(rng.standard_normal((m, rank)), full_matrices=False)[0].astype(
+            observed.dtype
+        )
         last = int(self.max_iter) if self.final_svd else None
-        return SoftImpute(operations, self.reg_, float(self.tol), last), U, np.zeros((n, rank), observed.dtype)
+        return (
+            SoftImpute(operations, self.reg_, float(self.tol), last),
+            U,
+            np.zeros((n, rank), observed.dtype),
+        )
 
     @property
     def singular_values_(self) -> Array:
         """Singular values of Z, descending."""
-        return np.asarray(np.linalg.norm(self.column_factors_, axis=0) * np.linalg.norm(self.row_factors_, axis=0))
+        return np.asarray(
+            np.linalg.norm(self.column_factors_, axis=0) * np.linalg.norm(self.row_factors_, axis=0)
+        )
 
 
 class SoftImpute:
@@ -111,7 +121,11 @@ class SoftImpute:
         self._regress_columns()
         self._regress_rows(self._shrink)
         self._change = _relative_change(before, (self._U, self._d, self._V))
-        if self._last is not None and self._reg > 0 and (self._change < self._tol or self._iterations == self._last):
+        if (
+            self._last is not None
+            and self._reg > 0
+            and (self._change < self._tol or self._iterations == self._last)
+        ):
             self._regress_rows(lambda s: s)
             self._d = np.maximum(self._d - self._d.dtype.type(self._reg), 0)
         return self._value()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.losses import L2
-from robustmf.objective import Objective
-from robustmf.operations import Operations
+from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
@@ -62,7 +62,11 @@ class AlternatingDescent:
         else:
             descent = operations.row_products(self._residual, other) - own.dtype.type(reg) * own
         direction = _scaled_by_gram(descent, other) if self._scaled else descent
-        change = operations.sampled_product(other, direction) if is_column else operations.sampled_product(direction, other)
+        change = (
+            operations.sampled_product(other, direction)
+            if is_column
+            else operations.sampled_product(direction, other)
+        )
         curvature = _dot(change, change) + reg * _dot(direction, direction)
         if not curvature > 0:
             return own

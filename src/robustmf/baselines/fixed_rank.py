@@ -38,12 +38,17 @@ class FixedRank:
         """The retraction: the best rank-r approximation of X + t x."""
         M, Up, Vp = x
         r = len(self.s)
-        (Qu, Ru), (Qv, Rv) = np.linalg.qr(np.hstack([self.U, Up])), np.linalg.qr(np.hstack([self.V, Vp]))
+        (Qu, Ru), (Qv, Rv) = (
+            np.linalg.qr(np.hstack([self.U, Up])),
+            np.linalg.qr(np.hstack([self.V, Vp])),
+        )
         middle = np.zeros((2 * r, 2 * r), M.dtype)
         middle[:r, :r] = np.diag(self.s) + M.dtype.type(t) * M
         middle[:r, r:] = middle[r:, :r] = M.dtype.type(t) * np.eye(r, dtype=M.dtype)
         P, s, Wt = np.linalg.svd(Ru @ middle @ Rv.T)
-        return FixedRank(np.ascontiguousarray(Qu @ P[:, :r]), s[:r], np.ascontiguousarray(Qv @ Wt[:r].T))
+        return FixedRank(
+            np.ascontiguousarray(Qu @ P[:, :r]), s[:r], np.ascontiguousarray(Qv @ Wt[:r].T)
+        )
 
     def transported(self, origin: FixedRank, x: Tangent) -> Tangent:
         """X, tangent at ``origin``, projected on the tangent space here."""

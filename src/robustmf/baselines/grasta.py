@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.interface import Baseline
+from robustmf.data.observed import Observed
 from robustmf.kernels.subspace import fold_columns, track
 from robustmf.kernels.team import block_bounds
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
+from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -61,9 +61,18 @@ class GRASTA(Baseline):
         super()._check_parameters(observed)
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[SubspaceTracking, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[SubspaceTracking, Array, Array]:
         m, n = operations.observed.shape
-        tracking = SubspaceTracking(operations, rng, int(self.max_iter), int(self.inner_max_iter), float(self.tol), swapped=m > n)
+        tracking = SubspaceTracking(
+            operations,
+            rng,
+            int(self.max_iter),
+            int(self.inner_max_iter),
+            float(self.tol),
+            swapped=m > n,
+        )
         short, long = sorted((m, n))
         U = np.linalg.qr(rng.standard_normal((short, int(self.rank))))[0]
         return tracking, U, np.zeros((long, int(self.rank)))
@@ -76,7 +85,13 @@ class SubspaceTracking:
     """
 
     def __init__(
-        self, operations: Operations, rng: np.random.Generator, passes: int, inner_max_iter: int, tol: float, swapped: bool
+        self,
+        operations: Operations,
+        rng: np.random.Generator,
+        passes: int,
+        inner_max_iter: int,
+        tol: float,
+        swapped: bool,
     ) -> None:
         self._swapped = swapped
         self._operations = operations.transposed if swapped else operations
@@ -122,7 +137,9 @@ class SubspaceTracking:
         )  # fmt: skip
 
     def _value(self) -> float:
-        e = self._operations.residuals(*(A.astype(self._operations.observed.dtype) for A in (self._U, self._weights)))
+        e = self._operations.residuals(
+            *(A.astype(self._operations.observed.dtype) for A in (self._U, self._weights))
+        )
         return float(np.abs(e).sum(dtype=np.float64))
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:

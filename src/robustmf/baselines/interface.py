@@ -8,15 +8,23 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
+from robustmf.backends.cpu.blas import one_blas_thread
+from robustmf.backends.cpu.operations import Operations
+from robustmf.data.observed import Observed, as_observed
 from robustmf.exceptions import NumericalError
 from robustmf.kernels.team import Team
-from robustmf.observed import Observed, as_observed
-from robustmf.operations import Operations
-from robustmf.scikit import BaseEstimator, check_is_fitted
-from robustmf.solvers.blas import one_blas_thread
-from robustmf.solvers.loop import Callback, Solver, run, warn_of_limit
-from robustmf.validation import generator, positions, require_integer, require_magnitude, require_positive, warn_of_empty
+from robustmf.solvers.base import Callback, Solver, run, warn_of_limit
+from robustmf.validation import (
+    generator,
+    positions,
+    require_integer,
+    require_magnitude,
+    require_positive,
+    warn_of_empty,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -37,7 +45,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
     n_jobs : int or None
         Threads; None means all cores. Results do not depend on it.
     callbacks : sequence of callables
-        Called with a :class:`~robustmf.solvers.loop.Snapshot` after each iteration; returning True ends the fit.
+        Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True ends the fit.
 
     Attributes
     ----------
@@ -68,7 +76,9 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
     callbacks: Sequence[Callback]
 
     @abstractmethod
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[Solver, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[Solver, Array, Array]:
         """The solver and the point it starts at."""
 
     def _bounds(self, observed: Observed) -> tuple[float, float] | None:
@@ -91,12 +101,18 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         rng = generator(self.random_state).spawn(1)[0]
         try:
             # what overflows shows in the objective, where the loop looks for it
-            with Team(self.n_jobs) as team, one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            with (
+                Team(self.n_jobs) as team,
+                one_blas_thread(),
+                np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+            ):
                 solver, U, V = self._solver(Operations(observed, team), rng)
                 outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)
             warn_of_limit(outcome, int(self.max_iter), float(self.tol))
         except np.linalg.LinAlgError as error:
-            raise NumericalError(f"{error}; the values may be too large for their precision ({observed.dtype})") from None
+            raise NumericalError(
+                f"{error}; the values may be too large for their precision ({observed.dtype})"
+            ) from None
         self.row_factors_, self.column_factors_ = (A.copy() for A in solver.factors)
         # what a start put where there is no entry means nothing; constant columns that carry means stay
         self.row_factors_[observed.rows.counts == 0, : self.rank] = 0

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.losses import L2
-from robustmf.objective import Objective
-from robustmf.operations import Operations
-from robustmf.solvers.loop import small_change
+from robustmf.solvers.base import small_change
+from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
@@ -61,7 +61,11 @@ class JointGradient:
             return f"{_TRIALS} halvings of the step do not lower the objective"
         if objective < tol:
             return f"the objective is below tol={tol:g}"
-        return small_change(before, objective, tol) if self._iterations > 5 * self.factors[0].shape[1] else None
+        return (
+            small_change(before, objective, tol)
+            if self._iterations > 5 * self.factors[0].shape[1]
+            else None
+        )
 
     def report(self) -> dict[str, float]:
         """The step length."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.kernels.gradient import batch_gradient
-from robustmf.operations import Operations
 
 Array = NDArray[np.floating[Any]]
 
@@ -19,17 +19,25 @@ _BATCH, _MOMENTUM, _STEP = 100_000, 0.8, 50.0
 class MinibatchGradient:
     """One step is an epoch. Σ e² + λ/2 (‖u_i‖² + ‖v_j‖²), summed over the entries: a row counts as often as it has entries."""
 
-    def __init__(self, operations: Operations, reg: float, rng: np.random.Generator, epochs: int) -> None:
+    def __init__(
+        self, operations: Operations, reg: float, rng: np.random.Generator, epochs: int
+    ) -> None:
         self._operations, self._reg, self._rng, self._left = operations, reg, rng, epochs
         rows = operations.observed.rows
         self._center = float(rows.values.mean(dtype=np.float64))
-        self._entries = (rows.group_of_entry(), rows.indices, (rows.values - self._center).astype(rows.values.dtype))
+        self._entries = (
+            rows.group_of_entry(),
+            rows.indices,
+            (rows.values - self._center).astype(rows.values.dtype),
+        )
 
     @property
     def factors(self) -> tuple[Array, Array]:
         """Factors whose product is the prediction, center included."""
         U, V = self._own
-        return np.hstack([U, np.ones((len(U), 1), U.dtype)]), np.hstack([V, np.full((len(V), 1), self._center, V.dtype)])
+        return np.hstack([U, np.ones((len(U), 1), U.dtype)]), np.hstack(
+            [V, np.full((len(V), 1), self._center, V.dtype)]
+        )
 
     def begin(self, U: Array, V: Array) -> float:
         """Start at (U, V)."""
@@ -44,7 +52,14 @@ class MinibatchGradient:
         gradients = tuple(np.empty_like(A) for A in self._own)
         for first in range(0, len(values), size):
             batch = order[first : first + size]
-            batch_gradient(i[batch], j[batch], values[batch], *self._own, values.dtype.type(self._reg), *gradients)
+            batch_gradient(
+                i[batch],
+                j[batch],
+                values[batch],
+                *self._own,
+                values.dtype.type(self._reg),
+                *gradients,
+            )
             for own, momentum, gradient in zip(self._own, self._momenta, gradients, strict=True):
                 momentum *= _MOMENTUM
                 momentum += own.dtype.type(_STEP / len(batch)) * gradient
@@ -55,9 +70,14 @@ class MinibatchGradient:
     def _value(self) -> float:
         U, V = self._own
         values = self._operations.observed.rows.values
-        rows, columns = self._operations.observed.rows.counts, self._operations.observed.columns.counts
+        rows, columns = (
+            self._operations.observed.rows.counts,
+            self._operations.observed.columns.counts,
+        )
         e = values - values.dtype.type(self._center) - self._operations.sampled_product(U, V)
-        penalty = np.dot(rows, np.square(U, dtype=np.float64).sum(axis=1)) + np.dot(columns, np.square(V, dtype=np.float64).sum(axis=1))
+        penalty = np.dot(rows, np.square(U, dtype=np.float64).sum(axis=1)) + np.dot(
+            columns, np.square(V, dtype=np.float64).sum(axis=1)
+        )
         return float(np.square(e, dtype=np.float64).sum() + 0.5 * self._reg * penalty)
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:

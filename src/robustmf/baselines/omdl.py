@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.interface import Baseline, value_range
+from robustmf.data.observed import Observed
 from robustmf.kernels.dictionary import learn_epoch, row_codes
 from robustmf.kernels.team import block_bounds
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
+from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -64,7 +64,12 @@ class OMDL(Baseline):
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.alpha, self.learning_rate, self.batch_size = rank, alpha, learning_rate, batch_size
+        self.rank, self.alpha, self.learning_rate, self.batch_size = (
+            rank,
+            alpha,
+            learning_rate,
+            batch_size,
+        )
         self.detrend, self.bias_reg = detrend, bias_reg
         self.max_iter, self.tol = max_iter, tol
         self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
@@ -79,12 +84,22 @@ class OMDL(Baseline):
     def _bounds(self, observed: Observed) -> tuple[float, float]:
         return value_range(observed)
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[OnlineDictionary, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[OnlineDictionary, Array, Array]:
         observed = operations.observed
         m, n = observed.shape
         batch = int(self.batch_size or np.ceil(m * n / observed.n_entries))
         biases = detrended(operations, float(self.bias_reg)) if self.detrend else None
-        learning = OnlineDictionary(operations, float(self.alpha), float(self.learning_rate), batch, int(self.max_iter), rng, biases)
+        learning = OnlineDictionary(
+            operations,
+            float(self.alpha),
+            float(self.learning_rate),
+            batch,
+            int(self.max_iter),
+            rng,
+            biases,
+        )
         D = rng.standard_normal((int(self.rank), n)).T
         return learning, np.zeros((m, int(self.rank))), D / np.linalg.norm(D, axis=0)
 
@@ -105,9 +120,16 @@ class OnlineDictionary:
         self._biases = biases
         if biases is not None:
             rows = operations.observed.rows
-            left = rows.values - (biases[0][rows.group_of_entry()] + biases[1][rows.indices]).astype(rows.values.dtype)
+            left = rows.values - (
+                biases[0][rows.group_of_entry()] + biases[1][rows.indices]
+            ).astype(rows.values.dtype)
             operations = Operations(operations.observed.with_values(left), operations.team)
-        self._operations, self._alpha, self._learning_rate, self._batch = operations, alpha, learning_rate, batch
+        self._operations, self._alpha, self._learning_rate, self._batch = (
+            operations,
+            alpha,
+            learning_rate,
+            batch,
+        )
         self._left, self._rng, self._seen = epochs, rng, 0
 
     @property
@@ -118,7 +140,9 @@ class OnlineDictionary:
         if self._biases is None:
             return P, D
         rows, columns = (bias.astype(dtype)[:, None] for bias in self._biases)
-        return np.hstack([P, rows, np.ones_like(rows)]), np.hstack([D, np.ones_like(columns), columns])
+        return np.hstack([P, rows, np.ones_like(rows)]), np.hstack(
+            [D, np.ones_like(columns), columns]
+        )
 
     def begin(self, U: Array, V: Array) -> float:
         """Start with the dictionary V (atoms of unit norm); U is computed from it."""
@@ -157,9 +181,14 @@ class OnlineDictionary:
     def _value(self) -> float:
         """½ Σ e² + α/2 Σ_i (share of columns seen by row i)·‖code_i‖²."""
         observed = self._operations.observed
-        e = self._operations.residuals(self._P.astype(observed.dtype), self._D.astype(observed.dtype))
+        e = self._operations.residuals(
+            self._P.astype(observed.dtype), self._D.astype(observed.dtype)
+        )
         shares = observed.rows.counts / observed.shape[1]
-        return 0.5 * float(np.square(e, dtype=np.float64).sum() + self._alpha * np.dot(shares, np.square(self._P).sum(axis=1)))
+        return 0.5 * float(
+            np.square(e, dtype=np.float64).sum()
+            + self._alpha * np.dot(shares, np.square(self._P).sum(axis=1))
+        )
 
     @property
     def budgets(self) -> Array:

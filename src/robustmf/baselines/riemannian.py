@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
+from robustmf.data.observed import Observed
 from robustmf.lazily import cached
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
+from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 Tangent = tuple[Array, Array, Array]
@@ -67,7 +67,9 @@ class RP(Baseline):
         if self.conjugacy not in _RULES:
             raise ValueError(f"conjugacy must be one of {_RULES}, got conjugacy={self.conjugacy!r}")
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[ConjugateGradients, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[ConjugateGradients, Array, Array]:
         U, s, V = truncated_svd(operations.observed, int(self.rank), rng)
         return ConjugateGradients(operations, self.conjugacy == "hestenes-stiefel"), U * s, V
 
@@ -99,7 +101,9 @@ class Point:
     def moved(self, x: Tangent, t: float) -> Point:
         """The retraction: polar factors of U + t x_U and V + t x_V."""
         step = self.R.dtype.type(t)
-        return Point(_polar(self.U + step * x[0]), self.R + step * x[1], _polar(self.V + step * x[2]))
+        return Point(
+            _polar(self.U + step * x[0]), self.R + step * x[1], _polar(self.V + step * x[2])
+        )
 
     def gradient(self, to_U: Array, to_V: Array) -> Tangent:
         """The Riemannian gradient, from the Euclidean products EV and EᵀU; it is tangent and horizontal."""
@@ -115,8 +119,14 @@ class Point:
         The rescaling by the ratio of squared norms (not of norms) is the authors'.
         """
         A, B = self.left, self.right
-        row = x[0] - self.U @ A.lyapunov(2 * _sym(A.matrix @ (self.U.T @ x[0]) @ A.matrix)) @ A.inverse
-        column = x[2] - self.V @ B.lyapunov(2 * _sym(B.matrix @ (self.V.T @ x[2]) @ B.matrix)) @ B.inverse
+        row = (
+            x[0]
+            - self.U @ A.lyapunov(2 * _sym(A.matrix @ (self.U.T @ x[0]) @ A.matrix)) @ A.inverse
+        )
+        column = (
+            x[2]
+            - self.V @ B.lyapunov(2 * _sym(B.matrix @ (self.V.T @ x[2]) @ B.matrix)) @ B.inverse
+        )
         O1, O2 = self._vertical(row, x[1], column)
         new = (row - self.U @ O1, x[1] - (self.R @ O2 - O1 @ self.R), column - self.V @ O2)
         now = self.inner(new, new)
@@ -143,7 +153,9 @@ class Gram:
     def __init__(self, matrix: Array) -> None:
         self.matrix = matrix
         values, self._vectors = np.linalg.eigh(matrix)
-        self._values = np.maximum(values, np.finfo(matrix.dtype).eps * (values[-1] if values[-1] > 0 else 1))
+        self._values = np.maximum(
+            values, np.finfo(matrix.dtype).eps * (values[-1] if values[-1] > 0 else 1)
+        )
 
     @cached
     def inverse(self) -> Array:
@@ -153,7 +165,11 @@ class Gram:
     def lyapunov(self, B: Array) -> Array:
         """X with AX + XA = B."""
         rotated = self._vectors.T @ B @ self._vectors
-        return np.asarray(self._vectors @ (rotated / (self._values[:, None] + self._values[None, :])) @ self._vectors.T)
+        return np.asarray(
+            self._vectors
+            @ (rotated / (self._values[:, None] + self._values[None, :]))
+            @ self._vectors.T
+        )
 
 
 class ConjugateGradients:
@@ -211,7 +227,11 @@ class ConjugateGradients:
         new_gradient = self._gradient_at(new, residual)
         brought = new.transported(gradient, size)
         onward = new.transported(direction, point.inner(direction, direction))
-        change = (new_gradient[0] - brought[0], new_gradient[1] - brought[1], new_gradient[2] - brought[2])
+        change = (
+            new_gradient[0] - brought[0],
+            new_gradient[1] - brought[1],
+            new_gradient[2] - brought[2],
+        )
         along = new.inner(new_gradient, change)
         below = new.inner(onward, change) if self._hestenes_stiefel else size
         beta = gradient[0].dtype.type(max(0.0, along / below) if below != 0 else 0.0)
@@ -232,11 +252,17 @@ class ConjugateGradients:
         """The objective hardly changes, or the fit is exact."""
         if 2 * objective / len(self._residual) < tol:
             return f"the mean squared residual is below tol={tol:g}"
-        return f"the objective changed by less than tol={tol:g}" if abs(before - objective) < tol * before else None
+        return (
+            f"the objective changed by less than tol={tol:g}"
+            if abs(before - objective) < tol * before
+            else None
+        )
 
     def report(self) -> dict[str, float]:
         """The norm of the Riemannian gradient."""
-        return {"gradient": float(np.sqrt(max(self._point.inner(self._gradient, self._gradient), 0.0)))}
+        return {
+            "gradient": float(np.sqrt(max(self._point.inner(self._gradient, self._gradient), 0.0)))
+        }
 
 
 def _negative(x: Tangent) -> Tangent:

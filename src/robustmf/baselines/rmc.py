@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.fixed_rank import FixedRank, Tangent
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
+from robustmf.data.observed import Observed
+from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -62,7 +62,13 @@ class RMC(Baseline):
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.reg, self.delta, self.shrinking, self.inner_max_iter = rank, reg, delta, shrinking, inner_max_iter
+        self.rank, self.reg, self.delta, self.shrinking, self.inner_max_iter = (
+            rank,
+            reg,
+            delta,
+            shrinking,
+            inner_max_iter,
+        )
         self.max_iter, self.tol = max_iter, tol
         self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
 
@@ -76,10 +82,17 @@ class RMC(Baseline):
             raise ValueError(f"shrinking must be below 1, got shrinking={self.shrinking!r}")
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[ShrinkingRounds, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[ShrinkingRounds, Array, Array]:
         U, s, V = truncated_svd(operations.observed, int(self.rank), rng)
         rounds = ShrinkingRounds(
-            operations, float(self.reg), float(self.delta), float(self.shrinking), int(self.inner_max_iter), int(self.max_iter)
+            operations,
+            float(self.reg),
+            float(self.delta),
+            float(self.shrinking),
+            int(self.inner_max_iter),
+            int(self.max_iter),
         )
         return rounds, U * s, V
 
@@ -87,8 +100,21 @@ class RMC(Baseline):
 class ShrinkingRounds:
     """One step is a round: conjugate gradients at one δ, from where the last round ended."""
 
-    def __init__(self, operations: Operations, reg: float, delta: float, shrinking: float, inner_max_iter: int, rounds: int) -> None:
-        self._operations, self._reg, self._delta, self._shrinking = operations, reg, delta, shrinking
+    def __init__(
+        self,
+        operations: Operations,
+        reg: float,
+        delta: float,
+        shrinking: float,
+        inner_max_iter: int,
+        rounds: int,
+    ) -> None:
+        self._operations, self._reg, self._delta, self._shrinking = (
+            operations,
+            reg,
+            delta,
+            shrinking,
+        )
         self._inner_max_iter, self._left = inner_max_iter, rounds
         self._inner_iterations = 0
 
@@ -121,7 +147,10 @@ class ShrinkingRounds:
         z = predicted - self._operations.observed.rows.values
         total = float(np.sqrt(self._delta**2 + np.square(z, dtype=np.float64)).sum())
         if self._reg > 0:
-            unseen = float(np.square(point.s, dtype=np.float64).sum() - np.square(predicted, dtype=np.float64).sum())
+            unseen = float(
+                np.square(point.s, dtype=np.float64).sum()
+                - np.square(predicted, dtype=np.float64).sum()
+            )
             total += self._reg * unseen
         return total / len(z), predicted, z
 
@@ -130,9 +159,14 @@ class ShrinkingRounds:
         q = z / np.sqrt(self._delta**2 + z * z) / k
         if self._reg > 0:
             q -= (2 * self._reg / k) * predicted
-        tangent = point.projected(*self._operations.products(q.astype(z.dtype, copy=False), point.U, point.V))
+        tangent = point.projected(
+            *self._operations.products(q.astype(z.dtype, copy=False), point.U, point.V)
+        )
         if self._reg > 0:
-            tangent = (tangent[0] + np.diag(point.s) * z.dtype.type(2 * self._reg / k), *tangent[1:])
+            tangent = (
+                tangent[0] + np.diag(point.s) * z.dtype.type(2 * self._reg / k),
+                *tangent[1:],
+            )
         return tangent
 
     def _descend(self) -> float:
@@ -180,7 +214,11 @@ class ShrinkingRounds:
 
     def report(self) -> dict[str, float]:
         """δ of the next round, the mean absolute residual, inner iterations so far."""
-        return {"delta": self._delta, "mean_absolute_residual": self._error, "inner_iterations": self._inner_iterations}
+        return {
+            "delta": self._delta,
+            "mean_absolute_residual": self._error,
+            "inner_iterations": self._inner_iterations,
+        }
 
 
 def _inner(x: Tangent, y: Tangent) -> float:

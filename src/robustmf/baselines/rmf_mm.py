@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
-from robustmf.inner import LADMPSAP
-from robustmf.inner.ladmpsap import LADMPSAPRun, Splitting
+from robustmf.data.observed import Observed
+from robustmf.initialization.initial_point import gaussian_start
 from robustmf.losses import L1
-from robustmf.objective import Objective
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
-from robustmf.solvers.start import gaussian_start
-from robustmf.surrogate import Surrogate
+from robustmf.solvers.base import Callback
+from robustmf.solvers.mm import LADMPSAP
+from robustmf.solvers.mm.ladmpsap import LADMPSAPRun, Splitting
+from robustmf.solvers.mm.surrogate import Surrogate
+from robustmf.solvers.objective import Objective
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -64,7 +64,13 @@ class RMFMM(Baseline):
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.heuristic, self.reg, self.inner_max_iter, self.init = rank, heuristic, reg, inner_max_iter, init
+        self.rank, self.heuristic, self.reg, self.inner_max_iter, self.init = (
+            rank,
+            heuristic,
+            reg,
+            inner_max_iter,
+            init,
+        )
         self.max_iter, self.tol = max_iter, tol
         self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
 
@@ -73,19 +79,43 @@ class RMFMM(Baseline):
         require_reg(self.reg)
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[RMFMMSteps, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[RMFMMSteps, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         objective = Objective(L1(), chosen_reg(self.reg, observed, rank, rng))
         start = self.init or gaussian_start(observed.shape, rank, rng, observed.dtype)
         U, V = (np.array(A, dtype=observed.dtype, order="C") for A in start)
-        return RMFMMSteps(operations, objective, int(self.inner_max_iter), float(self.tol), bool(self.heuristic)), U, V
+        return (
+            RMFMMSteps(
+                operations,
+                objective,
+                int(self.inner_max_iter),
+                float(self.tol),
+                bool(self.heuristic),
+            ),
+            U,
+            V,
+        )
 
 
 class RMFMMSteps:
     """MM steps with the authors' rule of acceptance. The splitting variables are kept from one step to the next."""
 
-    def __init__(self, operations: Operations, objective: Objective, inner_max_iter: int, tol: float, heuristic: bool) -> None:
-        self._operations, self._objective, self._inner_max_iter, self._tol = operations, objective, inner_max_iter, tol
+    def __init__(
+        self,
+        operations: Operations,
+        objective: Objective,
+        inner_max_iter: int,
+        tol: float,
+        heuristic: bool,
+    ) -> None:
+        self._operations, self._objective, self._inner_max_iter, self._tol = (
+            operations,
+            objective,
+            inner_max_iter,
+            tol,
+        )
         self._share = _FIRST_SHARE if heuristic else 1.0
         self._inner = LADMPSAP()
         self._state: Splitting | None = None
@@ -128,7 +158,11 @@ class RMFMMSteps:
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """Two steps at full curvature failed."""
-        return f"two steps lowered the objective by less than tol={tol:g}" if self._failures == 2 else None
+        return (
+            f"two steps lowered the objective by less than tol={tol:g}"
+            if self._failures == 2
+            else None
+        )
 
     def report(self) -> dict[str, float]:
         """Share of the curvature, inner iterations so far."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.baselines.alternating_descent import AlternatingDescent
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
-from robustmf.operations import Operations
-from robustmf.solvers.loop import Callback
+from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
@@ -52,7 +52,9 @@ class ScaledASD(Baseline):
         self.max_iter, self.tol = max_iter, tol
         self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
 
-    def _solver(self, operations: Operations, rng: np.random.Generator) -> tuple[ScaledDescent, Array, Array]:
+    def _solver(
+        self, operations: Operations, rng: np.random.Generator
+    ) -> tuple[ScaledDescent, Array, Array]:
         U, s, V = truncated_svd(operations.observed, int(self.rank), rng)
         return ScaledDescent(operations, float(self.rate)), U * s, V
 

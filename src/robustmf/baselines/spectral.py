@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from robustmf.objective import paper_reg
-from robustmf.observed import Observed
+from robustmf.data.observed import Observed
+from robustmf.solvers.objective import paper_reg
 from robustmf.validation import require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -19,7 +19,9 @@ Reg = float | Literal["auto", "paper"]
 _SHARE = 0.1
 
 
-def truncated_svd(observed: Observed, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+def truncated_svd(
+    observed: Observed, rank: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
     """Leading singular vectors and values (U, s, V), values descending; missing entries count as 0."""
     short = min(observed.shape)
     largest = float(np.abs(observed.rows.values).max())

@@ -19,16 +19,15 @@ VERBS = {
     "audit": "Find the bad entries, rows and columns of a file, and write it without them.",
     "demo": "Recover a matrix with 5 % gross outliers, and say how well it went.",
     "data": "Data sets: what there is, where it is, how to get it.",
-    "bench": "Measure accuracy, speed and memory; compare ratios inside one run.",
-    "reproduce": "Make the runs behind tables and figures; one record each, kept as soon as the run ends.",
-    "report": "Turn records into Markdown tables, PNG and SVG figures, and one HTML page that opens off line.",
 }
 
 
 class _Late(TyperCommand):
     """A verb that is imported when it is called."""
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         return _verb(str(self.name)).make_context(info_name, args, parent=parent, **extra)
 
 
@@ -60,14 +59,23 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+    epilog="Exit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    + ".",
 )
 
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+    ] = False,
 ) -> None:
     """Robust matrix factorization: predict from bad data, and find what is bad in it.
 

@@ -16,24 +16,37 @@ from robustmf.cli.output import say
 _PANEL = "On a Dask cluster (extra 'dask')"
 
 Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", help="Address of its scheduler, e.g. tcp://10.0.0.1:8786.", rich_help_panel=_PANEL)
+    str | None,
+    typer.Option(
+        "--scheduler",
+        help="Address of its scheduler, e.g. tcp://10.0.0.1:8786.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 LocalWorkers = Annotated[
-    int | None, typer.Option("--local-workers", min=1, help="Start one here with so many worker processes.", rich_help_panel=_PANEL)
+    int | None,
+    typer.Option(
+        "--local-workers",
+        min=1,
+        help="Start one here with so many worker processes.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 
 
 def is_asked_for(scheduler: str | None, local_workers: int | None) -> bool:
     """Whether the fit shall be made on a cluster."""
     if scheduler is not None and local_workers is not None:
-        raise typer.BadParameter("goes with --scheduler or alone, not both", param_hint="--local-workers")
+        raise typer.BadParameter(
+            "goes with --scheduler or alone, not both", param_hint="--local-workers"
+        )
     return scheduler is not None or local_workers is not None
 
 
 @contextmanager
 def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]:
     """A client of the cluster; one that was started here ends with it."""
-    from robustmf.cluster import require_dask  # noqa: PLC0415 - so that --help is quick
+    from robustmf.backends.dask import require_dask  # noqa: PLC0415 - so that --help is quick
 
     require_dask()
     import distributed  # noqa: PLC0415 - an extra
@@ -41,7 +54,12 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
     with ExitStack() as stack:
         if scheduler is None:
             where: Any = stack.enter_context(
-                distributed.LocalCluster(n_workers=local_workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50)
+                distributed.LocalCluster(
+                    n_workers=local_workers,
+                    threads_per_worker=1,
+                    dashboard_address=":0",
+                    silence_logs=50,
+                )
             )
         else:
             where = scheduler
@@ -49,24 +67,30 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
             client = stack.enter_context(distributed.Client(where, timeout=10))
         except ValueError as error:
             raise typer.BadParameter(
-                f"{scheduler!r} is not an address such as tcp://10.0.0.1:8786 ({error})", param_hint="--scheduler"
+                f"{scheduler!r} is not an address such as tcp://10.0.0.1:8786 ({error})",
+                param_hint="--scheduler",
             ) from None
         except OSError as error:
-            raise ConnectionError(f"no scheduler answers at {scheduler}: {' '.join(str(error).split())}") from None
+            raise ConnectionError(
+                f"no scheduler answers at {scheduler}: {' '.join(str(error).split())}"
+            ) from None
         say(f"Cluster: {client.scheduler.address}, {len(client.nthreads())} workers")
         yield client
 
 
 def as_triplets(path: Path, asked: Asked) -> Any:
     """The file or folder as what a fit on a cluster takes."""
-    from robustmf.cluster.source import Triplets, pieces_of  # noqa: PLC0415 - so that --help is quick
+    from robustmf.backends.dask.source import Triplets, pieces_of  # noqa: PLC0415 - so that --help is quick
 
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise typer.BadParameter(
-            f"{path} must be a Parquet file or a folder of them with --scheduler or --local-workers", param_hint="DATA"
+            f"{path} must be a Parquet file or a folder of them with --scheduler or --local-workers",
+            param_hint="DATA",
         )
     with reading():
         triplets = Triplets(path, asked.row, asked.col, asked.value, duplicates=asked.duplicates)  # type: ignore[arg-type]
         pieces, columns = pieces_of(triplets)
-    say(f"{path}: Parquet in {len(pieces)} pieces; row={columns.row}, col={columns.col}, value={columns.value}")
+    say(
+        f"{path}: Parquet in {len(pieces)} pieces; row={columns.row}, col={columns.col}, value={columns.value}"
+    )
     return triplets

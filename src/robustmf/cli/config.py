@@ -24,17 +24,29 @@ def _take(ctx: typer.Context, path: Path | None) -> Path | None:
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not TOML: {error}; a line looks like 'rank = 10', below [{verb}]") from None
+        raise BadInput(
+            f"{path} is not TOML: {error}; a line looks like 'rank = 10', below [{verb}]"
+        ) from None
     if not isinstance(found, dict):
-        raise BadInput(f"{path}: {verb} must be a section, [{verb}], with lines like 'rank = 10' below it")
-    options = {str(param.name): param for param in ctx.command.params if param.name not in ("config", "help")}
+        raise BadInput(
+            f"{path}: {verb} must be a section, [{verb}], with lines like 'rank = 10' below it"
+        )
+    options = {
+        str(param.name): param
+        for param in ctx.command.params
+        if param.name not in ("config", "help")
+    }
     settings: dict[str, Any] = {}
     for key, value in found.items():
         name = str(_NAMES.get(key, key)).replace("-", "_")
         if name not in options:
-            raise BadInput(f"{path}: [{verb}] has no setting {key!r}; there are {', '.join(sorted(map(_spelled, options)))}")
+            raise BadInput(
+                f"{path}: [{verb}] has no setting {key!r}; there are {', '.join(sorted(map(_spelled, options)))}"
+            )
         if isinstance(value, (dict, list)):
-            raise BadInput(f"{path}: [{verb}] {key} must be a number, a text, true or false, got {value!r}")
+            raise BadInput(
+                f"{path}: [{verb}] {key} must be a number, a text, true or false, got {value!r}"
+            )
         settings[name] = value
     ctx.default_map = {**(ctx.default_map or {}), **settings}
     return path
@@ -46,5 +58,10 @@ def _spelled(name: str) -> str:
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", callback=_take, is_eager=True, help="TOML file with settings, e.g. 'rank = 10' below \\[fit]; options win."),
+    typer.Option(
+        "--config",
+        callback=_take,
+        is_eager=True,
+        help="TOML file with settings, e.g. 'rank = 10' below \\[fit]; options win.",
+    ),
 ]

@@ -14,14 +14,21 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from robustmf.cli.failures import reading
+from robustmf.data.observed import Observed
 from robustmf.datasets import load_dinosaur, load_jester, load_movielens, load_netflix, load_yahoo
 from robustmf.datasets.catalog import KNOWN, MOVIELENS, DataSet
 from robustmf.datasets.finding import data_folders, fetch, find_files, how_to_get
-from robustmf.observed import Observed
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Data sets: what there is, where it is, how to get it.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Data sets: what there is, where it is, how to get it.",
+)
 
-Folder = Annotated[Path | None, typer.Option(help="Folder of data sets; else the one ROBUSTMF_DATA names, then the cache.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; else the one ROBUSTMF_DATA names, then the cache."),
+]
 Name = Annotated[str, typer.Argument(help="A data set, as 'robustmf data list' calls it.")]
 
 
@@ -49,10 +56,17 @@ def list_sets(folder: Folder = None) -> None:
     """
     table = Table(Column("name", no_wrap=True), "rows x columns", "entries", "found")
     for data in KNOWN.values():
-        table.add_row(data.name, f"{data.shape[0]:,} x {data.shape[1]:,}", f"{data.n_ratings:,}", _place(data, folder))
+        table.add_row(
+            data.name,
+            f"{data.shape[0]:,} x {data.shape[1]:,}",
+            f"{data.n_ratings:,}",
+            _place(data, folder),
+        )
     console = Console()
     console.print(table)
-    console.print(f"Looked in {', '.join(map(str, data_folders(folder)))}", soft_wrap=True, style="dim")
+    console.print(
+        f"Looked in {', '.join(map(str, data_folders(folder)))}", soft_wrap=True, style="dim"
+    )
 
 
 @app.command()
@@ -78,8 +92,14 @@ def info(name: Name, folder: Folder = None) -> None:
             entries = _LOADERS[name](folder)
         values = entries.rows.values
         m, n = entries.shape
-        table.add_row("read", f"{m:,} x {n:,}, {entries.n_entries:,} entries, {100 * entries.n_entries / (m * n):.2f} % observed")
-        table.add_row("values", f"{values.min():g} to {values.max():g}, mean {values.mean(dtype=np.float64):.4g}")
+        table.add_row(
+            "read",
+            f"{m:,} x {n:,}, {entries.n_entries:,} entries, {100 * entries.n_entries / (m * n):.2f} % observed",
+        )
+        table.add_row(
+            "values",
+            f"{values.min():g} to {values.max():g}, mean {values.mean(dtype=np.float64):.4g}",
+        )
     console.print(table)
 
 
@@ -88,11 +108,15 @@ def get(name: Name, folder: Folder = None) -> None:
     """Download a data set, checked against its checksum; it is kept as the archive it is."""
     data, console = _known(name), Console()
     if not data.archives:
-        raise typer.BadParameter(f"{name} cannot be downloaded ({data.terms}): {how_to_get(data, data.files[0], folder)}")
+        raise typer.BadParameter(
+            f"{name} cannot be downloaded ({data.terms}): {how_to_get(data, data.files[0], folder)}"
+        )
     for archive in data.archives:
         with _told():
             path = fetch(data, archive, folder)
-        console.print(f"{path} ({archive.checksum.split(':')[0]} checked)", soft_wrap=True, highlight=False)
+        console.print(
+            f"{path} ({archive.checksum.split(':')[0]} checked)", soft_wrap=True, highlight=False
+        )
 
 
 def _known(name: str) -> DataSet:
@@ -112,7 +136,11 @@ def _place(data: DataSet, folder: Path | None) -> str:
         return f"damaged: {error}"
     if found:
         return found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
-    return f"no; robustmf data get {data.name}" if data.archives else "no; by hand, see robustmf data info " + data.name
+    return (
+        f"no; robustmf data get {data.name}"
+        if data.archives
+        else "no; by hand, see robustmf data info " + data.name
+    )
 
 
 @contextmanager

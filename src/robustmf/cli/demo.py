@@ -11,16 +11,20 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from robustmf.cli.demo_problem import run_demo, track_demo
 from robustmf.cli.output import require_plots
-from robustmf.experiments.demo import run_demo, track_demo
 from robustmf.report import demo_page
 from robustmf.report.fitted import fit_record
 
 
 def demo(
-    size: Annotated[int, typer.Option(help="Rows and columns of the matrix.", min=50, max=5000)] = 500,
+    size: Annotated[
+        int, typer.Option(help="Rows and columns of the matrix.", min=50, max=5000)
+    ] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the data; the start has its own.")] = 0,
-    page: Annotated[Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")
+    ] = None,
 ) -> None:
     """Recover a matrix with 5 % gross outliers, and say how well it went.
 
@@ -32,7 +36,9 @@ def demo(
     if page is not None:
         require_plots()
     console = Console()
-    console.print("[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)")
+    console.print(
+        "[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)"
+    )
     interactive = console.is_terminal
 
     def announce(title: str) -> None:

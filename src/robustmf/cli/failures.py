@@ -53,7 +53,9 @@ def reading() -> Iterator[None]:
 
 def as_options(text: str) -> str:
     """A message of the library in the words of the command line: ``rank=5`` becomes ``--rank 5``."""
-    return _ARGUMENT.sub(lambda found: f"--{found[1].replace('_', '-')}{' ' if found[2] is None else ''}", text)
+    return _ARGUMENT.sub(
+        lambda found: f"--{found[1].replace('_', '-')}{' ' if found[2] is None else ''}", text
+    )
 
 
 class Verbs(TyperGroup):
@@ -97,7 +99,11 @@ def _judged(error: BaseException) -> tuple[int, str]:
     code = next((code for kinds, code in _CODES if isinstance(error, kinds)), None)
     if code is None:
         return FAILED, f"{type(error).__name__}: {error} (a defect; --debug shows where)"
-    return code, str(error) or ("not enough memory; try a smaller --rank or less data" if isinstance(error, MemoryError) else repr(error))
+    return code, str(error) or (
+        "not enough memory; try a smaller --rank or less data"
+        if isinstance(error, MemoryError)
+        else repr(error)
+    )
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

@@ -17,10 +17,19 @@ from robustmf.cli.output import Json, print_json, print_table, require_folder, r
 
 def fit(
     data: given.Data,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the model here, e.g. model.rmf.")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write a page to look at, e.g. fit.html (extra 'plot').")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Keep the model here, e.g. model.rmf.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write a page to look at, e.g. fit.html (extra 'plot')."),
+    ] = None,
     tracks: Annotated[
-        bool, typer.Option("--tracks", help="Rows are x and y of points in frames (rank 4): show the points in 3-D on the page.")
+        bool,
+        typer.Option(
+            "--tracks",
+            help="Rows are x and y of points in frames (rank 4): show the points in 3-D on the page.",
+        ),
     ] = False,
     rank: settings.Rank = 10,
     loss: settings.Loss = "welsch",
@@ -66,7 +75,9 @@ def fit(
     if report is not None:
         require_plots()
     elif tracks:
-        raise typer.BadParameter("needs --report, the page to show the points on", param_hint="--tracks")
+        raise typer.BadParameter(
+            "needs --report, the page to show the points on", param_hint="--tracks"
+        )
     model = settings.make_model(
         rank, loss=loss, theta=theta, reg=reg, bias=bias, solver=solver, validation_fraction=validation_fraction, bounds=bounds,
         max_iter=max_iter, tol=tol, seed=seed, threads=threads, device=device,
@@ -74,7 +85,10 @@ def fit(
     asked = given.Asked(row, col, value, delimiter, header, text_ids, duplicates)
     if cluster.is_asked_for(scheduler, local_workers):
         if report is not None:
-            raise typer.BadParameter("needs the entries here; leave it out with --scheduler or --local-workers", param_hint="--report")
+            raise typer.BadParameter(
+                "needs the entries here; leave it out with --scheduler or --local-workers",
+                param_hint="--report",
+            )
         triplets, layout = cluster.as_triplets(data, asked), "Parquet"
         with cluster.connected(scheduler, local_workers) as client:
             started = time.perf_counter()
@@ -104,20 +118,34 @@ def fit(
                     "columns": len(model.column_factors_),
                     "entries": model._started_with,
                 },
-                "settings": {"rank": rank, "loss": loss, "theta": model.theta_, "reg": model.reg_, "bias": model.has_bias_, "seed": seed},
+                "settings": {
+                    "rank": rank,
+                    "loss": loss,
+                    "theta": model.theta_,
+                    "reg": model.reg_,
+                    "bias": model.has_bias_,
+                    "seed": seed,
+                },
                 "solver": model.solver_,
                 "iterations": model.n_iter_,
                 "converged": bool(model.converged_),
                 "stop_reason": model.stop_reason_,
                 "objective": model.history_["objective"][model.best_iteration_],
-                "validation_error": model.history_.get("validation", [None] * (model.best_iteration_ + 1))[model.best_iteration_],
+                "validation_error": model.history_.get(
+                    "validation", [None] * (model.best_iteration_ + 1)
+                )[model.best_iteration_],
                 "seconds": seconds,
                 "model": None if output is None else str(output),
                 "report": None if report is None else str(report),
             }
         )
     else:
-        print_table("Fitted", ("what", "found"), [*facts(model).items(), ("seconds", f"{seconds:.2f}")])
+        print_table(
+            "Fitted", ("what", "found"), [*facts(model).items(), ("seconds", f"{seconds:.2f}")]
+        )
     if model.stop_reason_ == "interrupted":
-        say("Interrupted" + ("" if checkpoint is None else f"; the same command goes on from {checkpoint}"))
+        say(
+            "Interrupted"
+            + ("" if checkpoint is None else f"; the same command goes on from {checkpoint}")
+        )
         raise typer.Exit(INTERRUPTED)

@@ -12,22 +12,68 @@ from robustmf.cli.failures import reading
 from robustmf.cli.output import say
 
 if TYPE_CHECKING:
-    from robustmf.observed import Observed
-    from robustmf.reading import Layout
+    from robustmf.data.observed import Observed
+    from robustmf.io.reading import Layout
 
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "space": " "}
 _PANEL = "How the file is laid out (guessed and said, where not given)"
 
-Data = Annotated[Path, typer.Argument(help="CSV, TSV, '::'-separated (also .gz), Parquet, SciPy .npz or Matrix Market .mtx.")]
-Row = Annotated[str | None, typer.Option("--row", help="Column of row ids (users): name, or position from 0.", rich_help_panel=_PANEL)]
-Col = Annotated[str | None, typer.Option("--col", help="Column of column ids (items): name, or position from 0.", rich_help_panel=_PANEL)]
-Value = Annotated[str | None, typer.Option("--value", help="Column of values (ratings): name, or position from 0.", rich_help_panel=_PANEL)]
-Delimiter = Annotated[
-    str | None, typer.Option("--delimiter", help="Between fields: tab, comma, semicolon, bar, space, '::', …", rich_help_panel=_PANEL)
+Data = Annotated[
+    Path,
+    typer.Argument(
+        help="CSV, TSV, '::'-separated (also .gz), Parquet, SciPy .npz or Matrix Market .mtx."
+    ),
 ]
-Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first line names columns.", rich_help_panel=_PANEL)]
-TextIds = Annotated[bool | None, typer.Option("--text-ids/--integer-ids", help="Whether ids are text or integers.", rich_help_panel=_PANEL)]
-Duplicates = Annotated[str, typer.Option("--duplicates", help="Several values at one place: error, last or mean.", rich_help_panel=_PANEL)]
+Row = Annotated[
+    str | None,
+    typer.Option(
+        "--row", help="Column of row ids (users): name, or position from 0.", rich_help_panel=_PANEL
+    ),
+]
+Col = Annotated[
+    str | None,
+    typer.Option(
+        "--col",
+        help="Column of column ids (items): name, or position from 0.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Value = Annotated[
+    str | None,
+    typer.Option(
+        "--value",
+        help="Column of values (ratings): name, or position from 0.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        help="Between fields: tab, comma, semicolon, bar, space, '::', …",
+        rich_help_panel=_PANEL,
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line names columns.", rich_help_panel=_PANEL
+    ),
+]
+TextIds = Annotated[
+    bool | None,
+    typer.Option(
+        "--text-ids/--integer-ids", help="Whether ids are text or integers.", rich_help_panel=_PANEL
+    ),
+]
+Duplicates = Annotated[
+    str,
+    typer.Option(
+        "--duplicates",
+        help="Several values at one place: error, last or mean.",
+        rich_help_panel=_PANEL,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -44,8 +90,15 @@ class Asked:
 
     def pair(self) -> dict[str, Any]:
         """The part that concerns ids."""
-        delimiter = None if self.delimiter is None else _DELIMITERS.get(self.delimiter, self.delimiter)
-        return {"row": _column(self.row), "col": _column(self.col), "delimiter": delimiter, "header": self.header}
+        delimiter = (
+            None if self.delimiter is None else _DELIMITERS.get(self.delimiter, self.delimiter)
+        )
+        return {
+            "row": _column(self.row),
+            "col": _column(self.col),
+            "delimiter": delimiter,
+            "header": self.header,
+        }
 
 
 @dataclass(frozen=True)
@@ -62,7 +115,11 @@ class Input:
         """The layout in words."""
         if self.layout is not None:
             return str(self.layout)
-        return "Parquet; row={}, col={}, value={}".format(*self.columns) if self.columns else "a matrix: rows and columns numbered from 0"
+        return (
+            "Parquet; row={}, col={}, value={}".format(*self.columns)
+            if self.columns
+            else "a matrix: rows and columns numbered from 0"
+        )
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -70,23 +127,31 @@ class Input:
         if self.columns:
             return self.columns
         if self.layout is not None and self.layout.names:
-            return self.layout.names[self.layout.row], self.layout.names[self.layout.col], self.layout.names[self.layout.value]
+            return (
+                self.layout.names[self.layout.row],
+                self.layout.names[self.layout.col],
+                self.layout.names[self.layout.value],
+            )
         return "row", "column", "value"
 
 
 def read_input(path: Path, asked: Asked) -> Input:
     """Read a file, and say on standard error what it was taken for."""
-    from robustmf.reading import Source, guess_layout, read_ratings  # noqa: PLC0415 - so that --help is quick
+    from robustmf.io.reading import Source, guess_layout, read_ratings  # noqa: PLC0415 - so that --help is quick
 
     if asked.duplicates not in ("error", "last", "mean"):
-        raise typer.BadParameter(f"must be error, last or mean, got {asked.duplicates!r}", param_hint="--duplicates")
+        raise typer.BadParameter(
+            f"must be error, last or mean, got {asked.duplicates!r}", param_hint="--duplicates"
+        )
     guessing = {**asked.pair(), "value": _column(asked.value), "text_ids": asked.text_ids}
     layout, columns = None, None
     with reading():
         if path.suffix.lower() == ".parquet":
-            from robustmf.reading.parquet import parquet_columns  # noqa: PLC0415 - as above
+            from robustmf.io.reading.parquet import parquet_columns  # noqa: PLC0415 - as above
 
-            columns = parquet_columns(Source(path), guessing["row"], guessing["col"], guessing["value"])
+            columns = parquet_columns(
+                Source(path), guessing["row"], guessing["col"], guessing["value"]
+            )
             names = dict(zip(("row", "col", "value"), columns, strict=True))
             entries = read_ratings(path, **names, duplicates=asked.duplicates)  # type: ignore[arg-type]
         elif _is_matrix(path):

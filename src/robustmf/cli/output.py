@@ -29,7 +29,9 @@ def require_folder(*paths: Path | None) -> None:
         if path is not None and path.is_dir():
             raise typer.BadParameter(f"{path} is a folder; name a file")
         if path is not None and not path.resolve().parent.is_dir():
-            raise typer.BadParameter(f"the folder of {path} does not exist; make it first: mkdir -p '{path.parent}'")
+            raise typer.BadParameter(
+                f"the folder of {path} does not exist; make it first: mkdir -p '{path.parent}'"
+            )
 
 
 def require_plots() -> None:
@@ -73,10 +75,16 @@ def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> No
         import pyarrow as pa  # noqa: PLC0415 - only those who write Parquet pay for it
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        pq.write_table(pa.table({name: pa.array(list(values)) for name, values in columns.items()}), path)
+        pq.write_table(
+            pa.table({name: pa.array(list(values)) for name, values in columns.items()}), path
+        )
         return
     text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t" if path is not None and path.suffix.lower() == ".tsv" else ",", lineterminator="\n")
+    writer = csv.writer(
+        text,
+        delimiter="\t" if path is not None and path.suffix.lower() == ".tsv" else ",",
+        lineterminator="\n",
+    )
     writer.writerow(columns)
     writer.writerows(zip(*(map(_field, values) for values in columns.values()), strict=True))
     write_text(text.getvalue(), path)

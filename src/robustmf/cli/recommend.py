@@ -15,13 +15,25 @@ from robustmf.cli.predict import Model, load_model
 
 def recommend(
     model: Model,
-    users: Annotated[str | None, typer.Option("--users", help="Row ids, with commas between: 7,12,31.")] = None,
-    users_from: Annotated[Path | None, typer.Option("--users-from", help="File with a row id a line (ids may hold commas).")] = None,
+    users: Annotated[
+        str | None, typer.Option("--users", help="Row ids, with commas between: 7,12,31.")
+    ] = None,
+    users_from: Annotated[
+        Path | None,
+        typer.Option("--users-from", help="File with a row id a line (ids may hold commas)."),
+    ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="All rows of the fit.")] = False,
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Recommendations for each.")] = 10,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also columns that the row has an entry for.")] = False,
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=1, help="Recommendations for each.")
+    ] = 10,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also columns that the row has an entry for.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV, TSV or Parquet by its ending; else CSV on standard output.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="CSV, TSV or Parquet by its ending; else CSV on standard output."
+        ),
     ] = None,
     as_json: Json = False,
     config: Config = None,
@@ -36,17 +48,26 @@ def recommend(
     """
     require_folder(output)
     if sum((users is not None, users_from is not None, everyone)) != 1:
-        raise typer.BadParameter("say for whom with one of --users 7,12, --users-from FILE and --all", param_hint="--users")
+        raise typer.BadParameter(
+            "say for whom with one of --users 7,12, --users-from FILE and --all",
+            param_hint="--users",
+        )
     fitted = load_model(model)
     ids = fitted.row_ids_
     if everyone:
         asked: list[Any] = list(range(len(fitted.row_factors_)) if ids is None else ids)
     else:
-        asked = list(dict.fromkeys(_id(text, ids) for text in _named(users, users_from)))  # each once, however often named
-    known = set(asked if ids is None else ids)  # numbers that do not exist are refused by the model itself
+        asked = list(
+            dict.fromkeys(_id(text, ids) for text in _named(users, users_from))
+        )  # each once, however often named
+    known = set(
+        asked if ids is None else ids
+    )  # numbers that do not exist are refused by the model itself
     unknown = sum(one not in known for one in asked)
     if unknown and fitted.has_bias_:
-        say(f"{unknown:,} of {len(asked):,} rows are not known to the model: they get the columns with the highest biases")
+        say(
+            f"{unknown:,} of {len(asked):,} rows are not known to the model: they get the columns with the highest biases"
+        )
     items, scores = fitted.recommend(asked, number, exclude_seen=not include_seen)
     lines = [
         (user, place, item, score)
@@ -77,5 +98,9 @@ def _id(text: str, ids: Any) -> Any:
     try:
         return int(text)
     except ValueError:
-        what = "ids are integers in this model" if ids is not None else "this model has no ids: give row numbers from 0"
+        what = (
+            "ids are integers in this model"
+            if ids is not None
+            else "this model has no ids: give row numbers from 0"
+        )
         raise typer.BadParameter(f"{text!r} is not one; {what}", param_hint="--users") from None

@@ -1,6 +1,13 @@
 """Data to try things on, and attacks on them."""
 
-from robustmf.datasets.attacks import Attacked, average_attack, bandwagon_attack, love_hate, random_attack, segment_attack
+from robustmf.datasets.attacks import (
+    Attacked,
+    average_attack,
+    bandwagon_attack,
+    love_hate,
+    random_attack,
+    segment_attack,
+)
 from robustmf.datasets.dinosaur import load_dinosaur
 from robustmf.datasets.jester import load_jester
 from robustmf.datasets.movielens import load_movielens

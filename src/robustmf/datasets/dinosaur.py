@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.catalog import DINOSAUR
 from robustmf.datasets.finding import require_file
-from robustmf.observed import Observed
 
 _FRAMES = 36
 
@@ -28,7 +28,10 @@ def load_dinosaur(min_views: int = 5, folder: str | Path | None = None) -> Obser
     for number, line in enumerate(source.text(), 1):
         fields = line.split()
         if len(fields) != 2 * _FRAMES:
-            raise source.fault(f"expected {2 * _FRAMES} numbers a line, got {len(fields)}; correct or remove the line", number)
+            raise source.fault(
+                f"expected {2 * _FRAMES} numbers a line, got {len(fields)}; correct or remove the line",
+                number,
+            )
         try:
             lines.append([float(field) for field in fields])
         except ValueError as error:
@@ -38,5 +41,7 @@ def load_dinosaur(min_views: int = 5, folder: str | Path | None = None) -> Obser
     views = (~np.isnan(tracks[:, ::2])).sum(axis=1)
     kept = tracks[views >= min_views]
     if not len(kept):
-        raise ValueError(f"min_views={min_views} leaves no track; the longest is seen in {views.max()} frames")
+        raise ValueError(
+            f"min_views={min_views} leaves no track; the longest is seen in {views.max()} frames"
+        )
     return Observed.from_dense(kept.T)

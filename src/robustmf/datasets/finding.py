@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 from robustmf.datasets.catalog import Archive, DataSet
-from robustmf.reading.source import Source
+from robustmf.io.reading.source import Source
 
 VARIABLE = "ROBUSTMF_DATA"
 
@@ -23,11 +23,15 @@ def data_folders(folder: str | Path | None = None) -> list[Path]:
     return [*([Path(own).expanduser()] if own else []), Path(pooch.os_cache("robustmf"))]
 
 
-def find_files(data: DataSet, patterns: tuple[str, ...], folder: str | Path | None = None) -> list[Source]:
+def find_files(
+    data: DataSet, patterns: tuple[str, ...], folder: str | Path | None = None
+) -> list[Source]:
     """Files of a data set that match the first pattern that any does, sorted by name; plain files before members of archives."""
     for base in data_folders(folder):
         for pattern in patterns:
-            if plain := sorted(path for path in (base / data.folder).glob(f"**/{pattern}") if path.is_file()):
+            if plain := sorted(
+                path for path in (base / data.folder).glob(f"**/{pattern}") if path.is_file()
+            ):
                 return [Source(path) for path in plain]
         for archive in data.archives:
             for path in (base / archive.file_name, base / data.folder / archive.file_name):
@@ -36,11 +40,19 @@ def find_files(data: DataSet, patterns: tuple[str, ...], folder: str | Path | No
     return []
 
 
-def require_file(data: DataSet, name: str, folder: str | Path | None = None, download: bool = False, archive: int = 0) -> Source:
+def require_file(
+    data: DataSet,
+    name: str,
+    folder: str | Path | None = None,
+    download: bool = False,
+    archive: int = 0,
+) -> Source:
     """One file of a data set; if it is not there, from ``data.archives[archive]`` by download, or an error that says what to do."""
     found = find_files(data, (name,), folder)
     if not found and download and data.archives:
-        found = _members(fetch(data, data.archives[archive], folder), data.archives[archive], (name,))
+        found = _members(
+            fetch(data, data.archives[archive], folder), data.archives[archive], (name,)
+        )
     if not found:
         raise FileNotFoundError(how_to_get(data, name, folder))
     return found[0]
@@ -55,21 +67,33 @@ def fetch(data: DataSet, archive: Archive, folder: str | Path | None = None) -> 
     if there.is_file():
         _require_checksum(there, archive)
         return there
-    if not archive.url.startswith(("https://", "http://127.0.0.1:")):  # this machine alone is trusted without
+    if not archive.url.startswith(
+        ("https://", "http://127.0.0.1:")
+    ):  # this machine alone is trusted without
         raise ValueError(f"{data.name} must be fetched over HTTPS, got {archive.url}")
     try:
         return Path(pooch.retrieve(archive.url, archive.checksum, archive.file_name, base))
     except OSError as error:
-        raise FileNotFoundError(f"{how_to_get(data, archive.file_name, folder)} (downloading {archive.url}: {_short(error)})") from None
+        raise FileNotFoundError(
+            f"{how_to_get(data, archive.file_name, folder)} (downloading {archive.url}: {_short(error)})"
+        ) from None
     except ValueError as error:
-        raise ValueError(f"{archive.url} has changed or was damaged on the way: {_short(error)}") from None
+        raise ValueError(
+            f"{archive.url} has changed or was damaged on the way: {_short(error)}"
+        ) from None
 
 
 def how_to_get(data: DataSet, name: str, folder: str | Path | None = None) -> str:
     """Which file is wanted, from where, and where to put it."""
     bases = data_folders(folder)
-    wanted = name if any(name == one.file_name for one in data.archives) else f"{data.folder}/{name}"
-    packed = f" (or the archive {', '.join(one.file_name for one in data.archives)} as it is)" if data.archives and wanted != name else ""
+    wanted = (
+        name if any(name == one.file_name for one in data.archives) else f"{data.folder}/{name}"
+    )
+    packed = (
+        f" (or the archive {', '.join(one.file_name for one in data.archives)} as it is)"
+        if data.archives and wanted != name
+        else ""
+    )
     return (
         f"{name} not found, looked in {', '.join(str(base) for base in bases)}: get {data.name} from {data.home} and put {wanted}{packed} "
         f"into {bases[0]}, or pass folder= or set {VARIABLE} to the folder that has it"

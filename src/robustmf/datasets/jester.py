@@ -8,16 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.catalog import JESTER
 from robustmf.datasets.finding import find_files, require_file
 from robustmf.datasets.rating_set import RatingSet
-from robustmf.observed import Observed
-from robustmf.reading.source import Source
+from robustmf.io.reading.source import Source
 
 _JOKES, _UNRATED = 100, 99.0
 
 
-def load_jester(part: int = 1, folder: str | Path | None = None, *, download: bool = True) -> RatingSet:
+def load_jester(
+    part: int = 1, folder: str | Path | None = None, *, download: bool = True
+) -> RatingSet:
     """Jester data set 1, users by 100 jokes, from -10 to 10; a rating of 0 is a rating.
 
     Parameters
@@ -37,7 +39,11 @@ def load_jester(part: int = 1, folder: str | Path | None = None, *, download: bo
     if part not in (1, 2, 3):
         raise ValueError(f"part must be 1, 2 or 3, got part={part!r}")
     saved = find_files(JESTER, (f"jester-data-{part}.csv",), folder)
-    source = saved[0] if saved else require_file(JESTER, f"jester-data-{part}.xls", folder, download, archive=part - 1)
+    source = (
+        saved[0]
+        if saved
+        else require_file(JESTER, f"jester-data-{part}.xls", folder, download, archive=part - 1)
+    )
     rows = [_ratings(source, number, fields) for number, fields in _lines(source)]
     if not rows:
         raise source.fault("the file is empty; expected a user a line")
@@ -54,7 +60,9 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
     try:
         import xlrd  # noqa: PLC0415 - an extra, for this file alone
     except ImportError:
-        raise ImportError(f"{source} is an Excel file: pip install 'robustmf[data]', or save it as {source.path.stem}.csv") from None
+        raise ImportError(
+            f"{source} is an Excel file: pip install 'robustmf[data]', or save it as {source.path.stem}.csv"
+        ) from None
     with source.open() as stream:
         try:
             sheet = xlrd.open_workbook(file_contents=stream.read()).sheet_by_index(0)
@@ -69,12 +77,18 @@ def _ratings(source: Source, number: int, fields: list[str]) -> list[float]:
     try:
         count, *values = (float(field) for field in fields)
     except ValueError:
-        raise source.fault(f"expected numbers, got {','.join(fields)[:60]!r}; correct or remove the line", number) from None
+        raise source.fault(
+            f"expected numbers, got {','.join(fields)[:60]!r}; correct or remove the line", number
+        ) from None
     if len(values) != _JOKES:
-        raise source.fault(f"expected {_JOKES + 1} numbers, got {len(values) + 1}; correct or remove the line", number)
+        raise source.fault(
+            f"expected {_JOKES + 1} numbers, got {len(values) + 1}; correct or remove the line",
+            number,
+        )
     rated = [value for value in values if value != _UNRATED]
     if not all(-10 <= value <= 10 for value in rated) or len(rated) != count:
         raise source.fault(
-            f"announces {count:g} ratings from -10 to 10, but has {len(rated)}, {min(rated, default=0)} to {max(rated, default=0)}", number
+            f"announces {count:g} ratings from -10 to 10, but has {len(rated)}, {min(rated, default=0)} to {max(rated, default=0)}",
+            number,
         )
     return [np.nan if value == _UNRATED else value for value in values]

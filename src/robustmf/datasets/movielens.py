@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from robustmf.data.observed import Compressed, Observed
 from robustmf.datasets.catalog import MOVIELENS
 from robustmf.datasets.finding import find_files, require_file
 from robustmf.datasets.rating_set import RatingSet, titles_by_id
-from robustmf.observed import Compressed, Observed
-from robustmf.reading.layout import Layout
-from robustmf.reading.ratings import read_ratings
+from robustmf.io.reading.layout import Layout
+from robustmf.io.reading.ratings import read_ratings
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,13 @@ _FORMS = {
     "100k": _Form(_layout("\t"), (1, 5), "u.item", "|", "latin-1"),
     "1m": _Form(_layout("::"), (1, 5), "movies.dat", "::", "latin-1"),
     "10m": _Form(_layout("::"), (0.5, 5), "movies.dat", "::"),
-    "latest-small": _Form(_layout(",", ("userId", "movieId", "rating", "timestamp")), (0.5, 5), "movies.csv", ",", quoted=True),
+    "latest-small": _Form(
+        _layout(",", ("userId", "movieId", "rating", "timestamp")),
+        (0.5, 5),
+        "movies.csv",
+        ",",
+        quoted=True,
+    ),
 }
 
 
@@ -66,12 +72,16 @@ def load_movielens(
     if name not in MOVIELENS:
         raise ValueError(f"name must be one of {sorted(MOVIELENS)}, got name={name!r}")
     if paper_filter and name != "1m":
-        raise ValueError(f"paper_filter is for name='1m'; the paper took the other sets whole, got name={name!r}")
+        raise ValueError(
+            f"paper_filter is for name='1m'; the paper took the other sets whole, got name={name!r}"
+        )
     data, form = MOVIELENS[name], _FORMS[name]
     source = require_file(data, data.files[0], folder, download)
     ratings = read_ratings(source, form.layout, dtype=dtype)
     if paper_filter:
-        ratings = _with_columns(ratings, np.bincount(ratings.rows.indices, ratings.rows.values, ratings.shape[1]) > 10)
+        ratings = _with_columns(
+            ratings, np.bincount(ratings.rows.indices, ratings.rows.values, ratings.shape[1]) > 10
+        )
     found = RatingSet(ratings, data.name, str(source), form.bounds)
     listed = find_files(data, (form.titles,), folder)
     if not listed:
@@ -80,9 +90,18 @@ def load_movielens(
     return replace(found, titles=tuple(titles.get(item, "") for item in ratings.column_ids or ()))
 
 
-def _with_columns(ratings: Observed, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Observed:
+def _with_columns(
+    ratings: Observed, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> Observed:
     """Only these columns, numbered anew."""
     rows = ratings.select(kept[ratings.rows.indices]).rows
     number = (np.cumsum(kept) - 1).astype(np.int32)
-    ids = [one for one, keep in zip(ratings.column_ids or range(len(kept)), kept, strict=True) if keep]
-    return Observed(Compressed(rows.pointers, number[rows.indices], rows.values), (ratings.shape[0], len(ids)), ratings.row_ids, ids)
+    ids = [
+        one for one, keep in zip(ratings.column_ids or range(len(kept)), kept, strict=True) if keep
+    ]
+    return Observed(
+        Compressed(rows.pointers, number[rows.indices], rows.values),
+        (ratings.shape[0], len(ids)),
+        ratings.row_ids,
+        ids,
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from robustmf.datasets.catalog import NETFLIX
 from robustmf.datasets.finding import find_files, how_to_get
 from robustmf.datasets.rating_set import RatingSet, titles_by_id
-from robustmf.reading.grouped import GroupedForm, read_grouped
+from robustmf.io.reading.grouped import GroupedForm, read_grouped
 
 _FORM = GroupedForm(":", ",", (1, 5))
 
@@ -26,7 +26,9 @@ def load_netflix(folder: str | Path | None = None, *, dtype: str = "float32") ->
     """
     sources = find_files(NETFLIX, NETFLIX.files, folder)
     if not sources:
-        raise FileNotFoundError(how_to_get(NETFLIX, "combined_data_1.txt … combined_data_4.txt", folder))
+        raise FileNotFoundError(
+            how_to_get(NETFLIX, "combined_data_1.txt … combined_data_4.txt", folder)
+        )
     ratings = read_grouped(sources, _FORM, dtype)
     titles = None
     if listed := find_files(NETFLIX, ("movie_titles.csv", "movie_titles.txt"), folder):

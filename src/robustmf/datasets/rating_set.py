@@ -6,8 +6,8 @@ import csv
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
-from robustmf.observed import Observed
-from robustmf.reading.source import Source
+from robustmf.data.observed import Observed
+from robustmf.io.reading.source import Source
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,14 @@ class RatingSet:
         values = self.ratings.rows.values
         low, high = float(values.min()), float(values.max())
         if low < self.bounds[0] or high > self.bounds[1]:
-            raise ValueError(f"{self.source}: ratings go from {low} to {high}, but {self.name} has {self.bounds[0]} to {self.bounds[1]}")
+            raise ValueError(
+                f"{self.source}: ratings go from {low} to {high}, but {self.name} has {self.bounds[0]} to {self.bounds[1]}"
+            )
 
 
-def titles_by_id(source: Source, delimiter: str, encoding: str, *, place: int = 1, quoted: bool = False) -> dict[Hashable, str]:
+def titles_by_id(
+    source: Source, delimiter: str, encoding: str, *, place: int = 1, quoted: bool = False
+) -> dict[Hashable, str]:
     """Title by item id, from lines whose first field is the id and whose field at ``place`` (1 or 2) the title.
 
     ``quoted`` files are CSV with a header; in others the third field is the rest of the line.
@@ -50,13 +54,16 @@ def titles_by_id(source: Source, delimiter: str, encoding: str, *, place: int = 
     for number, fields in _fields(source, delimiter, encoding, quoted):
         if len(fields) <= place or not fields[0].strip().isdecimal():
             raise source.fault(
-                f"expected an item's number and title, got {delimiter.join(fields)[:60]!r}; correct or remove the line", number
+                f"expected an item's number and title, got {delimiter.join(fields)[:60]!r}; correct or remove the line",
+                number,
             )
         titles[int(fields[0])] = fields[place]
     return titles
 
 
-def _fields(source: Source, delimiter: str, encoding: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+def _fields(
+    source: Source, delimiter: str, encoding: str, quoted: bool
+) -> Iterator[tuple[int, list[str]]]:
     """Number and fields of the lines that are not empty."""
     if quoted:
         reader = csv.reader(source.text(encoding))
@@ -64,4 +71,8 @@ def _fields(source: Source, delimiter: str, encoding: str, quoted: bool) -> Iter
         yield from ((reader.line_num, fields) for fields in reader if fields)
     else:
         lines = enumerate(source.text(encoding), 1)
-        yield from ((number, line.rstrip("\r\n").split(delimiter, 2)) for number, line in lines if line.strip())
+        yield from (
+            (number, line.rstrip("\r\n").split(delimiter, 2))
+            for number, line in lines
+            if line.strip()
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.observed import Observed
+from robustmf.data.observed import Observed
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -110,13 +110,19 @@ def make_synthetic(
     for name, size in (("m", m), ("n", n), ("rank", rank)):
         require_integer(name, size, 1)
     if rank > min(m, n):
-        raise ValueError(f"m, n >= 1 and 1 <= rank <= min(m, n) are needed, got m={m}, n={n}, rank={rank}")
+        raise ValueError(
+            f"m, n >= 1 and 1 <= rank <= min(m, n) are needed, got m={m}, n={n}, rank={rank}"
+        )
     if not (0 <= outliers <= 1 and noise >= 0):
-        raise ValueError(f"outliers must lie in [0, 1] and noise must be >= 0, got outliers={outliers}, noise={noise}")
+        raise ValueError(
+            f"outliers must lie in [0, 1] and noise must be >= 0, got outliers={outliers}, noise={noise}"
+        )
     share = 10 * np.log(m) / m if observed is None else observed
     n_observed = min(round(share * m * n), m * n)
     if n_observed < 2:
-        raise ValueError(f"observed={observed!r} leaves {n_observed} entries of a {m} x {n} matrix; at least 2 are needed")
+        raise ValueError(
+            f"observed={observed!r} leaves {n_observed} entries of a {m} x {n} matrix; at least 2 are needed"
+        )
     rng = np.random.default_rng(random_state)
     U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
     places = rng.choice(m * n, n_observed, replace=False, shuffle=True)
@@ -124,7 +130,11 @@ def make_synthetic(
     # how many of all outliers fall on observed entries, then which: the same law as drawing them over the whole matrix
     total = round(outliers * m * n)
     hit = np.zeros(n_observed, bool)
-    hit[: rng.hypergeometric(total, m * n - total, n_observed) if m * n <= 10**9 else rng.binomial(n_observed, outliers)] = True
+    hit[
+        : rng.hypergeometric(total, m * n - total, n_observed)
+        if m * n <= 10**9
+        else rng.binomial(n_observed, outliers)
+    ] = True
     rng.shuffle(hit)
     values = np.einsum("tq,tq->t", U[i], V[j]) + noise * rng.standard_normal(n_observed)
     values[hit] += magnitude * rng.choice([-1.0, 1.0], int(hit.sum()))
@@ -132,7 +142,9 @@ def make_synthetic(
 
     def part(chosen: slice) -> tuple[Observed, NDArray[np.bool_]]:
         order = np.lexsort((j[chosen], i[chosen]))
-        entries = Observed.from_indices(i[chosen][order], j[chosen][order], values[chosen][order].astype(dtype), (m, n))
+        entries = Observed.from_indices(
+            i[chosen][order], j[chosen][order], values[chosen][order].astype(dtype), (m, n)
+        )
         return entries, hit[chosen][order]
 
     (train, train_hit), (validation, validation_hit) = part(slice(half)), part(slice(half, None))

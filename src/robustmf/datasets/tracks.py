@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.observed import Observed
+from robustmf.data.observed import Observed
 from robustmf.validation import require_integer
 
 #: The picture's middle and the pixels of a unit of length.
@@ -68,7 +68,9 @@ def make_tracks(
     require_integer("points", points, 4)
     require_integer("frames", frames, 2)
     if not (noise >= 0 and 0 <= mismatches <= 1):
-        raise ValueError(f"noise must be >= 0 and mismatches must lie in [0, 1], got noise={noise}, mismatches={mismatches}")
+        raise ValueError(
+            f"noise must be >= 0 and mismatches must lie in [0, 1], got noise={noise}, mismatches={mismatches}"
+        )
     rng = np.random.default_rng(random_state)
     angle, height = rng.uniform(0, 2 * np.pi, points), rng.uniform(-1, 1, points)
     radius = 1 + 0.3 * np.sin(3 * height)
@@ -82,5 +84,11 @@ def make_tracks(
     observed = Observed.from_dense(tracks)
     wrong = rng.random(observed.n_entries) < mismatches
     moved: NDArray[Any] = observed.rows.values.copy()
-    moved[wrong] += rng.choice([-1.0, 1.0], int(wrong.sum())) * rng.uniform(*_MOVED, int(wrong.sum()))
-    return Tracks(observed.with_values(moved), wrong, np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height]))
+    moved[wrong] += rng.choice([-1.0, 1.0], int(wrong.sum())) * rng.uniform(
+        *_MOVED, int(wrong.sum())
+    )
+    return Tracks(
+        observed.with_values(moved),
+        wrong,
+        np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height]),
+    )

@@ -8,14 +8,16 @@ from pathlib import Path
 from robustmf.datasets.catalog import YAHOO
 from robustmf.datasets.finding import find_files, how_to_get
 from robustmf.datasets.rating_set import RatingSet
-from robustmf.reading.grouped import GroupedForm, read_grouped
-from robustmf.reading.layout import Layout
-from robustmf.reading.ratings import read_ratings
+from robustmf.io.reading.grouped import GroupedForm, read_grouped
+from robustmf.io.reading.layout import Layout
+from robustmf.io.reading.ratings import read_ratings
 
 _GROUPED = GroupedForm("|", "\t", (0, 100))
 
 
-def load_yahoo(folder: str | Path | None = None, *, files: str | None = None, dtype: str = "float32") -> RatingSet:
+def load_yahoo(
+    folder: str | Path | None = None, *, files: str | None = None, dtype: str = "float32"
+) -> RatingSet:
     """Yahoo! Music ratings, users by items.
 
     Parameters
@@ -34,10 +36,14 @@ def load_yahoo(folder: str | Path | None = None, *, files: str | None = None, dt
         raise FileNotFoundError(how_to_get(YAHOO, files or YAHOO.files[0], folder))
     if len(sources) > 1:
         names = ", ".join(source.path.name for source in sources[:6])
-        raise ValueError(f"{sources[0].path.parent} has several files of ratings ({names}); say which by files=")
+        raise ValueError(
+            f"{sources[0].path.parent} has several files of ratings ({names}); say which by files="
+        )
     source = sources[0]
     first = next(islice(source.text(), 1), "")
     if "|" in first:
-        return RatingSet(read_grouped(sources, _GROUPED, dtype).transposed, YAHOO.name, str(source), (0, 100))
+        return RatingSet(
+            read_grouped(sources, _GROUPED, dtype).transposed, YAHOO.name, str(source), (0, 100)
+        )
     layout = Layout("\t", (), 0, 1, 2, len(first.split("\t")), (False, False))
     return RatingSet(read_ratings(source, layout, dtype=dtype), YAHOO.name, str(source), (1, 5))

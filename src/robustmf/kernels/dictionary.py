@@ -41,7 +41,23 @@ def row_codes(first, last, bounds, pointers, indices, values, D, alpha, out):
 
 
 @kernel
-def learn_epoch(order, batch, atom_orders, pointers, indices, values, seen, alpha, decay, D, P, B, C, counts, slack):
+def learn_epoch(
+    order,
+    batch,
+    atom_orders,
+    pointers,
+    indices,
+    values,
+    seen,
+    alpha,
+    decay,
+    D,
+    P,
+    B,
+    C,
+    counts,
+    slack,
+):
     """Visit the rows in ``order``, ``batch`` at a time; after each batch the atoms move on the columns it observed.
 
     ``seen`` is the number of rows visited before.

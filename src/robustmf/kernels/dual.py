@@ -69,7 +69,18 @@ def side_quadratics(first, last, bounds, inverse, pull, products, products_at_z,
 
 
 @kernel
-def side_extrapolate(first, last, bounds, inverse, pull, products, products_before, momentum, products_at_z, increments):
+def side_extrapolate(
+    first,
+    last,
+    bounds,
+    inverse,
+    pull,
+    products,
+    products_before,
+    momentum,
+    products_at_z,
+    increments,
+):
     """Products at z = x + momentum·(x − x_before), by linearity, and the increments (products − pull)·inverse there."""
     rank = pull.shape[1]
     for i in range(bounds[first], bounds[last]):

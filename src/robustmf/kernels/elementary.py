@@ -49,7 +49,14 @@ def _log1p(dtype, bits, mantissa, root, ln2, coefficients):
     log(1 + f) = 2 artanh(s), s = f / (2 + f), by fdlibm's polynomial in s^2, with f^2 / 2 taken out of it.
     """
     high, low, root = dtype(ln2[0]), dtype(ln2[1]), bits(root)
-    one, two, half, zero, infinite, nothing = dtype(1), dtype(2), dtype(0.5), dtype(0), dtype(np.inf), dtype(np.nan)
+    one, two, half, zero, infinite, nothing = (
+        dtype(1),
+        dtype(2),
+        dtype(0.5),
+        dtype(0),
+        dtype(np.inf),
+        dtype(np.nan),
+    )
     fraction = bits((1 << mantissa) - 1)
     coefficients = tuple(dtype(c) for c in reversed(coefficients))
 
@@ -76,7 +83,15 @@ def _log1p(dtype, bits, mantissa, root, ln2, coefficients):
 
 
 _FLOAT32 = (np.float32, np.int32, 127, 23, 7, (0.693145751953125, 1.428606765330187e-06), 87.0)
-_FLOAT64 = (np.float64, np.int64, 1023, 52, 13, (6.93147180369123816490e-01, 1.90821492927058770002e-10), 708.0)
+_FLOAT64 = (
+    np.float64,
+    np.int64,
+    1023,
+    52,
+    13,
+    (6.93147180369123816490e-01, 1.90821492927058770002e-10),
+    708.0,
+)
 
 exp32, expm1_32 = _exponential(*_FLOAT32, 0), _exponential(*_FLOAT32, 1)
 exp64, expm1_64 = _exponential(*_FLOAT64, 0), _exponential(*_FLOAT64, 1)

@@ -19,7 +19,9 @@ def _integer(text, p):
 
 
 @kernel
-def parse_grouped(text, mark, separator, lowest, highest, begun, members, values, groups, announced, starts):
+def parse_grouped(
+    text, mark, separator, lowest, highest, begun, members, values, groups, announced, starts
+):
     """Read complete lines: ``group mark [count]`` begins a group, ``member separator value [separator …]`` is a rating of it.
 
     Returns how many ratings and groups there are, how many lines were read, and what is wrong with the last of them. ``starts`` is the
@@ -35,7 +37,11 @@ def parse_grouped(text, mark, separator, lowest, highest, begun, members, values
             if value_digits > 10 or (kind == separator and value_digits == 0):
                 problem = NOT_A_RATING
             elif kind == mark:
-                groups[n_groups], announced[n_groups], starts[n_groups] = number, value if value_digits else -1, n_ratings
+                groups[n_groups], announced[n_groups], starts[n_groups] = (
+                    number,
+                    value if value_digits else -1,
+                    n_ratings,
+                )
                 n_groups += 1
             elif n_groups == 0 and not begun:
                 problem = NO_GROUP

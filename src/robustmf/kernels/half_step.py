@@ -240,7 +240,9 @@ def nearness(a, sample, s, n, eps2):
 
 
 @inlined
-def look_ahead(indices, values, sample, shifts, clip, start, end, V, width, u, eps2, size, offset, value, e, a):
+def look_ahead(
+    indices, values, sample, shifts, clip, start, end, V, width, u, eps2, size, offset, value, e, a
+):
     """All residuals of a row of several blocks, in e, and the sum of y over them, which the first block needs."""
     at_tip = eps2 * 0
     for s in range(start, end, size):
@@ -299,7 +301,10 @@ def subtract_solved(system, k, columns):
     for q in range(k, columns, 4):
         at = k * row + q * step
         s0, s1 = load_tile(system, at, row, PANEL), load_tile(system, at + step, row, PANEL)
-        s2, s3 = load_tile(system, at + 2 * step, row, PANEL), load_tile(system, at + 3 * step, row, PANEL)
+        s2, s3 = (
+            load_tile(system, at + 2 * step, row, PANEL),
+            load_tile(system, at + 3 * step, row, PANEL),
+        )
         for j in range(k):
             left, right = j * row + k * step, j * row + q * step
             s0 = subtract_products(s0, system, left, load(system, right))
@@ -329,7 +334,11 @@ def factor(system, start, rank, columns, floor):
         for p in range(k + 1, stop):
             left = load(system, k * row + p * step)
             for q in range(p * step, (rank + 1) * step, step):
-                store(system, p * row + q, fnma(left, load(system, k * row + q), load(system, p * row + q)))
+                store(
+                    system,
+                    p * row + q,
+                    fnma(left, load(system, k * row + q), load(system, p * row + q)),
+                )
 
 
 @inlined
@@ -343,7 +352,9 @@ def substitute(system, rank, columns, solution):
             even = fnma(load(system, k * row + q * step), load(solution, q * step), even)
             odd = fnma(load(system, k * row + (q + 1) * step), load(solution, (q + 1) * step), odd)
         if (rank - k) % 2 == 0:
-            even = fnma(load(system, k * row + (rank - 1) * step), load(solution, (rank - 1) * step), even)
+            even = fnma(
+                load(system, k * row + (rank - 1) * step), load(solution, (rank - 1) * step), even
+            )
         store(solution, k * step, mul(add(even, odd), load(system, k * row + k * step)))
 
 
@@ -366,7 +377,24 @@ def write_row(solution, lane, rank, U, i):
 # atomically, which took longer than all else in short rows.
 @kernel
 def half_step(
-    first, last, bounds, indptr, indices, values, sample, shifts, clip, V, width, U, reg, eps2, curvature, weight_address, params, size
+    first,
+    last,
+    bounds,
+    indptr,
+    indices,
+    values,
+    sample,
+    shifts,
+    clip,
+    V,
+    width,
+    U,
+    reg,
+    eps2,
+    curvature,
+    weight_address,
+    params,
+    size,
 ):
     """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
 
@@ -379,7 +407,11 @@ def half_step(
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
     limits = np.finfo(V.dtype)
-    top, tolerance, enough = number(np.sqrt(limits.max)), number(4 * limits.eps), number(curvature * rank)
+    top, tolerance, enough = (
+        number(np.sqrt(limits.max)),
+        number(4 * limits.eps),
+        number(curvature * rank),
+    )
 
     normals, rhs = np.zeros(step * width * width, V.dtype), np.zeros(step * width, V.dtype)
     system, floor = np.zeros(width * columns * step, V.dtype), np.zeros(width * step, V.dtype)
@@ -404,7 +436,24 @@ def half_step(
             s, at_tip = indptr[i], eps2 * 0
             several = curvature < np.inf and indptr[i + 1] - s > size
             if several:
-                at_tip = look_ahead(indices, values, sample, shifts, clip, s, indptr[i + 1], V, width, u, eps2, size, offset, value, e, a)
+                at_tip = look_ahead(
+                    indices,
+                    values,
+                    sample,
+                    shifts,
+                    clip,
+                    s,
+                    indptr[i + 1],
+                    V,
+                    width,
+                    u,
+                    eps2,
+                    size,
+                    offset,
+                    value,
+                    e,
+                    a,
+                )
             while s < indptr[i + 1]:
                 n, begin = min(size, indptr[i + 1] - s), s - indptr[i] if several else 0
                 load_block(indices, values, shifts, clip, s, n, width, offset, value)

@@ -1,7 +1,7 @@
 """Sums of a loss over the entries, without an array over all of them.
 
 Residuals are gathered row by row, in a batch that stays in the L1 cache and is long enough for whole vectors; then the loss is called
-through its address (see :mod:`robustmf.compiled_loss`), once for each tip. So residuals are computed once for all tips.
+through its address (see :mod:`robustmf.backends.cpu.compiled_loss`), once for each tip. So residuals are computed once for all tips.
 """
 
 from __future__ import annotations
@@ -38,7 +38,24 @@ def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums, bl
 
 
 @kernel
-def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, V, width, U, tips2, address, params, sums):
+def loss_sums(
+    first,
+    last,
+    bounds,
+    indptr,
+    indices,
+    values,
+    sample,
+    none,
+    clip,
+    V,
+    width,
+    U,
+    tips2,
+    address,
+    params,
+    sums,
+):
     """sums[block, q] = sum s_t phi(sqrt((m_t - u'v_t)^2 + tip_q^2)) over the entries of the block's rows, summed in float64.
 
     Differences have V's type, distances and losses that of tips2. V is flat, its rows padded with zeros to `width`; `sample` is empty
@@ -46,8 +63,16 @@ def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, 
     """
     rank, step = U.shape[1], lanes(V)
     padded = BATCH + step
-    offset, value, u = np.zeros(padded, np.int64), np.zeros(padded, V.dtype), np.zeros(width, V.dtype)
-    e, distance, loss = np.zeros(padded, V.dtype), np.zeros(padded, tips2.dtype), np.zeros(padded, tips2.dtype)
+    offset, value, u = (
+        np.zeros(padded, np.int64),
+        np.zeros(padded, V.dtype),
+        np.zeros(width, V.dtype),
+    )
+    e, distance, loss = (
+        np.zeros(padded, V.dtype),
+        np.zeros(padded, tips2.dtype),
+        np.zeros(padded, tips2.dtype),
+    )
     for block in range(first, last):
         for q in range(len(tips2)):
             sums[block, q] = 0
@@ -63,8 +88,22 @@ def loss_sums(first, last, bounds, indptr, indices, values, sample, none, clip, 
                 filled += n
                 s += n
                 if filled == BATCH:
-                    add_losses(e, begin, filled, sample, tips2, address, params, distance, loss, sums, block)
+                    add_losses(
+                        e,
+                        begin,
+                        filled,
+                        sample,
+                        tips2,
+                        address,
+                        params,
+                        distance,
+                        loss,
+                        sums,
+                        block,
+                    )
                     begin += filled
                     filled = 0
         if filled > 0:
-            add_losses(e, begin, filled, sample, tips2, address, params, distance, loss, sums, block)
+            add_losses(
+                e, begin, filled, sample, tips2, address, params, distance, loss, sums, block
+            )

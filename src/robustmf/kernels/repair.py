@@ -107,7 +107,9 @@ def _subset_fit(B, y, order, state, ridge, A, u):
 
 
 @kernel
-def repair_rows(first, last, pointers, indices, values, U, V, inverses, ridge, rate, rows, trials, seed, changed):
+def repair_rows(
+    first, last, pointers, indices, values, U, V, inverses, ridge, rate, rows, trials, seed, changed
+):
     """For the rows ``rows[first:last]``: the best of the present factors and ``trials`` subset fits, one reweighted step each.
 
     A row changes only for a cost that is lower by 2 %; ``changed`` says which did. Each row draws from a stream of its own.

@@ -69,11 +69,36 @@ def fold_columns(first, last, bounds, pointers, indices, values, U, growth, tol,
         a, b = pointers[j], pointers[j + 1]
         out[j] = 0
         if b - a >= r:
-            l1_weights(indices[a:b], values[a:b], U, growth, tol, max_iter, gram, out[j], np.empty(b - a), np.empty(b - a))
+            l1_weights(
+                indices[a:b],
+                values[a:b],
+                U,
+                growth,
+                tol,
+                max_iter,
+                gram,
+                out[j],
+                np.empty(b - a),
+                np.empty(b - a),
+            )
 
 
 @kernel
-def track(order, pointers, indices, values, U, growth, tol, max_iter, state, gamma_before, w_before, weights, levels):
+def track(
+    order,
+    pointers,
+    indices,
+    values,
+    U,
+    growth,
+    tol,
+    max_iter,
+    state,
+    gamma_before,
+    w_before,
+    weights,
+    levels,
+):
     """Visit the columns in ``order``: weights, then a step of U along the geodesic, its length from the multi-level controller.
 
     ``state`` holds (mu, level, scale of the step); scale 0 means that no step was made yet. ``levels`` gets the level after each.
@@ -103,7 +128,15 @@ def track(order, pointers, indices, values, U, growth, tol, max_iter, state, gam
         size = norm_w * norm_gamma
         if size == 0:
             continue
-        _turn(U, gamma, norm_gamma, w, norm_w, _angle(state, size, gamma, w, gamma_before, w_before), towards)
+        _turn(
+            U,
+            gamma,
+            norm_gamma,
+            w,
+            norm_w,
+            _angle(state, size, gamma, w, gamma_before, w_before),
+            towards,
+        )
         levels[k] = state[1]
         gamma_before[:] = gamma
         w_before[:] = w

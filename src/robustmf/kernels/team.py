@@ -37,9 +37,15 @@ def block_bounds(pointers: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
 def resolve_n_jobs(n_jobs: int | None) -> int:
     """Threads to use: ``None`` or -1 means every core this process may run on."""
     if n_jobs is None or n_jobs == -1:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
-        raise ValueError(f"n_jobs must be a positive integer, -1 or None (all cores), got n_jobs={n_jobs!r}")
+        raise ValueError(
+            f"n_jobs must be a positive integer, -1 or None (all cores), got n_jobs={n_jobs!r}"
+        )
     return int(n_jobs)
 
 
@@ -53,7 +59,12 @@ class Team:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None

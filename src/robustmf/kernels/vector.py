@@ -21,7 +21,12 @@ from numba.extending import intrinsic, register_model
 BYTES = 32
 
 #: Vectors that the machine Numba compiles for keeps in registers: 32 with AVX-512 (its shorter vectors), else 16.
-REGISTERS = 32 if "+avx512vl" in (get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES) else 16
+REGISTERS = (
+    32
+    if "+avx512vl"
+    in (get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES)
+    else 16
+)
 
 
 class Vector(types.Type):
@@ -55,7 +60,9 @@ class _Emitter:
         held = self.context.make_array(array[0])(self.context, self.builder, array[1])
         place = self.builder.add(position, ir.Constant(position.type, shift))
         if config.BOUNDSCHECK:
-            self._trap_outside(place, self.builder.add(place, ir.Constant(place.type, count)), held.nitems)
+            self._trap_outside(
+                place, self.builder.add(place, ir.Constant(place.type, count)), held.nitems
+            )
         return self.builder.gep(held.data, [place])
 
     def _trap_outside(self, first, end, size):
@@ -63,18 +70,24 @@ class _Emitter:
         before = self.builder.icmp_signed("<", first, ir.Constant(first.type, 0))
         beyond = self.builder.icmp_signed(">", end, size)
         with self.builder.if_then(self.builder.or_(before, beyond), likely=False):
-            trap = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.trap")
+            trap = cgutils.get_or_insert_function(
+                self.builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.trap"
+            )
             self.builder.call(trap, [])
 
     def scalar(self, array, position, shift=0):
         return self.builder.load(self.address(array, position, shift))
 
     def load(self, array, position, shift=0):
-        pointer = self.builder.bitcast(self.address(array, position, shift, self.lanes), self.type.as_pointer())
+        pointer = self.builder.bitcast(
+            self.address(array, position, shift, self.lanes), self.type.as_pointer()
+        )
         return self.builder.load(pointer, align=self.dtype.bitwidth // 8)
 
     def store(self, array, position, value):
-        pointer = self.builder.bitcast(self.address(array, position, count=self.lanes), self.type.as_pointer())
+        pointer = self.builder.bitcast(
+            self.address(array, position, count=self.lanes), self.type.as_pointer()
+        )
         self.builder.store(value, pointer, align=self.dtype.bitwidth // 8)
 
     def splat(self, scalar):
@@ -82,13 +95,17 @@ class _Emitter:
         return self.shuffle(first, first, [0] * self.lanes)
 
     def shuffle(self, a, b, lanes):
-        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes)))
+        return self.builder.shuffle_vector(
+            a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        )
 
     def call(self, name, *args):
         """LLVM's intrinsic of that name on Vectors."""
         suffix = f"v{self.lanes}f{self.dtype.bitwidth}"
         kind = ir.FunctionType(self.type, [self.type] * len(args))
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.{suffix}"), args)
+        return self.builder.call(
+            cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.{suffix}"), args
+        )
 
     def fma(self, a, b, c):
         """A b + c, one instruction where the machine has it."""
@@ -116,7 +133,9 @@ def _emitting(dtype, signature, write):
     """What an intrinsic returns: `write(emit, *args)`, arrays as (type, value) pairs, returns the result or None."""
 
     def generate(context, builder, sig, args):
-        pairs = [(t, a) if isinstance(t, types.Array) else a for t, a in zip(sig.args, args, strict=True)]
+        pairs = [
+            (t, a) if isinstance(t, types.Array) else a for t, a in zip(sig.args, args, strict=True)
+        ]
         result = write(_Emitter(context, builder, dtype), *pairs)
         return context.get_dummy_value() if result is None else result
 
@@ -127,7 +146,9 @@ def _emitting(dtype, signature, write):
 def lanes(typingctx, x):
     """Number of lanes of a Vector of x's dtype, a compile-time constant."""
     count = Vector(x.dtype).lanes
-    return _emitting(x.dtype, types.intp(x), lambda emit, x: emit.context.get_constant(types.intp, count))
+    return _emitting(
+        x.dtype, types.intp(x), lambda emit, x: emit.context.get_constant(types.intp, count)
+    )
 
 
 @intrinsic
@@ -139,7 +160,9 @@ def load(typingctx, x, i):
 @intrinsic
 def store(typingctx, x, i, v):
     """x[i:] = v"""
-    return _emitting(x.dtype, types.void(x, types.intp, v), lambda emit, x, i, v: emit.store(x, i, v))
+    return _emitting(
+        x.dtype, types.void(x, types.intp, v), lambda emit, x, i, v: emit.store(x, i, v)
+    )
 
 
 @intrinsic
@@ -163,7 +186,9 @@ def mul(typingctx, a, b):
 @intrinsic
 def fnma(typingctx, a, b, c):
     """C - a b"""
-    return _emitting(a.dtype, a(a, a, a), lambda emit, a, b, c: emit.fma(emit.builder.fneg(a), b, c))
+    return _emitting(
+        a.dtype, a(a, a, a), lambda emit, a, b, c: emit.fma(emit.builder.fneg(a), b, c)
+    )
 
 
 @intrinsic
@@ -175,7 +200,9 @@ def sub(typingctx, a, b):
 @intrinsic
 def distance(typingctx, a, eps2):
     """sqrt(a^2 + eps2)"""
-    return _emitting(a.dtype, a(a, a), lambda emit, a, eps2: emit.call("sqrt", emit.fma(a, a, eps2)))
+    return _emitting(
+        a.dtype, a(a, a), lambda emit, a, eps2: emit.call("sqrt", emit.fma(a, a, eps2))
+    )
 
 
 @intrinsic
@@ -209,7 +236,9 @@ def zeros(typingctx, x, count):
     if _literal(count) is None:
         return None
     kind = _tile_type(x.dtype, _literal(count) or Vector(x.dtype).lanes)
-    return _emitting(x.dtype, kind(x, count), lambda emit, x, count: emit.pack([emit.zero] * kind.count))
+    return _emitting(
+        x.dtype, kind(x, count), lambda emit, x, count: emit.pack([emit.zero] * kind.count)
+    )
 
 
 @intrinsic(prefer_literal=True)
@@ -232,7 +261,9 @@ def store_tile(typingctx, x, i, stride, tile):
 
     def write(emit, x, i, stride, tile):
         for k, v in enumerate(emit.unpack(tile)):
-            emit.store(x, emit.builder.add(i, emit.builder.mul(stride, ir.Constant(stride.type, k))), v)
+            emit.store(
+                x, emit.builder.add(i, emit.builder.mul(stride, ir.Constant(stride.type, k))), v
+            )
 
     return _emitting(x.dtype, types.void(x, types.intp, types.intp, tile), write)
 
@@ -266,7 +297,10 @@ def transpose(typingctx, tile):
             low = [k if not k & run else n + k - run for k in range(n)]
             high = [k + run for k in low]
             for k in (k for k in range(n) if not k & run):
-                v[k], v[k + run] = emit.shuffle(v[k], v[k + run], low), emit.shuffle(v[k], v[k + run], high)
+                v[k], v[k + run] = (
+                    emit.shuffle(v[k], v[k + run], low),
+                    emit.shuffle(v[k], v[k + run], high),
+                )
             run *= 2
         return emit.pack(v)
 
@@ -278,8 +312,12 @@ def add_products(typingctx, tile, x, offsets, t, column, v):
     """tile[k] + x[offsets[t + k] + column:] v, every k"""
 
     def write(emit, tile, x, offsets, t, column, v):
-        rows = [emit.builder.add(emit.scalar(offsets, t, k), column) for k in range(tile.type.count)]
-        return emit.pack([emit.fma(emit.load(x, i), v, s) for i, s in zip(rows, emit.unpack(tile), strict=True)])
+        rows = [
+            emit.builder.add(emit.scalar(offsets, t, k), column) for k in range(tile.type.count)
+        ]
+        return emit.pack(
+            [emit.fma(emit.load(x, i), v, s) for i, s in zip(rows, emit.unpack(tile), strict=True)]
+        )
 
     return _emitting(x.dtype, tile(tile, x, offsets, types.intp, types.intp, v), write)
 
@@ -291,7 +329,9 @@ def subtract_products(typingctx, tile, x, i, v):
     def write(emit, tile, x, i, v):
         minus = emit.builder.fneg(v)
         parts = [emit.load(x, i, k * emit.lanes) for k in range(tile.type.count)]
-        return emit.pack([emit.fma(p, minus, s) for p, s in zip(parts, emit.unpack(tile), strict=True)])
+        return emit.pack(
+            [emit.fma(p, minus, s) for p, s in zip(parts, emit.unpack(tile), strict=True)]
+        )
 
     return _emitting(x.dtype, tile(tile, x, types.intp, v), write)
 
@@ -314,7 +354,9 @@ def add_outer(typingctx, tile, x, row, column, weight, pull, rows):
         left = [emit.splat(emit.scalar(x, row, q)) for q in range(_literal(rows))]
         pairs = [(a, b) for a in left for b in weighted]
         pairs += [(emit.splat(pull), b) for b in plain] if extra else []
-        return emit.pack([emit.fma(a, b, s) for (a, b), s in zip(pairs, emit.unpack(tile), strict=True)])
+        return emit.pack(
+            [emit.fma(a, b, s) for (a, b), s in zip(pairs, emit.unpack(tile), strict=True)]
+        )
 
     scalar = x.dtype if extra else types.none
     return _emitting(x.dtype, tile(tile, x, types.intp, types.intp, x.dtype, scalar, rows), write)
@@ -334,7 +376,9 @@ def add_tile(typingctx, x, i, stride, tile, first, rows, groups):
             at = emit.builder.add(emit.builder.add(i, step), ir.Constant(i.type, g * emit.lanes))
             emit.store(x, at, emit.builder.fadd(emit.load(x, at), vectors[k]))
 
-    return _emitting(x.dtype, types.void(x, types.intp, types.intp, tile, first, rows, groups), write)
+    return _emitting(
+        x.dtype, types.void(x, types.intp, types.intp, tile, first, rows, groups), write
+    )
 
 
 @intrinsic
@@ -347,7 +391,12 @@ def call_block(typingctx, address, a, w, n, params):
 
     def write(emit, address, a, w, n, params):
         zero = ir.Constant(n.type, 0)
-        args = [emit.address(a, zero), emit.address(w, zero), n, emit.address(params, zero, count=0)]
+        args = [
+            emit.address(a, zero),
+            emit.address(w, zero),
+            n,
+            emit.address(params, zero, count=0),
+        ]
         kind = ir.FunctionType(ir.VoidType(), [arg.type for arg in args])
         emit.builder.call(emit.builder.inttoptr(address, kind.as_pointer()), args)
 

@@ -14,8 +14,8 @@ from robustmf.losses.l2 import L2
 from robustmf.losses.laplace import Laplace
 from robustmf.losses.lsp import LSP
 from robustmf.losses.mcp import MCP
-from robustmf.losses.rounded import Rounded, rounded
 from robustmf.losses.scad import SCAD
+from robustmf.losses.smoothed import Rounded, rounded
 from robustmf.losses.tukey import Tukey
 from robustmf.losses.welsch import Welsch
 
@@ -39,7 +39,20 @@ __all__ = [
     "rounded",
 ]
 
-_CLASSES: tuple[type[Loss], ...] = (L1, L2, LSP, Geman, Laplace, MCP, SCAD, Huber, Cauchy, Welsch, Tukey, GemanMcClure)
+_CLASSES: tuple[type[Loss], ...] = (
+    L1,
+    L2,
+    LSP,
+    Geman,
+    Laplace,
+    MCP,
+    SCAD,
+    Huber,
+    Cauchy,
+    Welsch,
+    Tukey,
+    GemanMcClure,
+)
 
 
 def _rounded(base: type[Loss]) -> Callable[[], Loss]:
@@ -76,8 +89,12 @@ def make_loss(loss: str | Loss, theta: float | None = None) -> Loss:
     """
     if isinstance(loss, str):
         if loss not in _REGISTRY:
-            raise ValueError(f"loss must be one of {', '.join(_REGISTRY)} or a Loss object, got loss={loss!r}")
+            raise ValueError(
+                f"loss must be one of {', '.join(_REGISTRY)} or a Loss object, got loss={loss!r}"
+            )
         loss = _REGISTRY[loss]()
     if not isinstance(loss, Loss):
-        raise TypeError(f"loss must be a name or a robustmf.losses.Loss object, got {type(loss).__name__}")
+        raise TypeError(
+            f"loss must be a name or a robustmf.losses.Loss object, got {type(loss).__name__}"
+        )
     return loss if theta is None else loss.at_scale(theta)

@@ -48,17 +48,25 @@ class Loss:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.theta) and self.theta > self.theta_above):
-            raise ValueError(f"theta must be a finite number > {self.theta_above:g} for loss {self.name!r}, got theta={self.theta!r}")
+            raise ValueError(
+                f"theta must be a finite number > {self.theta_above:g} for loss {self.name!r}, got theta={self.theta!r}"
+            )
 
     def _value(self, a: Array) -> Array:
-        raise NotImplementedError(f"{type(self).__name__} must define _value(a), the loss φ at a >= 0")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define _value(a), the loss φ at a >= 0"
+        )
 
     def _derivative(self, a: Array) -> Array:
-        raise NotImplementedError(f"{type(self).__name__} must define _derivative(a), the slope φ' at a >= 0")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define _derivative(a), the slope φ' at a >= 0"
+        )
 
     def value(self, residual: Array) -> Array:
         """φ(|residual|), entry by entry."""
-        with np.errstate(over="ignore"):  # far out, where squares overflow, a loss is flat or linear
+        with np.errstate(
+            over="ignore"
+        ):  # far out, where squares overflow, a loss is flat or linear
             return self._value(np.abs(residual))
 
     def derivative(self, residual: Array) -> Array:
@@ -86,7 +94,11 @@ class Loss:
         if self.concave or self.weight_formula is None:
             a = np.maximum(a, np.finfo(residual.dtype).tiny ** 0.25)
         with np.errstate(over="ignore"):
-            return self._derivative(a) / a if self.weight_formula is None else self.weight_formula(a, *self.weight_parameters)
+            return (
+                self._derivative(a) / a
+                if self.weight_formula is None
+                else self.weight_formula(a, *self.weight_parameters)
+            )
 
     def at_scale(self, theta: float) -> Self:
         """The same loss with another θ."""

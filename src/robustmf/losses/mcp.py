@@ -26,7 +26,9 @@ class MCP(Loss):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (np.isfinite(self.delta) and self.delta > 0):
-            raise ValueError(f"delta must be a finite number > 0 for loss {self.name!r}, got delta={self.delta!r}")
+            raise ValueError(
+                f"delta must be a finite number > 0 for loss {self.name!r}, got delta={self.delta!r}"
+            )
 
     def _value(self, a: Array) -> Array:
         near = np.minimum(a, self.theta)

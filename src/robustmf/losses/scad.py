@@ -27,7 +27,11 @@ class SCAD(MCP):
 
     def _value(self, a: Array) -> Array:
         bent = np.clip(a, 1.0, self.theta)
-        return np.minimum(a, 1.0) + (bent - 1) * (2 * self.theta - bent - 1) / (2 * (self.theta - 1)) + self.delta * a
+        return (
+            np.minimum(a, 1.0)
+            + (bent - 1) * (2 * self.theta - bent - 1) / (2 * (self.theta - 1))
+            + self.delta * a
+        )
 
     def _derivative(self, a: Array) -> Array:
         return np.clip((self.theta - a) / (self.theta - 1), 0, 1) + self.delta

@@ -26,7 +26,11 @@ class Runs:
 
     def find(self, method: str, data: str) -> list[Record]:
         """The finished runs of a cell, by seed."""
-        chosen = [r for r in self._all if r["method"] == method and r["data"] == data and r["status"] == "done"]
+        chosen = [
+            r
+            for r in self._all
+            if r["method"] == method and r["data"] == data and r["status"] == "done"
+        ]
         return sorted(chosen, key=lambda record: record["seed"])
 
     def why_not(self, method: str, data: str) -> str:
@@ -36,7 +40,9 @@ class Runs:
                 return str(record["why"])
         return "not run"
 
-    def values(self, method: str, data: str, of: Callable[[Record], float | None]) -> dict[int, float]:
+    def values(
+        self, method: str, data: str, of: Callable[[Record], float | None]
+    ) -> dict[int, float]:
         """A number of every finished run of a cell, by seed; None is left out."""
         found = {record["seed"]: of(record["result"]) for record in self.find(method, data)}
         return {seed: value for seed, value in found.items() if value is not None}
@@ -66,7 +72,9 @@ def best_of(cells: dict[str, dict[int, float]]) -> set[str]:
     for name, values in filled.items():
         common = sorted(set(values) & set(filled[first]))
         if name != first and len(common) >= _FEWEST and not _wild(list(values.values())):
-            test = paired_t_test([values[seed] for seed in common], [filled[first][seed] for seed in common])
+            test = paired_t_test(
+                [values[seed] for seed in common], [filled[first][seed] for seed in common]
+            )
             if not test.significant:
                 best.add(name)
     return best

@@ -54,9 +54,13 @@ def _metric(motion: Array) -> Array:
     # first the map that makes the columns orthonormal: what is left to find is then no matter of units
     whiten = np.linalg.inv(np.linalg.qr(motion, mode="r"))
     x, y = (motion @ whiten)[::2], (motion @ whiten)[1::2]
-    equations = np.vstack([_products(x, x) - _products(y, y), _products(x, y), np.eye(6)[[0, 3, 5]].sum(axis=0)])
+    equations = np.vstack(
+        [_products(x, x) - _products(y, y), _products(x, y), np.eye(6)[[0, 3, 5]].sum(axis=0)]
+    )
     # the last equation, a trace of 3, excludes zero
-    a, b, c, d, e, f = np.linalg.lstsq(equations, np.append(np.zeros(len(motion)), 3.0), rcond=None)[0]
+    a, b, c, d, e, f = np.linalg.lstsq(
+        equations, np.append(np.zeros(len(motion)), 3.0), rcond=None
+    )[0]
     lengths, axes = np.linalg.eigh(np.array([[a, b, c], [b, d, e], [c, e, f]]))
     # no real map where a length comes out negative: it is then kept small
     return np.asarray(whiten @ (axes * np.sqrt(np.maximum(lengths, 1e-2))))

@@ -19,7 +19,16 @@ def rows(record: dict[str, Any]) -> list[list[str]]:
     for method in record["methods"]:
         ratio = f"{method['rmse'] / oracle:.2f}"
         found = f"{method['found']} of {planted}"
-        lines.append([method["title"], f"{method['rmse']:.4f}", ratio, f"{method['seconds']:.2f}", found, str(method["false_alarms"])])
+        lines.append(
+            [
+                method["title"],
+                f"{method['rmse']:.4f}",
+                ratio,
+                f"{method['seconds']:.2f}",
+                found,
+                str(method["false_alarms"]),
+            ]
+        )
     return lines
 
 
@@ -56,12 +65,20 @@ def write(record: dict[str, Any], tracks: dict[str, Any], path: Path) -> None:
             history = method["history"]
             first = history["objective"][0]
             progress.add_scatter(
-                x=history["seconds"], y=[value / first for value in history["objective"]], name=method["title"], mode="lines+markers"
+                x=history["seconds"],
+                y=[value / first for value in history["objective"]],
+                name=method["title"],
+                mode="lines+markers",
             )
     progress.update_xaxes(title="seconds").update_yaxes(title="objective / objective at the start")
     histogram = go.Figure(layout={"barmode": "overlay"})
     for kind, title in (("clean", "clean entries"), ("outliers", "planted outliers")):
-        histogram.add_histogram(x=best["residuals"][kind], name=title, xbins={"start": -7, "end": 7, "size": 0.1}, opacity=0.75)
+        histogram.add_histogram(
+            x=best["residuals"][kind],
+            name=title,
+            xbins={"start": -7, "end": 7, "size": 0.1},
+            opacity=0.75,
+        )
     for side in (-1, 1):
         histogram.add_vline(x=side * best["flag_at"], line={"dash": "dot", "color": "gray"})
     histogram.update_xaxes(title="residual").update_yaxes(title="entries", type="log")
@@ -73,10 +90,20 @@ def write(record: dict[str, Any], tracks: dict[str, Any], path: Path) -> None:
         [
             table(HEADER, lines, best=1 + record["methods"].index(best)),
             '<div class="figures">',
-            figure(histogram, f"{best['title']}: residuals of the training entries. Beyond the dotted lines an entry is flagged as bad."),
+            figure(
+                histogram,
+                f"{best['title']}: residuals of the training entries. Beyond the dotted lines an entry is flagged as bad.",
+            ),
             figure(progress, "Objective over time; every step is guaranteed to descend."),
             "</div>",
-            *([f"<h2>{record['methods'][-1]['title']}, in detail</h2>", *fit_page.sections(record["fit"])] if record["fit"] else ()),
+            *(
+                [
+                    f"<h2>{record['methods'][-1]['title']}, in detail</h2>",
+                    *fit_page.sections(record["fit"]),
+                ]
+                if record["fit"]
+                else ()
+            ),
             f"<h2>Points in space from tracks with wrong matches</h2><p>{tracks_lead(tracks)}</p>",
             fit_page.cloud_figure(tracks["fit"]),
             f'<p class="soft">Seed {record["data"]["seed"]}; {versions}.</p>',

@@ -63,10 +63,18 @@ class Column:
     digits: int = 4
 
 
-def findings(name: str, caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str | float]]) -> str:
+def findings(
+    name: str, caption: str, columns: Sequence[Column], rows: Sequence[Sequence[str | float]]
+) -> str:
     """A table to search and sort. Text cells are HTML that is already escaped; numbers are shown short and sorted as they are."""
-    heads = "".join(f'<th scope="col"{_css(column)}><button type="button">{escape(column.title)}</button></th>' for column in columns)
-    lines = "".join(f"<tr>{''.join(_cell(column, value) for column, value in zip(columns, row, strict=True))}</tr>" for row in rows)
+    heads = "".join(
+        f'<th scope="col"{_css(column)}><button type="button">{escape(column.title)}</button></th>'
+        for column in columns
+    )
+    lines = "".join(
+        f"<tr>{''.join(_cell(column, value) for column, value in zip(columns, row, strict=True))}</tr>"
+        for row in rows
+    )
     return (
         f'<div data-findings id="{name}"><div class="find"><label for="{name}-search">Search</label>'
         f'<input id="{name}-search" type="search" autocomplete="off"><span role="status" class="soft">{len(rows)} shown</span></div>'
@@ -76,7 +84,9 @@ def findings(name: str, caption: str, columns: Sequence[Column], rows: Sequence[
 
 
 def _css(column: Column) -> str:
-    return "" if column.kind == "number" else f' class="text{" why" if column.kind == "why" else ""}"'
+    return (
+        "" if column.kind == "number" else f' class="text{" why" if column.kind == "why" else ""}"'
+    )
 
 
 def _cell(column: Column, value: str | float) -> str:

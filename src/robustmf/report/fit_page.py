@@ -51,17 +51,27 @@ def _entries(record: dict[str, Any]) -> str:
         Column("why", "why"),
     ]
     lines = [
-        (cell(row), cell(column), value, expected, score, escape(why)) for row, column, value, expected, score, why in record["entries"]
+        (cell(row), cell(column), value, expected, score, escape(why))
+        for row, column, value, expected, score, why in record["entries"]
     ]
-    return _meaning(record, "entries", "good entries") + findings("entries", "Suspicious entries", columns, lines)
+    return _meaning(record, "entries", "good entries") + findings(
+        "entries", "Suspicious entries", columns, lines
+    )
 
 
 def _lines(record: dict[str, Any], side: str) -> str:
     if not record[side]:
         return _nothing(record, side[:-1])
-    columns = [Column(side[:-1], "text"), Column("entries"), Column("score", digits=2), Column("why", "why")]
+    columns = [
+        Column(side[:-1], "text"),
+        Column("entries"),
+        Column("score", digits=2),
+        Column("why", "why"),
+    ]
     lines = [(cell(key), entries, score, escape(why)) for key, entries, score, why in record[side]]
-    return _meaning(record, side, f"honest {side}") + findings(side, f"Suspicious {side}", columns, lines)
+    return _meaning(record, side, f"honest {side}") + findings(
+        side, f"Suspicious {side}", columns, lines
+    )
 
 
 def _meaning(record: dict[str, Any], side: str, good: str) -> str:
@@ -77,7 +87,10 @@ def _figures(record: dict[str, Any]) -> list[str]:
     history, best = record["history"], record["best_iteration"]
     drawn = [
         figure(_residuals(record["residuals"]), _residual_caption(record["residuals"])),
-        figure(_curve(history["objective"], "objective", best), "Convergence: the objective after each iteration; 0 is the start."),
+        figure(
+            _curve(history["objective"], "objective", best),
+            "Convergence: the objective after each iteration; 0 is the start.",
+        ),
     ]
     if "validation" in history:
         caption = "Validation: the mean absolute error on entries set aside. The marked iteration was kept."
@@ -93,16 +106,30 @@ def _figures(record: dict[str, Any]) -> list[str]:
 
 
 def _residual_caption(residuals: dict[str, Any]) -> str:
-    beyond = f" {residuals['beyond']:,} that lie farther out are in the outermost bars." if residuals["beyond"] else ""
+    beyond = (
+        f" {residuals['beyond']:,} that lie farther out are in the outermost bars."
+        if residuals["beyond"]
+        else ""
+    )
     return f"Residuals of the fitted entries, and how far the loss trusts an entry with that residual.{beyond}"
 
 
 def _residuals(residuals: dict[str, Any]) -> Any:
     go = _plotly()
     plot = go.Figure(layout={"bargap": 0})
-    plot.add_bar(x=residuals["centers"], y=residuals["counts"], name="entries", marker={"color": _BLUE, "line": {"width": 0}})
+    plot.add_bar(
+        x=residuals["centers"],
+        y=residuals["counts"],
+        name="entries",
+        marker={"color": _BLUE, "line": {"width": 0}},
+    )
     plot.add_scatter(
-        x=residuals["centers"], y=residuals["weights"], name="weight", yaxis="y2", mode="lines", line={"color": _ORANGE, "width": 2.5}
+        x=residuals["centers"],
+        y=residuals["weights"],
+        name="weight",
+        yaxis="y2",
+        mode="lines",
+        line={"color": _ORANGE, "width": 2.5},
     )
     plot.update_layout(
         xaxis={"title": "residual"},
@@ -123,7 +150,14 @@ def _residuals(residuals: dict[str, Any]) -> Any:
 
 def _curve(values: list[float], title: str, best: int) -> Any:
     plot = _plotly().Figure(layout={"showlegend": False})
-    plot.add_scatter(x=list(range(len(values))), y=values, mode="lines+markers", name=title, line={"color": _BLUE}, marker={"size": 5})
+    plot.add_scatter(
+        x=list(range(len(values))),
+        y=values,
+        mode="lines+markers",
+        name=title,
+        line={"color": _BLUE},
+        marker={"size": 5},
+    )
     if best < len(values):
         plot.add_scatter(
             x=[best],
@@ -132,14 +166,20 @@ def _curve(values: list[float], title: str, best: int) -> Any:
             name="kept",
             marker={"size": 13, "color": _ORANGE, "symbol": "circle-open", "line": {"width": 3}},
         )
-    return plot.update_xaxes(title="iteration", dtick=max(1, len(values) // 8)).update_yaxes(title=title)
+    return plot.update_xaxes(title="iteration", dtick=max(1, len(values) // 8)).update_yaxes(
+        title=title
+    )
 
 
 def _map(found: dict[str, Any]) -> Any:
     plot = _plotly().Figure()
     for side, color, symbol in (("rows", _BLUE, "circle"), ("columns", _ORANGE, "diamond")):
         points = found[side]
-        name = side if len(points["ids"]) == points["of"] else f"{len(points['ids']):,} of {points['of']:,} {side}"
+        name = (
+            side
+            if len(points["ids"]) == points["of"]
+            else f"{len(points['ids']):,} of {points['of']:,} {side}"
+        )
         plot.add_scatter(
             x=points["x"], y=points["y"], mode="markers", name=name, text=[f"{side[:-1]} {hover(key)}" for key in points["ids"]],
             hovertemplate="%{text}<extra></extra>",
@@ -168,7 +208,9 @@ def cloud_figure(record: dict[str, Any]) -> str:
 def _cloud(found: dict[str, Any]) -> Any:
     x, y, z = zip(*found["points"], strict=True)
     ordered = sorted(found["errors"])
-    most = ordered[int(0.95 * (len(ordered) - 1))]  # a few wild points shall not take all the colours
+    most = ordered[
+        int(0.95 * (len(ordered) - 1))
+    ]  # a few wild points shall not take all the colours
     labels = [
         f"point {hover(key)}, seen in {seen // 2} frames, residual {error:.3g}"
         for key, seen, error in zip(found["ids"], found["seen"], found["errors"], strict=True)

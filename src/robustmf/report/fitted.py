@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from robustmf.estimator import RobustMF
 from robustmf.report import cloud
-from robustmf.scikit import check_is_fitted
 from robustmf.summary import facts
 
 #: Suspects of each kind on the page; points of each side on the map; bars of the histogram.
@@ -33,7 +33,9 @@ def fit_record(model: RobustMF, *, tracks: bool = False, at_most: float = 0.01) 
         "good_share": audit.good_share,
         "at_most": at_most,
         "history": {
-            name: list(map(float, model.history_[name])) for name in ("objective", "seconds", "validation") if name in model.history_
+            name: list(map(float, model.history_[name]))
+            for name in ("objective", "seconds", "validation")
+            if name in model.history_
         },
         "best_iteration": model.best_iteration_,
         "residuals": _histogram(model, residual),
@@ -57,7 +59,12 @@ def _histogram(model: RobustMF, residual: NDArray[np.float64]) -> dict[str, Any]
     centers = (edges[:-1] + edges[1:]) / 2
     of = model.loss_.derivative if model.loss_.concave else model.loss_.weight
     weights = of(centers) / of(np.zeros(1))
-    return {"centers": centers.tolist(), "counts": counts.tolist(), "weights": weights.tolist(), "beyond": int((size > reach).sum())}
+    return {
+        "centers": centers.tolist(),
+        "counts": counts.tolist(),
+        "weights": weights.tolist(),
+        "beyond": int((size > reach).sum()),
+    }
 
 
 def _map(model: RobustMF, rows: set[Any], columns: set[Any]) -> dict[str, Any] | None:
@@ -68,8 +75,14 @@ def _map(model: RobustMF, rows: set[Any], columns: set[Any]) -> dict[str, Any] |
     (Pu, Ru), (Qv, Rv) = np.linalg.qr(U), np.linalg.qr(V)
     left, spread, right = np.linalg.svd(Ru @ Rv.T)
     places = ((Pu @ left[:, :2]) * np.sqrt(spread[:2]), (Qv @ right[:2].T) * np.sqrt(spread[:2]))
-    sides = (("rows", places[0], model.row_ids_, rows), ("columns", places[1], model.column_ids_, columns))
-    mapped = {name: _points(at, range(len(at)) if ids is None else ids, suspects) for name, at, ids, suspects in sides}
+    sides = (
+        ("rows", places[0], model.row_ids_, rows),
+        ("columns", places[1], model.column_ids_, columns),
+    )
+    mapped = {
+        name: _points(at, range(len(at)) if ids is None else ids, suspects)
+        for name, at, ids, suspects in sides
+    }
     total = float(np.square(spread).sum()) or 1.0
     return {**mapped, "share": float(np.square(spread[:2]).sum()) / total}
 
@@ -104,7 +117,11 @@ def _repeat(model: RobustMF) -> dict[str, str]:
     for name in ("pointers", "indices", "values", "weights"):
         if entries[name] is not None:
             sealed.update(np.ascontiguousarray(entries[name]).data)
-    shown = ", ".join(f"{name}={value!r}" for name, value in model.get_params(deep=False).items() if name not in ("verbose", "callbacks"))
+    shown = ", ".join(
+        f"{name}={value!r}"
+        for name, value in model.get_params(deep=False).items()
+        if name not in ("verbose", "callbacks")
+    )
     versions = ["robustmf", "numpy", "scipy", "numba", "scikit-learn"]
     return {
         "model": f"{type(model).__name__}({shown})",
@@ -112,7 +129,12 @@ def _repeat(model: RobustMF) -> dict[str, str]:
         if model.random_state is not None
         else "not fixed: random_state=None starts elsewhere each time",
         "entries": f"SHA-256 {sealed.hexdigest()[:16]} of their places, values and weights",
-        "versions": ", ".join([f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in versions)]),
+        "versions": ", ".join(
+            [
+                f"Python {platform.python_version()}",
+                *(f"{name} {_version(name)}" for name in versions),
+            ]
+        ),
         "machine": f"{platform.system()} {platform.machine()}",
     }
 

@@ -14,7 +14,10 @@ def section_text(section: Section, figures: str) -> str:
 
 
 def _table(block: TableBlock) -> str:
-    lines = ["| " + " | ".join(map(_escaped, block.header)) + " |", "|" + "---|" * len(block.header)]
+    lines = [
+        "| " + " | ".join(map(_escaped, block.header)) + " |",
+        "|" + "---|" * len(block.header),
+    ]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in block.rows]
     return "\n".join(lines) + (f"\n\n{block.note}" if block.note else "")
 

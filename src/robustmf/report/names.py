@@ -16,7 +16,9 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 def plain(key: Any) -> str:
     """An id as text that every encoding takes and that acts on nothing around it."""
     return "".join(
-        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _SPELLED or letter in _TURNING else letter
+        letter.encode("unicode_escape").decode()
+        if unicodedata.category(letter) in _SPELLED or letter in _TURNING
+        else letter
         for letter in str(key)
     )
 

@@ -53,11 +53,18 @@ dark.addEventListener('change', restyle); restyle();
 _SENTENCE = 45
 
 
-def table(header: list[str], rows: list[list[str]], best: int | None = None, bold: Collection[tuple[int, int]] = ()) -> str:
+def table(
+    header: list[str],
+    rows: list[list[str]],
+    best: int | None = None,
+    bold: Collection[tuple[int, int]] = (),
+) -> str:
     """An HTML table; everything in it is escaped. ``best`` marks a row, ``bold`` single cells (row, column)."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join(
-        ('<tr class="best">' if k == best else "<tr>") + "".join(_cell(cell, (k, j) in bold) for j, cell in enumerate(row)) + "</tr>"
+        ('<tr class="best">' if k == best else "<tr>")
+        + "".join(_cell(cell, (k, j) in bold) for j, cell in enumerate(row))
+        + "</tr>"
         for k, row in enumerate(rows)
     )
     named = escape(", ".join(header))
@@ -67,26 +74,45 @@ def table(header: list[str], rows: list[list[str]], best: int | None = None, bol
 
 def _cell(text: str, bold: bool) -> str:
     kind = ' class="sentence"' if len(text) > _SENTENCE else ""
-    return f"<td{kind}><strong>{escape(text)}</strong></td>" if bold else f"<td{kind}>{escape(text)}</td>"
+    return (
+        f"<td{kind}><strong>{escape(text)}</strong></td>"
+        if bold
+        else f"<td{kind}>{escape(text)}</td>"
+    )
 
 
 def pairs_table(pairs: Mapping[str, str]) -> str:
     """Names and texts, two columns; everything is escaped."""
-    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in pairs.items())
+    lines = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>'
+        for name, text in pairs.items()
+    )
     return f'<table class="pairs"><tbody>{lines}</tbody></table>'
 
 
 def figure(plot: Any, caption: str, height: int = 340) -> str:
     """A Plotly figure as HTML, without the library itself."""
     flat = not any(trace.type == "scatter3d" for trace in plot.data)
-    margin = {"l": 55, "r": 50 if "yaxis2" in plot.layout else 10, "t": 10, "b": 45} if flat else {"l": 0, "r": 0, "t": 0, "b": 45}
-    plot.update_layout(margin=margin, height=height, template="none", legend={"orientation": "h", "y": 1.12})
+    margin = (
+        {"l": 55, "r": 50 if "yaxis2" in plot.layout else 10, "t": 10, "b": 45}
+        if flat
+        else {"l": 0, "r": 0, "t": 0, "b": 45}
+    )
+    plot.update_layout(
+        margin=margin, height=height, template="none", legend={"orientation": "h", "y": 1.12}
+    )
     plot.update_yaxes(automargin=True, title_standoff=8)
-    drawn = plot.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True})
+    drawn = plot.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        config={"displayModeBar": False, "responsive": True},
+    )
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def write_page(path: Path, title: str, lead: str, parts: list[str], style: str = "", script: str = "") -> None:
+def write_page(
+    path: Path, title: str, lead: str, parts: list[str], style: str = "", script: str = ""
+) -> None:
     """Write the page with the plotting library inlined, and whatever style and script its parts need."""
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an extra, imported only when a page is written
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
+from robustmf.data.observed import Observed
+from robustmf.initialization.initial_point import Warm
 from robustmf.losses import L1, L2, Loss, rounded
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.start import Warm
 
 Array = NDArray[np.floating[Any]]
 
@@ -151,7 +151,11 @@ def _padded(A: Array, length: int) -> Array:
     return np.concatenate([A, np.zeros((length - len(A), A.shape[1]), A.dtype)])
 
 
-def _later_rows(operations: Operations, weights: Array | None, first: int) -> tuple[Operations, Array | None]:
+def _later_rows(
+    operations: Operations, weights: Array | None, first: int
+) -> tuple[Operations, Array | None]:
     """The rows from number ``first`` on."""
     later = operations.observed.later_rows(first)
-    return operations.on(later), None if weights is None else weights[len(weights) - later.n_entries :]
+    return operations.on(later), None if weights is None else weights[
+        len(weights) - later.n_entries :
+    ]

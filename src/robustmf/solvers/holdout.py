@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.aside import n_aside
+from robustmf.backends.cpu.operations import Operations
+from robustmf.data.holdout import n_aside
+from robustmf.data.observed import Observed
 
 Array = NDArray[np.floating[Any]]
 
@@ -39,8 +39,14 @@ class Holdout:
             part = slice(low, low + _SLICE)
             predicted = np.einsum("tq,tq->t", U[self.rows[part]], V[self.cols[part]])
             error = np.abs(self.values[part] - np.clip(predicted, *self.bounds))
-            total += float((error if self.weights is None else error * self.weights[part]).sum(dtype=np.float64))
-        return total / (len(self.values) if self.weights is None else float(self.weights.sum(dtype=np.float64)))
+            total += float(
+                (error if self.weights is None else error * self.weights[part]).sum(
+                    dtype=np.float64
+                )
+            )
+        return total / (
+            len(self.values) if self.weights is None else float(self.weights.sum(dtype=np.float64))
+        )
 
 
 def hold_out(
@@ -54,17 +60,33 @@ def hold_out(
     They are chosen on the host: equal seeds set the same entries aside on every device.
     """
     observed = operations.observed
-    aside: Any = operations.array(choose(observed.to_host(), None if weights is None else np.asarray(weights)))
+    aside: Any = operations.array(
+        choose(observed.to_host(), None if weights is None else np.asarray(weights))
+    )
     rows, places = observed.rows, np.flatnonzero(aside)
     row = np.searchsorted(rows.pointers, places, side="right") - 1
-    holdout = Holdout(row.astype(np.int32), rows.indices[places], rows.values[places], None if weights is None else weights[places], bounds)
-    return operations.on(observed.select(~aside)), None if weights is None else weights[~aside], holdout
+    holdout = Holdout(
+        row.astype(np.int32),
+        rows.indices[places],
+        rows.values[places],
+        None if weights is None else weights[places],
+        bounds,
+    )
+    return (
+        operations.on(observed.select(~aside)),
+        None if weights is None else weights[~aside],
+        holdout,
+    )
 
 
-def drawn(observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def drawn(
+    observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
     """A random ``fraction``, whatever rows and columns are called; one entry of every row and column stays, and those of weight 0."""
     rows, n_entries = observed.rows, observed.n_entries
-    order = rng.permutation(np.arange(n_entries, dtype=np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64))
+    order = rng.permutation(
+        np.arange(n_entries, dtype=np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64)
+    )
     free = np.ones(n_entries, bool) if weights is None else weights > 0
     for index, size in zip((rows.group_of_entry(), rows.indices), observed.shape, strict=True):
         # the last of each row (column) in random order among those that could be set aside

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.objective import Objective, squared_norm
-from robustmf.observed import Observed
-from robustmf.operations import Operations
-from robustmf.solvers.loop import require_alike, small_change
+from robustmf.backends.cpu.operations import Operations
+from robustmf.data.observed import Observed
+from robustmf.solvers.base import require_alike, small_change
+from robustmf.solvers.objective import Objective, squared_norm
 from robustmf.solvers.precision import TOLERANCE, is_large, least_width
-from robustmf.solvers.tip import Measured, Tip
+from robustmf.solvers.smoothing import Measured, Tip
 
 Array = NDArray[np.floating[Any]]
 
@@ -65,8 +65,12 @@ class Alternation:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._own, self._before = (require_alike(state[name], self._own) for name in ("own", "before"))
-        self._pace, self._value, self._single, self._confirming = (state[name] for name in ("pace", "value", "single", "confirming"))
+        self._own, self._before = (
+            require_alike(state[name], self._own) for name in ("own", "before")
+        )
+        self._pace, self._value, self._single, self._confirming = (
+            state[name] for name in ("pace", "value", "single", "confirming")
+        )
         self._tip.restore(state["tip"])
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
@@ -76,7 +80,11 @@ class Alternation:
         What the step began with is kept here: ``before`` may have been measured in another precision.
         """
         enough = max(tol, TOLERANCE) if self._single else tol
-        reason = small_change(self._stepped_from, objective, enough) if self._offered <= enough * abs(objective) else None
+        reason = (
+            small_change(self._stepped_from, objective, enough)
+            if self._offered <= enough * abs(objective)
+            else None
+        )
         self._confirming = self._single and reason is not None and tol >= TOLERANCE
         if not self._single:
             return reason
@@ -105,13 +113,22 @@ class Alternation:
         if self._single and not measured.values[0] <= self._value:
             self._leave_single()  # a plain sweep raises the objective by rounding alone
             own, measured = self._sweep(0.0, math.inf)
-        steps = self._tip.steps_to_narrow(self._value - measured.values[0], measured, self._unknowns)
+        steps = self._tip.steps_to_narrow(
+            self._value - measured.values[0], measured, self._unknowns
+        )
         if self._tip.first and steps > 0:
             pace = 1.0  # sweeps with the first tip went elsewhere
-        self._offered = 0.0 if steps > 0 or self._confirming else measured.values[0] - measured.values[-1]
+        self._offered = (
+            0.0 if steps > 0 or self._confirming else measured.values[0] - measured.values[-1]
+        )
         self._tip.narrow(steps)
         self._stepped_from = self._value
-        self._before, self._own, self._pace, self._value = self._own, own, pace, measured.values[steps]
+        self._before, self._own, self._pace, self._value = (
+            self._own,
+            own,
+            pace,
+            measured.values[steps],
+        )
         if self._single and self._course() < self._least_width:
             self._leave_single()
         return self._value
@@ -154,7 +171,9 @@ class BiasModel:
             return U, V
         unit = V.dtype.type(self.unit)
         ones = [np.ones_like(A[:, :1]) for A in (U, V)]
-        return np.hstack([U, ones[0]]), np.hstack([V[:, :-1], ones[1] * unit, V[:, -1:] * unit + V.dtype.type(self.center)])
+        return np.hstack([U, ones[0]]), np.hstack(
+            [V[:, :-1], ones[1] * unit, V[:, -1:] * unit + V.dtype.type(self.center)]
+        )
 
 
 def ridge(reg: float, by_count: bool, observed: Observed) -> float | Array:
@@ -232,7 +251,14 @@ class IRLS(Alternation):
         for side, operations in enumerate(self._sides):
             design, shifts = self._biases.design(factors[1 - side])
             operations.half_step(
-                loss, self._reg[side], factors[side], design, self._sample[side], shifts, curvature=curvature, single=single
+                loss,
+                self._reg[side],
+                factors[side],
+                design,
+                self._sample[side],
+                shifts,
+                curvature=curvature,
+                single=single,
             )
         return factors, self._measured(factors, ahead=True)
 
@@ -248,5 +274,7 @@ class IRLS(Alternation):
 
     def _measured(self, own: tuple[Array, Array], ahead: bool = False) -> Measured:
         losses = self._tip.measured_losses(ahead)
-        sums = self._sides[0].loss_sums(losses, *self._biases.predictors(*own), self._sample[0], self._single)
+        sums = self._sides[0].loss_sums(
+            losses, *self._biases.predictors(*own), self._sample[0], self._single
+        )
         return self._tip.measured(sums, *self._weight, sum(map(penalty, self._reg, own)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.objective import Objective
+from robustmf.solvers.objective import Objective
 
 #: Fewer entries than this are swept in float64 from the beginning: there is little to save.
 _MANY = 200_000
@@ -35,5 +35,11 @@ def least_width(energy: float, weight: float, entries: int, objective: Objective
     if entries == 0:
         return math.inf
     size = math.sqrt(energy / entries)
-    moderate = all(1 / _RANGE <= number <= _RANGE for number in (size, weight / entries, objective.loss.theta))
-    return _ROUNDINGS * float(np.finfo(np.float32).eps) * size if moderate and objective.reg <= _RANGE else math.inf
+    moderate = all(
+        1 / _RANGE <= number <= _RANGE for number in (size, weight / entries, objective.loss.theta)
+    )
+    return (
+        _ROUNDINGS * float(np.finfo(np.float32).eps) * size
+        if moderate and objective.reg <= _RANGE
+        else math.inf
+    )

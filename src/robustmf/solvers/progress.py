@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from robustmf.solvers.loop import Snapshot
+from robustmf.solvers.base import Snapshot
 
 
 class ProgressBar:
@@ -30,9 +30,16 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for task in self._bar.tasks:
-            self._bar.update(task.id, total=max(task.completed, 1), completed=max(task.completed, 1))
+            self._bar.update(
+                task.id, total=max(task.completed, 1), completed=max(task.completed, 1)
+            )
         self._bar.stop()
 
     def __call__(self, snapshot: Snapshot) -> None:

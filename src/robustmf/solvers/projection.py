@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from robustmf.data.observed import Observed
 from robustmf.kernels import varpro as kernels
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import Loss
-from robustmf.objective import squared_norm
-from robustmf.observed import Observed
+from robustmf.solvers.objective import squared_norm
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,9 @@ class Projected:
 
     def objective(self, point: Point) -> float:
         """Its value."""
-        return float(self.loss.value(point.e).sum()) + 0.5 * (self.ridge_u * squared_norm(point.U) + self.ridge_v * squared_norm(point.V))
+        return float(self.loss.value(point.e).sum()) + 0.5 * (
+            self.ridge_u * squared_norm(point.U) + self.ridge_v * squared_norm(point.V)
+        )
 
     def weights(self, e: Array) -> Array:
         """The loss's weights at the residuals e."""
@@ -79,7 +81,9 @@ class Projected:
 
     def at(self, U: Array, w: Array | None = None) -> Point:
         """The point at U, for equal weights unless given."""
-        return self.entries.project(U, np.ones(len(self.entries.values)) if w is None else w, self.ridge_v)
+        return self.entries.project(
+            U, np.ones(len(self.entries.values)) if w is None else w, self.ridge_v
+        )
 
 
 def orthonormal(U: Array) -> Array:

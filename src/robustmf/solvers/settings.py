@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from robustmf.inner import InnerRule
+from robustmf.initialization.initial_point import Init, Warm
 from robustmf.losses import Loss
-from robustmf.solvers.loop import Callback
-from robustmf.solvers.start import Init, Warm
+from robustmf.solvers.base import Callback
+from robustmf.solvers.mm import InnerRule
 
 #: θ = √2 · (95 %-efficiency constant) · σ̂, which is 98.7 % efficient: gross outliers lie far beyond either.
 _GENEROUS = float(np.sqrt(2))
@@ -47,13 +47,18 @@ class Settings:
 
     def deciding(self) -> dict[str, Any]:
         """What decides the result: all but the callbacks, which may end a fit but not turn it."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("callbacks", "rule")} | {
-            f"inner_{part.name}": getattr(self.rule, part.name) for part in fields(self.rule)
-        }
+        return {
+            part.name: getattr(self, part.name)
+            for part in fields(self)
+            if part.name not in ("callbacks", "rule")
+        } | {f"inner_{part.name}": getattr(self.rule, part.name) for part in fields(self.rule)}
 
     def loss_at(self, sigma: float) -> Loss:
         """The loss, with the θ that goes with this noise where θ is open."""
         loss = self.loss
         if not self.auto_theta or not loss.has_scale or loss.degree is None:
             return loss
-        return loss.at_scale(sigma * (_KINKED_THETA if loss.efficient_theta is None else _GENEROUS * loss.efficient_theta))
+        return loss.at_scale(
+            sigma
+            * (_KINKED_THETA if loss.efficient_theta is None else _GENEROUS * loss.efficient_theta)
+        )

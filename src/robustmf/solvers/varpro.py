@@ -12,11 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.operations import Operations
 from robustmf.losses import L1, Loss, rounded
-from robustmf.objective import Objective
-from robustmf.operations import Operations
-from robustmf.solvers.loop import require_alike, small_change
-from robustmf.solvers.projection import Entries, LevenbergMarquardt, Point, Projected, balanced, orthonormal
+from robustmf.solvers.base import require_alike, small_change
+from robustmf.solvers.objective import Objective
+from robustmf.solvers.projection import (
+    Entries,
+    LevenbergMarquardt,
+    Point,
+    Projected,
+    balanced,
+    orthonormal,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -67,7 +74,12 @@ class VarPro:
 
     def __init__(self, operations: Operations, objective: Objective) -> None:
         self._operations, self._swapped = oriented(operations)
-        self._problem = Projected(Entries(self._operations.observed, operations.team), objective.loss, objective.reg, objective.reg)
+        self._problem = Projected(
+            Entries(self._operations.observed, operations.team),
+            objective.loss,
+            objective.reg,
+            objective.reg,
+        )
         self._dtype = operations.observed.dtype
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
@@ -89,13 +101,21 @@ class VarPro:
         entries = self._problem.entries
         i, j = entries.columns.indices, entries.columns.group_of_entry()
         residual = entries.values - np.einsum("tq,tq->t", P[i], Q[j])
-        self._steps = LevenbergMarquardt(self._problem, Point(P, Q, residual, at.Q, at.w), damping=1e-3)
+        self._steps = LevenbergMarquardt(
+            self._problem, Point(P, Q, residual, at.Q, at.w), damping=1e-3
+        )
         return self._steps.value
 
     def state(self) -> dict[str, Any]:
         """The point without weights and bases, which each step makes anew, its value, and the damping."""
         point = self._steps.point
-        return {"U": point.U, "V": point.V, "e": point.e, "value": self._steps.value, "damping": self._steps.damping}
+        return {
+            "U": point.U,
+            "V": point.V,
+            "e": point.e,
+            "value": self._steps.value,
+            "damping": self._steps.damping,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
@@ -115,7 +135,10 @@ class VarPro:
 
 
 def varpro_start(
-    operations: Operations, rank: int, objective_at: Callable[[Array], Objective], rng: np.random.Generator
+    operations: Operations,
+    rank: int,
+    objective_at: Callable[[Array], Objective],
+    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """Random starts with the l1 loss until two agree; then from convex to the loss itself, step by step, repairing columns.
 
@@ -124,7 +147,9 @@ def varpro_start(
     entries = Entries(operations.observed, operations.team)
     size = float(np.std(entries.values)) or float(np.abs(entries.values).max()) or 1.0
     point = _best_start(entries, rounded(L1(), _START_TIP * size), rank, rng)
-    point = _graduate(entries, rounded(L1(), _CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15)
+    point = _graduate(
+        entries, rounded(L1(), _CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15
+    )
     objective = objective_at(point.e)
     loss, reg = objective.loss, objective.reg
     point = _graduate(entries, loss, reg, point, 16 * float(np.median(np.abs(point.e))), 30)
@@ -141,7 +166,9 @@ def _is_convex(loss: Loss) -> bool:
     return bool(np.all(np.diff(loss.derivative(a)) >= -1e-12))
 
 
-def _minimise(problem: Projected, point: Point, damping: float, most: int, tol: float, patience: int) -> tuple[Point, float, float]:
+def _minimise(
+    problem: Projected, point: Point, damping: float, most: int, tol: float, patience: int
+) -> tuple[Point, float, float]:
     """Steps until ``patience`` of them in a row gain less than ``tol``; returns point, value, damping."""
     steps, small = LevenbergMarquardt(problem, point, damping), 0
     for _ in range(most):
@@ -154,7 +181,9 @@ def _minimise(problem: Projected, point: Point, damping: float, most: int, tol: 
     return steps.point, steps.value, steps.damping
 
 
-def _one_start(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator) -> tuple[Point, float]:
+def _one_start(
+    entries: Entries, loss: Loss, rank: int, rng: np.random.Generator
+) -> tuple[Point, float]:
     U = orthonormal(rng.standard_normal((entries.shape[0], rank)))
     heaviest = float(loss.weight(np.zeros(1))[0])
     w, damping = np.full(len(entries.values), heaviest), 1e-2
@@ -180,7 +209,9 @@ def _best_start(entries: Entries, loss: Loss, rank: int, rng: np.random.Generato
     return best
 
 
-def _graduate(entries: Entries, loss: Loss, reg: float, point: Point, typical: float, most: int) -> Point:
+def _graduate(
+    entries: Entries, loss: Loss, reg: float, point: Point, typical: float, most: int
+) -> Point:
     """κ halved from where a residual of typical size still has half the weight of a zero one, four steps each; then the loss itself."""
     if reg > 0:
         U, V = balanced(point.U, point.V)
@@ -196,7 +227,9 @@ def _graduate(entries: Entries, loss: Loss, reg: float, point: Point, typical: f
         problem = Projected(entries, Graduated(base=loss, kappa=kappa), reg, reg)
         point, _, damping = _minimise(problem, point, min(damping, 1e-3), 4, 1e-3, 1)
         kappa /= 2
-    return _minimise(Projected(entries, loss, reg, reg), point, min(damping, 1e-3), most, 1e-4, 3)[0]
+    return _minimise(Projected(entries, loss, reg, reg), point, min(damping, 1e-3), most, 1e-4, 3)[
+        0
+    ]
 
 
 def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator) -> Point:

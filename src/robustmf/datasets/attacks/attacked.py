@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.observed import Observed
+from robustmf.data.observed import Observed
 
 Bounds = tuple[float, float]
 
@@ -37,13 +37,19 @@ class Attacked:
 def rating_bounds(ratings: Observed, bounds: Bounds | None) -> Bounds:
     """The given bounds, checked, or else the smallest and largest rating."""
     if not isinstance(ratings, Observed):
-        raise TypeError(f"ratings must be Observed, got {type(ratings).__name__}; make them with Observed.from_dense or from_triplets")
+        raise TypeError(
+            f"ratings must be Observed, got {type(ratings).__name__}; make them with Observed.from_dense or from_triplets"
+        )
     smallest, largest = float(ratings.rows.values.min()), float(ratings.rows.values.max())
     low, high = (smallest, largest) if bounds is None else (float(bounds[0]), float(bounds[1]))
     if not low < high:
-        raise ValueError(f"bounds must be (lowest, highest rating) with lowest < highest, got ({low}, {high})")
+        raise ValueError(
+            f"bounds must be (lowest, highest rating) with lowest < highest, got ({low}, {high})"
+        )
     if smallest < low or largest > high:
-        raise ValueError(f"bounds=({low}, {high}) do not hold the ratings, which go from {smallest} to {largest}")
+        raise ValueError(
+            f"bounds=({low}, {high}) do not hold the ratings, which go from {smallest} to {largest}"
+        )
     return low, high
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds
 from robustmf.datasets.attacks.profiles import Columns, Direction, Profiles
-from robustmf.observed import Observed
 
 
 def average_attack(
@@ -42,5 +42,7 @@ def _moments(ratings: Observed) -> tuple[NDArray[np.float64], NDArray[np.float64
     rated = counts > 0
     means, deviations = np.full(n, values.mean()), np.full(n, values.std())
     means[rated] = np.bincount(j, values, n)[rated] / counts[rated]
-    deviations[rated] = np.sqrt(np.bincount(j, np.square(values - means[j]), n)[rated] / counts[rated])
+    deviations[rated] = np.sqrt(
+        np.bincount(j, np.square(values - means[j]), n)[rated] / counts[rated]
+    )
     return means, deviations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds, require_share
 from robustmf.datasets.attacks.profiles import Columns, Direction, Profiles
-from robustmf.observed import Observed
 
 
 def bandwagon_attack(
@@ -40,7 +40,9 @@ def bandwagon_attack(
     known = known[: max(wanted, len(known) // 4)]
     j, n = ratings.rows.indices, ratings.shape[1]
     means = np.bincount(j, ratings.rows.values, n)[known] / np.bincount(j, minlength=n)[known]
-    return profiles.inject(profiles.around_the_mean, known[np.argsort(means, kind="stable")[:wanted]], profiles.low)
+    return profiles.inject(
+        profiles.around_the_mean, known[np.argsort(means, kind="stable")[:wanted]], profiles.low
+    )
 
 
 def _by_popularity(ratings: Observed, without: Columns) -> Columns:

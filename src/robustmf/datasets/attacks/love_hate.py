@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_share
-from robustmf.observed import Observed
 
 
 def love_hate(
@@ -56,7 +56,11 @@ def love_hate(
     columns[rng.choice(rated, max(1, round(share * len(rated))), replace=False)] = True
     entries = columns[ratings.rows.indices]
     loved = rng.random(n) < 0.5
-    love = loved[ratings.rows.indices[entries]] if per == "item" else rng.random(int(entries.sum())) < 0.5
+    love = (
+        loved[ratings.rows.indices[entries]]
+        if per == "item"
+        else rng.random(int(entries.sum())) < 0.5
+    )
     values = ratings.rows.values.copy()
     values[entries] = np.where(love, high, low)
     return Attacked(ratings.with_values(values), entries, np.zeros(m, bool), columns)

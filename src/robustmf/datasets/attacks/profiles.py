@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.data.observed import Compressed, Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_share
-from robustmf.observed import Compressed, Observed
 
 Direction = Literal["push", "nuke"]
 Columns = NDArray[np.int64]
@@ -46,32 +46,56 @@ class Profiles:
         self.direction = direction
         self.rng = np.random.default_rng(random_state)
         m, n = ratings.shape
-        self.targets = self.rng.integers(n, size=1) if targets is None else item_columns(targets, "targets", n)
+        self.targets = (
+            self.rng.integers(n, size=1) if targets is None else item_columns(targets, "targets", n)
+        )
         self.n_profiles = max(1, round(attack_size * m))
         self.n_fillers = max(1, round(filler_size * n))
 
-    def inject(self, filler_ratings: FillerRatings, selected: Columns | None = None, selected_rating: float = 0.0) -> Attacked:
+    def inject(
+        self,
+        filler_ratings: FillerRatings,
+        selected: Columns | None = None,
+        selected_rating: float = 0.0,
+    ) -> Attacked:
         """The ratings with the profiles as new rows: targets, ``selected`` items at ``selected_rating``, fillers by ``filler_ratings``."""
         m, n = self.ratings.shape
         selected = np.empty(0, np.int64) if selected is None else selected
         fixed = np.concatenate([self.targets, selected])
         free = np.setdiff1d(np.arange(n), fixed)
         n_fillers = min(self.n_fillers, len(free))
-        fillers = np.stack([self.rng.choice(free, n_fillers, replace=False) for _ in range(self.n_profiles)])
+        fillers = np.stack(
+            [self.rng.choice(free, n_fillers, replace=False) for _ in range(self.n_profiles)]
+        )
         target_rating = self.high if self.direction == "push" else self.low
-        known = np.concatenate([np.full(len(self.targets), target_rating), np.full(len(selected), selected_rating)])
+        known = np.concatenate(
+            [np.full(len(self.targets), target_rating), np.full(len(selected), selected_rating)]
+        )
         columns = np.hstack([np.tile(fixed, (self.n_profiles, 1)), fillers])
-        values = np.hstack([np.tile(known, (self.n_profiles, 1)), self._on_scale(filler_ratings(fillers, self.rng))])
+        values = np.hstack(
+            [
+                np.tile(known, (self.n_profiles, 1)),
+                self._on_scale(filler_ratings(fillers, self.rng)),
+            ]
+        )
         order = np.argsort(columns, axis=1)
-        made = _append(self.ratings, np.take_along_axis(columns, order, 1), np.take_along_axis(values, order, 1))
+        made = _append(
+            self.ratings,
+            np.take_along_axis(columns, order, 1),
+            np.take_along_axis(values, order, 1),
+        )
         rows, aimed = np.arange(m + self.n_profiles) >= m, np.zeros(n, bool)
         aimed[self.targets] = True
         return Attacked(made, np.arange(made.n_entries) >= self.ratings.n_entries, rows, aimed)
 
-    def around_the_mean(self, columns: Columns, rng: np.random.Generator) -> NDArray[np.floating[Any]]:
+    def around_the_mean(
+        self, columns: Columns, rng: np.random.Generator
+    ) -> NDArray[np.floating[Any]]:
         """Filler ratings by the law of all ratings: normal, with their mean and deviation."""
         values = self.ratings.rows.values
-        return rng.normal(values.mean(dtype=np.float64), values.std(dtype=np.float64), columns.shape)
+        return rng.normal(
+            values.mean(dtype=np.float64), values.std(dtype=np.float64), columns.shape
+        )
 
     def _on_scale(self, values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """Within the bounds, and where the data have a scale of few steps, on it: a rating of 3.27 stars would betray itself."""
@@ -88,7 +112,9 @@ def item_columns(items: ArrayLike, name: str, n: int) -> Columns:
     if columns.dtype.kind not in "iu" or columns.ndim != 1 or not columns.size:
         raise TypeError(f"{name} must be column numbers, at least one, got {name}={items!r}")
     if columns.min() < 0 or columns.max() >= n or len(np.unique(columns)) < len(columns):
-        raise ValueError(f"{name} must be different column numbers in 0 … {n - 1}, got {name}={items!r}")
+        raise ValueError(
+            f"{name} must be different column numbers in 0 … {n - 1}, got {name}={items!r}"
+        )
     return columns.astype(np.int64)
 
 
@@ -100,7 +126,12 @@ def _append(ratings: Observed, columns: Columns, values: NDArray[np.floating[Any
         np.concatenate([rows.indices, columns.ravel().astype(np.int32)]),
         np.concatenate([rows.values, values.ravel().astype(ratings.dtype)]),
     )
-    return Observed(grown, (m + k, n), None if ratings.row_ids is None else _new_ids(ratings.row_ids, k), ratings.column_ids)
+    return Observed(
+        grown,
+        (m + k, n),
+        None if ratings.row_ids is None else _new_ids(ratings.row_ids, k),
+        ratings.column_ids,
+    )
 
 
 def _new_ids(ids: Sequence[Hashable], k: int) -> list[Hashable]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds
 from robustmf.datasets.attacks.profiles import Direction, Profiles
-from robustmf.observed import Observed
 
 
 def random_attack(

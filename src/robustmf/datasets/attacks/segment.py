@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustmf.data.observed import Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds
 from robustmf.datasets.attacks.profiles import Direction, Profiles, item_columns
-from robustmf.observed import Observed
 
 
 def segment_attack(
@@ -33,4 +33,6 @@ def segment_attack(
     """
     profiles = Profiles(ratings, targets, bounds, direction, attack_size, filler_size, random_state)
     selected = np.setdiff1d(item_columns(segment, "segment", ratings.shape[1]), profiles.targets)
-    return profiles.inject(lambda columns, _: np.full(columns.shape, profiles.low), selected, profiles.high)
+    return profiles.inject(
+        lambda columns, _: np.full(columns.shape, profiles.low), selected, profiles.high
+    )

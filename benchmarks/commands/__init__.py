@@ -1,0 +1,1 @@
+"""Commands that run benchmarks and the reproduction of the paper."""

@@ -1,0 +1,1 @@
+"""Where a fit is computed: CPU, one NVIDIA GPU, or a Dask cluster."""

@@ -1,0 +1,199 @@
+"""Passes with one chunk of a row a lane, for ranks whose sums fit the registers of a lane; written out for each rank.
+
+Triton has no arrays of registers, so the code is made here, a line a number: the sums of a lane are a0_0, a1_0, a1_1, … (the lower
+triangle of the normal matrix, then the right-hand side as one more row), its factors u0, u1, …, an entry's v0_0, v0_1, ….
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from robustmf.backends.cuda.kernels.written import load, made, store
+
+#: Largest ranks whose sums fit, and whose factors do, by the bytes of a number.
+_LARGEST_RANK = {4: 16, 8: 8}
+_LARGEST_VALUE_RANK = {4: 64, 8: 8}
+
+#: Entries a lane has in flight.
+_AHEAD = 2
+
+_ENTRY_ARGUMENTS = (
+    "starts, widths, counts, rows, alone, origins, indices, values, sample, shifts, U, V, numbers"
+)
+_FLAGS = "SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr"
+_LANES = 32
+
+
+def fits(rank: int, itemsize: int) -> bool:
+    """Whether the sums of a row fit a lane's registers."""
+    return rank <= _LARGEST_RANK[itemsize]
+
+
+def value_fits(rank: int, itemsize: int) -> bool:
+    """Whether the factors of a row and of an entry's column fit a lane's registers."""
+    return rank <= _LARGEST_VALUE_RANK[itemsize]
+
+
+def square_places(rank: int, width: int) -> list[tuple[int, int]]:
+    """Where each sum of a row belongs in a (rank + 1) × width array, and where its mirror image does."""
+    pairs = [(i, k) for i in range(rank + 1) for k in range(min(i + 1, rank))]
+    return [(i * width + k, k * width + i if i < rank else i * width + k) for i, k in pairs]
+
+
+@cache
+def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
+    """Rows with a single chunk are solved in place; of the others the sums are written to ``parts``, number by number.
+
+    ``wide``: rows of V are read 16 bytes at a time (float32, on a card).
+    """
+    lines = [
+        f"def half_step({_ENTRY_ARGUMENTS}, reg, bends, parts, n_lanes, tolerance, weight: tl.constexpr, REGS: tl.constexpr, "
+        f"BENT: tl.constexpr, {_FLAGS}):",
+        *_lane_head(rank, wide),
+        "low, high, eps2, largest = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 7)",
+        "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
+        "if BENT:",
+        "    least = tl.load(bends + row)",
+        *(f"{name} = tl.zeros(({_LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
+        f"for o in range(0, width, {ahead}):",
+    ]
+    body = _entries(rank, wide, ahead)
+    for s in range(ahead):
+        body += [
+            f"inside = o + {s} < count",
+            "if CLIP:",
+            f"    y{s} = tl.minimum(tl.maximum(y{s}, low), high)",
+            "if SHIFTS:",
+            f"    y{s} -= tl.load(shifts + j{s})",
+            "if UNIT:",
+            f"    w = tl.where(inside, 1.0, 0.0).to(y{s}.dtype)",
+            "else:",
+            f"    e = {_residual(rank, s)}",
+            "    w = weight(tl.sqrt(e * e + eps2), p0, p1, p2, p3)",
+            "    w = tl.where((w > 0) & inside, w, 0.0)",
+            f"    w = tl.where(w < largest, w, largest).to(y{s}.dtype)",
+            "    if BENT:",
+            "        share = least + (1 - least) * (eps2 / (e * e + eps2))",
+            f"        y{s} += e * (1 / share - 1)",
+            "        w *= share",
+            "if SAMPLE:",
+            f"    w *= tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
+            f"wy = w * y{s}",
+        ]
+        for i in range(rank):
+            body.append(f"x = w * v{s}_{i}")
+            body += [f"a{i}_{k} += x * v{s}_{k}" for k in range(i + 1)]
+            body.append(f"a{rank}_{i} += wy * v{s}_{i}")
+    lines += [f"    {line}" for line in body]
+    lines += ["at = parts + p.to(tl.int64)", "shared = (single == 0) & (count > 0)"]
+    for name in _triangle(rank):
+        lines += [store("at", name, "shared", wide), "at += n_lanes"]
+    lines += [
+        "ridge = tl.load(reg + row) if REGS else tl.load(reg)",
+        "if tl.max(single.to(tl.int32), 0) > 0:",
+    ]
+    lines += [f"    {line}" for line in _solution(rank, "single", wide)]
+    return made("half_step", lines)
+
+
+@cache
+def value(rank: int, tips: int, wide: bool, ahead: int = _AHEAD) -> Any:
+    """parts_k,lane = Σ s·value(√(e² + ε_k²)) over the lane's chunk for each of the ``tips`` ε, value and sum in float64.
+
+    ``numbers`` are the loss's four, then the squares of ε.
+    """
+    lines = [
+        f"def value({_ENTRY_ARGUMENTS}, parts, n_lanes, of: tl.constexpr, {_FLAGS}):",
+        *_lane_head(rank, wide),
+        "p0, p1, p2, p3 = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 3)",
+        *(f"tip{k} = tl.load(numbers + {4 + k})" for k in range(tips)),
+        *(f"total{k} = tl.zeros(({_LANES},), tl.float64)" for k in range(tips)),
+        f"for o in range(0, width, {ahead}):",
+    ]
+    body = _entries(rank, wide, ahead)
+    for s in range(ahead):
+        body += [
+            f"inside = o + {s} < count",
+            f"e = ({_residual(rank, s)}).to(tl.float64)",
+            "if SAMPLE:",
+            f"    share = tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
+        ]
+        for k in range(tips):
+            body += [
+                f"found = of(tl.sqrt(e * e + tip{k}), p0, p1, p2, p3)",
+                "if SAMPLE:",
+                "    found *= share",
+                f"total{k} += tl.where(inside, found, 0.0)",
+            ]
+    lines += [f"    {line}" for line in body]
+    lines += [f"tl.store(parts + {k} * n_lanes + p, total{k})" for k in range(tips)]
+    return made("value", lines)
+
+
+def _triangle(rank: int) -> list[str]:
+    return [f"a{i}_{k}" for i in range(rank + 1) for k in range(min(i + 1, rank))]
+
+
+def _lane_head(rank: int, wide: bool) -> list[str]:
+    """The lane's chunk, and its row's factors."""
+    return [
+        "group = tl.program_id(0)",
+        f"lane = tl.arange(0, {_LANES})",
+        f"p = group * {_LANES} + lane",
+        "start, width = tl.load(starts + group), tl.load(widths + group)",
+        "count, row = tl.load(counts + p), tl.load(rows + p).to(tl.int64)",
+        "single, origin = tl.load(alone + p) > 0, tl.load(origins + p)",
+        "indices += start",
+        "values += start",
+        *(f"u{k} = {load(f'U + row * {rank} + {k}', wide)}" for k in range(rank)),
+    ]
+
+
+def _entries(rank: int, wide: bool, ahead: int) -> list[str]:
+    """The next ``ahead`` entries: all loads before the first use."""
+    lines = []
+    for s in range(ahead):
+        at = f"(o + {s}) * {_LANES} + lane"
+        lines += [f"j{s} = tl.load(indices + {at})", f"y{s} = tl.load(values + {at})"]
+    for s in range(ahead):
+        if wide:
+            lines += [_wide_load(s, k) for k in range(0, rank, 4)]
+        else:
+            lines += [f"v{s}_{k} = tl.load(V + j{s}.to(WIDTH) * STRIDE + {k})" for k in range(rank)]
+    return lines
+
+
+def _wide_load(s: int, k: int) -> str:
+    """Four numbers of a lane by one instruction, which Triton alone would load one by one."""
+    names, kinds = ", ".join(f"v{s}_{k + c}" for c in range(4)), ", ".join(["tl.float32"] * 4)
+    address = f"(V + j{s}.to(WIDTH) * STRIDE + {k}).to(tl.int64)"
+    code = "'ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];', '=f,=f,=f,=f,l'"
+    return f"{names} = tl.inline_asm_elementwise({code}, [{address}], dtype=({kinds}), is_pure=True, pack=1)"
+
+
+def _residual(rank: int, s: int) -> str:
+    return f"y{s} - (" + " + ".join(f"u{k} * v{s}_{k}" for k in range(rank)) + ")"
+
+
+def _solution(rank: int, mask: str, wide: bool) -> list[str]:
+    """Cholesky's method with a guard: a pivot not above rounding makes its unknown 0; a result that is not finite is not written."""
+    lines = []
+    for k in range(rank):
+        # the floor of a pivot is relative to the diagonal before elimination
+        lines += [f"a{k}_{k} += ridge", f"floor{k} = a{k}_{k} * tolerance"]
+    for k in range(rank):
+        lines.append(f"above = a{k}_{k} > floor{k}")
+        lines.append(
+            f"a{k}_{k} = tl.where(above, 1.0 / tl.sqrt(tl.where(above, a{k}_{k}, 1.0)), 0.0)"
+        )
+        lines += [f"a{i}_{k} *= a{k}_{k}" for i in range(k + 1, rank + 1)]
+        for j in range(k + 1, rank):
+            lines += [f"a{i}_{j} -= a{i}_{k} * a{j}_{k}" for i in range(j, rank + 1)]
+    lines.append(f"good = {mask}")
+    for k in reversed(range(rank)):
+        lines += [f"a{rank}_{k} -= a{i}_{k} * a{rank}_{i}" for i in range(k + 1, rank)]
+        lines += [f"a{rank}_{k} *= a{k}_{k}", f"good &= tl.abs(a{rank}_{k}) <= 3e38"]
+    return lines + [
+        store(f"U + row * {rank} + {k}", f"a{rank}_{k}", "good", wide) for k in range(rank)
+    ]

@@ -1,0 +1,49 @@
+"""Ridge systems, one row a program, by elimination on the whole tile."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def solve_tile(
+    rows,
+    slots,
+    offset,
+    systems,
+    reg,
+    U,
+    tolerance,
+    REGS: tl.constexpr,
+    RANK: tl.constexpr,
+    R: tl.constexpr,
+):
+    """(matrix + reg·I) u = right-hand side for one row of a list, whose system lies in its slot less ``offset``.
+
+    A pivot that is not above rounding makes its unknown 0; a result that is not finite is not written.
+    """
+    row = tl.load(rows + tl.program_id(0))
+    at = systems + (tl.load(slots + tl.program_id(0)) - offset) * (RANK + 1) * R
+    i, j = tl.arange(0, R)[:, None], tl.arange(0, R)[None, :]
+    ridge = tl.load(reg + row) if REGS else tl.load(reg)
+    A = tl.load(at + i * R + j, mask=(i < RANK) & (j < RANK), other=0.0) + tl.where(
+        i == j, ridge, 0.0
+    )
+    b = tl.load(at + RANK * R + i, mask=i < RANK, other=0.0)
+    # the floor of a pivot is relative to the diagonal before elimination
+    floor = tl.sum(tl.where(i == j, A, 0.0), 1)[:, None] * tolerance
+    inverses = tl.zeros((R, 1), A.dtype)
+    for k in range(RANK):
+        column = tl.sum(tl.where(j == k, A, 0.0), 1)[:, None]
+        # what is left of the matrix is symmetric; columns before k are done with
+        line = tl.where(j > k, tl.trans(column), 0.0)
+        pivot, least = tl.sum(tl.where(i == k, column, 0.0)), tl.sum(tl.where(i == k, floor, 0.0))
+        inverse = tl.where(pivot > least, 1.0 / tl.where(pivot > least, pivot, 1.0), 0.0)
+        others = tl.where(i == k, 0.0, column) * inverse
+        A -= others * line
+        b -= others * tl.sum(tl.where(i == k, b, 0.0))
+        inverses = tl.where(i == k, inverse, inverses)
+    b *= inverses
+    bad = tl.sum(tl.where(tl.abs(b) <= 3e38, 0, 1))
+    tl.store(U + row * RANK + i, b, mask=i < tl.where(bad == 0, RANK, 0))

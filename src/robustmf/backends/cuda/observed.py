@@ -1,0 +1,222 @@
+"""The observed entries on the card: compressed there by rows and by columns, from arrays of the host or of the card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustmf.backends.cuda.array import DeviceArray
+from robustmf.backends.cuda.kept import KeptOnCard
+from robustmf.backends.cuda.memory import require_room
+from robustmf.backends.cuda.memory_estimate import entry_bytes
+from robustmf.data.observed import Compressed, Duplicates, Observed, as_observed
+from robustmf.exceptions import DuplicateEntryError
+
+
+class DeviceObserved(Observed):
+    """Observed entries whose arrays lie on the card; see :class:`robustmf.Observed`."""
+
+    #: The same entries in the memory of the host, where they came from there in this order.
+    _host: Observed | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries lie."""
+        return _tensor(self.rows.values).device
+
+    @cached_property
+    def columns(self) -> Compressed:
+        """The entries by columns."""
+        order = _tensor(self.column_order) if "column_order" in self.__dict__ else self._order()
+        m, n = self.shape
+        indices = _tensor(self.rows.indices)
+        rows = torch.repeat_interleave(
+            torch.arange(m, dtype=torch.int32, device=self.device),
+            _tensor(self.rows.pointers).diff(),
+        )
+        return _compressed(_pointers(indices, n), rows[order], _tensor(self.rows.values)[order])
+
+    @cached_property
+    def column_order(self) -> Any:
+        """Positions, in row order, of the entries in column order."""
+        return DeviceArray(self._order())
+
+    def _order(self) -> Tensor:
+        return _tensor(self.rows.indices).sort(stable=True).indices
+
+    def with_values(self, values: Any) -> DeviceObserved:
+        """The same places with other values, given in row order (on the card)."""
+        return DeviceObserved(
+            Compressed(self.rows.pointers, self.rows.indices, values),
+            self.shape,
+            self.row_ids,
+            self.column_ids,
+        )
+
+    def to_host(self) -> Observed:
+        """The same entries in the memory of the host."""
+        if self._host is not None:
+            return self._host
+        rows = self.rows
+        host = Compressed(
+            np.asarray(rows.pointers),
+            np.asarray(rows.indices),
+            cast("Any", np.asarray(rows.values)),
+        )
+        return Observed(host, self.shape, self.row_ids, self.column_ids)
+
+    def n_empty_columns(self) -> int:
+        """Number of columns without an entry."""
+        return int((self.columns.counts == 0).sum())
+
+    def to_keep(self, weights: Any) -> Mapping[str, Any]:
+        """The entries by rows and their weights: on the host where they are there already, else on the card until asked for."""
+        if self._host is not None:
+            return self._host.to_keep(weights)
+        # a new object: this one may hold the columns too
+        return KeptOnCard(DeviceObserved(self.rows, self.shape), weights)
+
+    @classmethod
+    def from_host(cls, observed: Observed, device: torch.device) -> DeviceObserved:
+        """The entries of ``observed``, copied to the card."""
+        rows = observed.rows
+        require_room(
+            entry_bytes(observed.n_entries, observed.dtype.itemsize),
+            device,
+            f"X with {observed.n_entries} entries",
+        )
+        moved = (_to_card(array, device) for array in (rows.pointers, rows.indices, rows.values))
+        made = cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
+        made._host = observed
+        return made
+
+    @classmethod
+    def from_indices(
+        cls,
+        rows: Any,
+        cols: Any,
+        values: Any,
+        shape: tuple[int, int] | None = None,
+        duplicates: Duplicates = "error",
+        device: torch.device | str = "cuda",
+    ) -> DeviceObserved:
+        """Entries given by row numbers, column numbers and values: NumPy arrays, torch tensors, or anything that speaks DLPack."""
+        device = torch.device(device)
+        require_room(entry_bytes(len(values), 4), device, f"X with {len(values)} entries")
+        i, j, v = (_to_card(array, device) for array in (rows, cols, values))
+        if not i.shape == j.shape == v.shape or i.ndim != 1:
+            raise ValueError(
+                f"rows, cols and values must be 1-dimensional of equal length, got shapes {i.shape}, {j.shape}, {v.shape}"
+            )
+        for name, index in (("rows", i), ("cols", j)):
+            if index.is_floating_point() or index.dtype == torch.bool:
+                raise TypeError(f"{name} must be an array of integers, got dtype {index.dtype}")
+        v = v.to(
+            torch.float32
+            if v.dtype in (torch.float16, torch.bfloat16, torch.float32)
+            else torch.float64
+        )
+        if not len(v):
+            raise ValueError(f"X must have at least one observed entry, got none for shape {shape}")
+        bounds = torch.stack(
+            [i.min(), i.max(), j.min(), j.max(), torch.isfinite(v).all().to(i.dtype)]
+        ).tolist()
+        shape = shape or (bounds[1] + 1, bounds[3] + 1)
+        for name, low, high, bound in (
+            ("rows", *bounds[:2], shape[0]),
+            ("cols", *bounds[2:4], shape[1]),
+        ):
+            if low < 0 or high >= bound:
+                raise ValueError(
+                    f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {low if low < 0 else high}"
+                )
+        if not bounds[4]:
+            raise ValueError(
+                "values must be finite, got NaN or infinity; leave missing entries out"
+            )
+        return cls(_by_rows(i, j, v, shape, duplicates), shape)
+
+
+def as_device_observed(X: Any, device: torch.device) -> DeviceObserved:
+    """What ``fit`` takes, on the card: what :func:`as_observed` takes, and arrays of torch, CuPy and others, sparse or dense with NaN."""
+    if isinstance(X, DeviceObserved):
+        return X
+    if isinstance(X, torch.Tensor):
+        if X.layout == torch.strided:
+            i, j = torch.nonzero(~torch.isnan(X), as_tuple=True)
+            return DeviceObserved.from_indices(
+                i, j, X[i, j], cast("tuple[int, int]", tuple(X.shape)), device=device
+            )
+        X = X.to_sparse_coo()
+        i, j = X._indices()
+        return DeviceObserved.from_indices(
+            i, j, X._values(), cast("tuple[int, int]", tuple(X.shape)), device=device
+        )
+    if hasattr(X, "tocoo") and len(X.shape) == 2 and X.format not in ("bsr", "dia"):
+        # SciPy's or CuPy's; sorted on the card, not here
+        X = X.tocoo()
+        return DeviceObserved.from_indices(X.row, X.col, X.data, X.shape, device=device)
+    if hasattr(X, "__dlpack__") and not isinstance(X, np.ndarray):
+        return as_device_observed(torch.from_dlpack(X), device)
+    return DeviceObserved.from_host(as_observed(X), device)
+
+
+def _to_card(array: Any, device: torch.device) -> Tensor:
+    if isinstance(array, torch.Tensor):
+        return array.to(device)
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind == "u":
+            array = array.astype(np.int64)
+        return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
+    if hasattr(array, "__dlpack__"):
+        return torch.from_dlpack(array).to(device)
+    return torch.as_tensor(np.asarray(array)).to(device)
+
+
+def _tensor(array: Any) -> Tensor:
+    return cast("DeviceArray", array).tensor
+
+
+def _compressed(pointers: Tensor, indices: Tensor, values: Tensor) -> Compressed:
+    return Compressed(*(cast("Any", DeviceArray(array)) for array in (pointers, indices, values)))
+
+
+def _pointers(groups: Tensor, n_groups: int) -> Tensor:
+    counts = torch.bincount(groups, minlength=n_groups)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _by_rows(
+    i: Tensor, j: Tensor, v: Tensor, shape: tuple[int, int], duplicates: Duplicates
+) -> Compressed:
+    """Rows with ascending columns, by one stable sort of row·n + column."""
+    keys, order = (i.long() * shape[1] + j).sort(stable=True)
+    v = v[order]
+    repeated = keys[1:] == keys[:-1]
+    if bool(repeated.any()):
+        keys, v = _merged(keys, v, repeated, shape, duplicates)
+    rows = torch.div(keys, shape[1], rounding_mode="floor")
+    return _compressed(_pointers(rows, shape[0]), (keys - rows * shape[1]).int(), v)
+
+
+def _merged(
+    keys: Tensor, v: Tensor, repeated: Tensor, shape: tuple[int, int], duplicates: Duplicates
+) -> tuple[Tensor, Tensor]:
+    if duplicates == "error":
+        at = int(repeated.nonzero()[0, 0])
+        raise DuplicateEntryError(
+            *divmod(int(keys[at]), shape[1]), (float(v[at]), float(v[at + 1]))
+        )
+    ones = repeated.new_ones(1)
+    if duplicates == "last":
+        kept = torch.cat([~repeated, ones])
+        return keys[kept], v[kept]
+    kept = torch.cat([ones, ~repeated])
+    starts = torch.cat([kept.nonzero()[:, 0], kept.new_full((1,), len(kept), dtype=torch.int64)])
+    totals = torch.cat([v.new_zeros(1, dtype=torch.float64), v.double().cumsum(0)])
+    return keys[kept], (totals[starts].diff() / starts.diff()).to(v.dtype)

@@ -1,0 +1,384 @@
+"""The observed entries of a matrix, by rows and by columns.
+
+An entry is observed or it is not; zero is a value like any other. Rows are kept compressed (CSR), columns compressed (CSC) are
+made from them once, when first asked for, so that a kernel can serve rows and columns alike with the roles swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from robustmf.data.compressed import Compressed, Duplicates, Values, compress, merged, turned
+from robustmf.data.ids import number_ids
+from robustmf.data.tables import triplet_columns
+from robustmf.exceptions import DuplicateEntryError
+from robustmf.kernels.compress import group_order
+from robustmf.lazily import cached
+
+__all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
+
+
+class Observed:
+    """Observed entries of an m × n matrix.
+
+    Make one with :meth:`from_sparse`, :meth:`from_dense`, :meth:`from_indices` or :meth:`from_triplets`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (m, n).
+    rows : Compressed
+        The entries by rows, columns ascending within a row.
+    columns : Compressed
+        The same entries by columns, rows ascending within a column; made when first used.
+    column_order : ndarray of int64
+        The permutation between the two: ``columns.values == rows.values[column_order]``.
+    row_ids, column_ids : sequence or None
+        The ids that rows and columns were called by, where they were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustmf import Observed
+    >>> Observed.from_dense([[1.0, np.nan], [0.0, 2.0]])
+    Observed(2 x 2, 3 entries, 75.00 % observed, float64)
+    """
+
+    def __init__(
+        self,
+        rows: Compressed,
+        shape: tuple[int, int],
+        row_ids: Sequence[Hashable] | None = None,
+        column_ids: Sequence[Hashable] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.shape = shape
+        self.row_ids = row_ids
+        self.column_ids = column_ids
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"Observed({m} x {n}, {self.n_entries} entries, {100 * self.n_entries / (m * n):.2f} % observed, {self.dtype})"
+
+    @property
+    def n_entries(self) -> int:
+        """Number of observed entries."""
+        return len(self.rows.values)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.rows.values.dtype
+
+    @cached
+    def columns(self) -> Compressed:
+        """The entries by columns."""
+        return turned(self.rows, self.shape[1], self.dtype)
+
+    @cached
+    def column_order(self) -> NDArray[np.int64]:
+        """Positions, in row order, of the entries in column order."""
+        order = np.empty(self.n_entries, np.int64)
+        group_order(self.rows.indices, self.columns.pointers, order)
+        return order
+
+    @property
+    def transposed(self) -> Observed:
+        """The entries of the transposed matrix; nothing is copied."""
+        other = type(self)(
+            self.columns, (self.shape[1], self.shape[0]), self.column_ids, self.row_ids
+        )
+        other.__dict__["columns"] = self.rows
+        return other
+
+    def with_values(self, values: ArrayLike) -> Observed:
+        """The same places with other values, given in row order."""
+        new = cast("Values", np.array(_real(values, "values"), order="C"))
+        if new.shape != self.rows.values.shape:
+            raise ValueError(
+                f"values must have one number an entry, {self.rows.values.shape}, got shape {new.shape}"
+            )
+        _require_finite(new)
+        return Observed(
+            Compressed(self.rows.pointers, self.rows.indices, new),
+            self.shape,
+            self.row_ids,
+            self.column_ids,
+        )
+
+    def select(self, mask: NDArray[np.bool_]) -> Observed:
+        """Only the entries where ``mask`` (in row order) is true; the shape stays."""
+        rows = self.rows
+        if mask.dtype != bool:
+            raise TypeError(f"mask must be one bool an entry, got dtype {mask.dtype}")
+        if mask.shape != rows.values.shape:
+            raise ValueError(
+                f"mask must be one bool an entry, {rows.values.shape}, got shape {mask.shape}"
+            )
+        pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
+        _require_shape(self.shape, int(pointers[-1]))
+        return type(self)(
+            Compressed(pointers, rows.indices[mask], rows.values[mask]),
+            self.shape,
+            self.row_ids,
+            self.column_ids,
+        )
+
+    def later_rows(self, first: int) -> Observed:
+        """The rows from number ``first`` on, without ids."""
+        rows, start = self.rows, int(self.rows.pointers[first])
+        part = Compressed(rows.pointers[first:] - start, rows.indices[start:], rows.values[start:])
+        return type(self)(part, (self.shape[0] - first, self.shape[1]))
+
+    def n_empty_columns(self) -> int:
+        """Number of columns without an entry; the columns are not made for that."""
+        empty = np.ones(self.shape[1], bool)
+        empty[self.rows.indices] = False
+        return int(empty.sum())
+
+    def to_host(self) -> Observed:
+        """The same entries in the memory of the host: these."""
+        return self
+
+    def to_keep(self, weights: NDArray[Any] | None) -> Mapping[str, Any]:
+        """The entries by rows and their weights, as a fitted model keeps them."""
+        rows = self.rows
+        return {
+            "pointers": rows.pointers,
+            "indices": rows.indices,
+            "values": rows.values,
+            "weights": weights,
+        }
+
+    def to_sparse(self) -> sp.csr_array:
+        """The entries as a SciPy CSR array (a copy)."""
+        rows = self.rows
+        return sp.csr_array(
+            (rows.values.copy(), rows.indices.copy(), rows.pointers.copy()), shape=self.shape
+        )
+
+    @classmethod
+    def from_indices(
+        cls,
+        rows: ArrayLike,
+        cols: ArrayLike,
+        values: ArrayLike,
+        shape: tuple[int, int] | None = None,
+        duplicates: Duplicates = "error",
+    ) -> Observed:
+        """Entries given by row numbers, column numbers and values.
+
+        Parameters
+        ----------
+        rows, cols : array of int, shape (n_entries,)
+            Coordinates, counted from 0, in any order.
+        values : array, shape (n_entries,)
+            Finite real numbers. float32 and float64 are kept, the rest becomes float64.
+        shape : tuple of int, optional
+            (m, n); by default just large enough.
+        duplicates : {"error", "last", "mean"}
+            What to do with several values for one place: refuse, take the last given, or average.
+        """
+        i, j, v = _indices(rows, "rows"), _indices(cols, "cols"), _real(values, "values")
+        if not (i.shape == j.shape == v.shape and v.ndim == 1):
+            raise ValueError(
+                f"rows, cols and values must be 1-d and of one length, got shapes {i.shape}, {j.shape}, {v.shape}"
+            )
+        if duplicates not in ("error", "last", "mean"):
+            raise ValueError(
+                f"duplicates must be 'error', 'last' or 'mean', got duplicates={duplicates!r}"
+            )
+        if shape is None:
+            shape = (
+                max(int(i.max()), 0) + 1 if i.size else 0,
+                max(int(j.max()), 0) + 1 if j.size else 0,
+            )
+        _require_shape(shape, len(v))
+        for name, index, bound in (("rows", i, shape[0]), ("cols", j, shape[1])):
+            if index.min() < 0 or index.max() >= bound:
+                wrong = index[(index < 0) | (index >= bound)][0]
+                raise ValueError(
+                    f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}"
+                )
+        _require_finite(v)
+        made = compress(_signed(i), _signed(j), v, shape)
+        return cls(merged(made, duplicates), shape)
+
+    @classmethod
+    def from_columns(
+        cls,
+        pointers: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        values: NDArray[Any],
+        ids: tuple[Sequence[Hashable], Sequence[Hashable]],
+        dtype: str = "float64",
+    ) -> Observed:
+        """Entries column by column: column j holds ``rows`` and ``values`` from ``pointers[j]`` to ``pointers[j+1]``, in any order.
+
+        For readers of large files: nothing is copied but into the result. ``ids`` are those of all rows and columns.
+        """
+        shape = (len(ids[0]), len(ids[1]))
+        _require_shape(shape, len(values))
+        made = turned(Compressed(pointers, rows, values), shape[0], np.dtype(dtype))
+        try:
+            return cls(merged(made, "error"), shape, *ids)
+        except DuplicateEntryError as error:
+            raise error.named(ids[0][error.row], ids[1][error.column]) from None
+
+    @classmethod
+    def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
+        """Entries of a SciPy sparse array or matrix: every *stored* entry is observed, stored zeros too."""
+        if not sp.issparse(X):
+            raise TypeError(
+                f"X must be a SciPy sparse array or matrix, got {type(X).__name__}; for a dense array use Observed.from_dense"
+            )
+        if X.format in ("bsr", "dia"):
+            raise ValueError(
+                f"X is sparse, in {X.format} format, which stores zeros that nobody observed; convert it, e.g. with X.tocsr()"
+            )
+        X = sp.coo_array(X)
+        if X.ndim != 2:
+            raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")
+        return cls.from_indices(X.row, X.col, X.data, cast("tuple[int, int]", X.shape))
+
+    @classmethod
+    def from_dense(cls, X: ArrayLike) -> Observed:
+        """Entries of a dense array: NaN is missing, everything else is observed."""
+        if isinstance(X, np.ma.MaskedArray):
+            X = (
+                _real(X, "X")
+                if X.mask is np.ma.nomask
+                else np.where(np.ma.getmaskarray(X), np.nan, _real(X.data, "X"))
+            )
+        array = _real(X, "X")
+        if array.ndim != 2:
+            raise ValueError(
+                f"Expected 2D array, got {array.ndim}D array instead: X must have shape (rows, columns), got shape {array.shape}. "
+                "Reshape your data with X.reshape(1, -1) if it is a single row."
+            )
+        seen = ~np.isnan(array)
+        i, j = np.nonzero(seen)
+        return cls.from_indices(i, j, array[seen], cast("tuple[int, int]", array.shape))
+
+    @classmethod
+    def from_triplets(
+        cls,
+        data: Any = None,
+        *,
+        row: Any,
+        col: Any,
+        value: Any,
+        duplicates: Duplicates = "error",
+    ) -> Observed:
+        """Entries given as (row id, column id, value), with ids of any hashable kind.
+
+        Parameters
+        ----------
+        data : table or mapping, optional
+            A pandas, polars or Arrow table (any that narwhals knows, lazy ones too), or a mapping of columns; ``row``, ``col`` and
+            ``value`` are then names of columns. Without it they are the columns themselves.
+        duplicates : {"error", "last", "mean"}
+            As in :meth:`from_indices`.
+
+        Notes
+        -----
+        Rows and columns are numbered in the order of their ids where these can be compared, else in order of appearance.
+
+        Examples
+        --------
+        >>> from robustmf import Observed
+        >>> ratings = Observed.from_triplets(row=["bob", "ann", "bob"], col=["Dune", "Dune", "Alien"], value=[4, 5, 3])
+        >>> ratings.row_ids, ratings.column_ids
+        (['ann', 'bob'], ['Alien', 'Dune'])
+        >>> ratings.to_sparse().toarray()
+        array([[0., 5.],
+               [3., 4.]])
+        """
+        rows, cols, values = triplet_columns(data, row, col, value)
+        i, row_ids = number_ids(rows, "row")
+        j, column_ids = number_ids(cols, "col")
+        try:
+            made = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
+        except DuplicateEntryError as error:
+            raise error.named(row_ids[error.row], column_ids[error.column]) from None
+        return cls(made.rows, made.shape, row_ids, column_ids)
+
+
+def as_observed(X: Any) -> Observed:
+    """What ``fit`` takes: :class:`Observed`, SciPy sparse, or anything NumPy reads as a 2-d array."""
+    if isinstance(X, Observed):
+        return X
+    if sp.issparse(X):
+        return Observed.from_sparse(X)
+    return Observed.from_dense(X)
+
+
+def _signed(index: NDArray[Any]) -> NDArray[Any]:
+    """What kernels read in place, int32 and int64; other integers become int32."""
+    return index if index.dtype in (np.int32, np.int64) else index.astype(np.int32)
+
+
+def _real(values: ArrayLike, name: str) -> Values:
+    """``values`` as float32 or float64, in native byte order; refuses what is not real numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        array = _numbers_in_objects(array, name)
+    wanted = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    return cast("Values", array.astype(wanted, copy=False))
+
+
+def _numbers_in_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    if array.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {name} must hold real numbers, got dtype {array.dtype}"
+        )
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name} must hold real numbers, got an object array ({error}); argument must be a string or a number"
+            ) from None
+    raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+
+
+def _require_finite(values: Values) -> None:
+    if not np.isfinite(values).all():
+        bad = np.flatnonzero(~np.isfinite(values))
+        raise ValueError(
+            f"values must be finite, got {values[bad[0]]} ({len(bad)} entries are NaN or infinity); "
+            "leave missing entries out of a sparse input, or mark them NaN in a dense one"
+        )
+
+
+def _require_shape(shape: tuple[int, int], n_entries: int) -> None:
+    if not isinstance(shape, (tuple, list)) or not all(
+        isinstance(size, (int, np.integer)) for size in shape
+    ):
+        raise TypeError(f"shape must be a pair of integers (rows, columns), got shape={shape!r}")
+    if len(shape) != 2:
+        raise ValueError(f"shape must be a pair of integers (rows, columns), got shape={shape!r}")
+    m, n = shape
+    if m < 1 or n < 1:
+        what = "sample(s)" if m < 1 else "feature(s)"
+        raise ValueError(
+            f"X must have rows and columns, got shape {shape}: 0 {what} (shape={shape}) while a minimum of 1 is required."
+        )
+    if max(m, n) > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"X may have at most {np.iinfo(np.int32).max} rows and columns, got shape {shape}"
+        )
+    if n_entries < 1:
+        raise ValueError(f"X must have at least one observed entry, got none for shape {shape}")
+
+
+def _indices(values: ArrayLike, name: str) -> NDArray[np.integer[Any]]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be an array of integers, got dtype {array.dtype}")
+    return array

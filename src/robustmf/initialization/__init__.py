@@ -1,0 +1,1 @@
+"""Initialization of factors, scales, regularization and biases."""

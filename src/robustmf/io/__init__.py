@@ -1,0 +1,1 @@
+"""Files: models, checkpoints, and tables of entries."""

@@ -1,0 +1,8 @@
+"""Ratings from files: text, Parquet, SciPy's npz, Matrix Market."""
+
+from robustmf.exceptions import MalformedFileError
+from robustmf.io.reading.layout import Layout, guess_layout
+from robustmf.io.reading.ratings import read_ratings
+from robustmf.io.reading.source import Source
+
+__all__ = ["Layout", "MalformedFileError", "Source", "guess_layout", "read_ratings"]

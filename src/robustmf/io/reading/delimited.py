@@ -1,0 +1,115 @@
+"""Delimited text, by Arrow's reader; what it cannot read is looked for line by line, and named."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from robustmf.exceptions import MalformedFileError
+from robustmf.io.reading.layout import Layout, shown, split
+from robustmf.io.reading.source import Source
+
+_LARGEST = 2**63
+_INTEGER = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
+
+
+def read_delimited(
+    source: Source, layout: Layout, dtype: str = "float64"
+) -> tuple[pa.Table, tuple[str, str, str]]:
+    """The three columns as an Arrow table, and their names in it."""
+    # Arrow splits at one character; with "::" every second field is then the empty one between two colons
+    step, delimiter = len(layout.delimiter), layout.delimiter[0]
+    n_fields = step * (layout.n_fields - 1) + 1
+    names = [str(k) for k in range(n_fields)]
+    row, col, value = (str(step * place) for place in (layout.row, layout.col, layout.value))
+    types = {name: pa.null() for k, name in enumerate(names) if k % step} if step > 1 else {}
+    for name, text in zip((row, col), layout.text_ids, strict=True):
+        types[name] = pa.string() if text else pa.int64()
+    types[value] = pa.type_for_alias(dtype)
+    # nothing but nothing is null, and only where nothing is meant to be
+    convert = pacsv.ConvertOptions(
+        column_types=types,
+        include_columns=list(types),
+        null_values=[""] if step > 1 else [],
+        strings_can_be_null=False,
+    )
+    reading = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
+    parsing = pacsv.ParseOptions(delimiter=delimiter, quote_char=False if step > 1 else '"')
+    try:
+        with source.open() as stream:
+            table = pacsv.read_csv(stream, reading, parsing, convert)
+    except pa.ArrowInvalid as error:
+        raise _locate(source, layout) or source.fault(f"{' '.join(str(error).split())}") from None
+    if not table.num_rows:
+        raise source.fault(
+            "there is a header but no line below it; expected lines of row id, column id and value"
+        )
+    chosen = table.select([row, col, value])
+    if (
+        any(chosen[name].null_count for name in (row, col, value))
+        or not pc.all(pc.is_finite(chosen[value]), min_count=0).as_py()
+    ):
+        raise _locate(source, layout) or source.fault(
+            "a value is missing or not finite; remove such lines"
+        )
+    return chosen, (row, col, value)
+
+
+def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
+    """The first line that is not as the layout says."""
+    checks: tuple[tuple[int, str, Callable[[str], str | None]], ...] = (
+        (layout.row, "row id", _check_text if layout.text_ids[0] else _check_integer),
+        (layout.col, "column id", _check_text if layout.text_ids[1] else _check_integer),
+        (layout.value, "value", _check_value),
+    )
+    for number, line in enumerate(source.text(), 1):
+        if (number == 1 and layout.names) or not line.strip("\r\n"):
+            continue
+        fields = split(line, layout.delimiter)
+        if len(fields) != layout.n_fields:
+            wanted = f"expected {layout.n_fields} fields, as in the first line, got {len(fields)} in {shown(line)}"
+            return source.fault(f"{wanted}; correct or remove the line", number)
+        for place, what, check in checks:
+            if (remedy := check(fields[place])) is not None:
+                return source.fault(f"{what} {shown(fields[place])} {remedy}", number)
+    return None
+
+
+def _check_integer(field: str) -> str | None:
+    # what Arrow takes: neither "+5" nor "1_000", which Python would
+    fine = _INTEGER.fullmatch(field) is not None and -_LARGEST <= int(field) < _LARGEST
+    return (
+        None
+        if fine
+        else "is not an integer like the first ones; correct the line, or pass text_ids=True"
+    )
+
+
+def _check_text(field: str) -> str | None:
+    try:
+        field.encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8; convert the file, e.g. with iconv"
+    return None
+
+
+def _check_value(field: str) -> str | None:
+    try:
+        finite = math.isfinite(float(field)) and field.isascii() and "_" not in field
+    except ValueError:
+        finite = False
+    return None if finite else f"is not a finite number; {_remedy(field)}"
+
+
+def _remedy(field: str) -> str:
+    """What to do about a value that is no number: often it is the whole file that is written another way."""
+    if "\0" in field:
+        return "the file looks like UTF-16: convert it, e.g. with iconv -f UTF-16 -t UTF-8"
+    if "," in field and field.strip().lstrip("+-").replace(",", "").replace(".", "").isdigit():
+        return "numbers are written with a point and nothing between thousands, as 1234.5"
+    return "correct or remove the line"

@@ -1,0 +1,252 @@
+"""How a text file of ratings is laid out: guessed from its first lines, or given."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from robustmf.io.reading.source import Source
+
+DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
+_ROW = (
+    "user",
+    "userid",
+    "uid",
+    "row",
+    "reviewer",
+    "reviewerid",
+    "customer",
+    "customerid",
+    "profile",
+    "account",
+)
+_COL = (
+    "item",
+    "itemid",
+    "iid",
+    "col",
+    "column",
+    "movie",
+    "movieid",
+    "product",
+    "productid",
+    "book",
+    "song",
+    "songid",
+    "asin",
+    "isbn",
+)
+_VALUE = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
+_SAMPLE = 100
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the ratings are in a text file.
+
+    Attributes
+    ----------
+    delimiter : str
+        Between fields; "::" is MovieLens's.
+    names : tuple of str
+        Names of the fields by the header, or ().
+    row, col, value : int
+        Positions of row id, column id and value, from 0.
+    n_fields : int
+        Fields of a line.
+    text_ids : tuple of bool
+        Whether row and column ids are text (else integers).
+    """
+
+    delimiter: str
+    names: tuple[str, ...]
+    row: int
+    col: int
+    value: int
+    n_fields: int
+    text_ids: tuple[bool, bool]
+
+    def __str__(self) -> str:
+        labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
+        kinds = [
+            f"{labels[k]} ({'text' if text else 'integer'})"
+            for k, text in zip((self.row, self.col), self.text_ids, strict=True)
+        ]
+        return f"{separation(self.delimiter)}, {'' if self.names else 'no '}header; row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+
+
+def split(line: str, delimiter: str) -> list[str]:
+    """The fields of a line, unquoted."""
+    line = line.rstrip("\r\n")
+    if len(delimiter) > 1:
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a field beyond all measure: no fields, which is as wrong as it is
+        return []
+
+
+def guess_layout(
+    path: str | Path | Source,
+    *,
+    row: str | int | None = None,
+    col: str | int | None = None,
+    value: str | int | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    text_ids: bool | None = None,
+) -> Layout:
+    """The layout of a text file by its first lines; whatever is given is not guessed.
+
+    Parameters
+    ----------
+    row, col, value : str or int, optional
+        Name of the column by the header, or its position from 0. Guessed by common names ("userId", "movie_id", "rating", …), else
+        the first three.
+    delimiter : str, optional
+        One character, perhaps repeated. Guessed as the first of "::", tab, comma, semicolon, bar and space that gives three fields or more.
+    header : bool, optional
+        Whether the first line names the columns; guessed: it does where none of its fields is a number.
+    text_ids : bool, optional
+        Whether ids are text. Guessed for each column: integers where the first hundred are, without leading zeros.
+    """
+    source = path if isinstance(path, Source) else Source(Path(path))
+    lines = [line for line in islice(source.text(), _SAMPLE + 1) if line.strip()]
+    if not lines:
+        raise source.fault("the file is empty; expected lines of row id, column id and value")
+    if delimiter is None:
+        delimiter = next((one for one in DELIMITERS if len(split(lines[0], one)) >= 3), None)
+    if not delimiter:
+        raise source.fault(
+            f"no delimiter gives three fields in {shown(lines[0])}; pass delimiter=", 1
+        )
+    if len(set(delimiter)) > 1:
+        raise ValueError(
+            f"delimiter must be one character, perhaps repeated, got delimiter={delimiter!r}"
+        )
+    first = split(lines[0], delimiter)
+    named = any(isinstance(one, str) for one in (row, col, value))
+    if header is None:
+        header = named or not any(_is_number(field) for field in first)
+    names = tuple(name.strip() for name in first) if header else ()
+    if named and not header:
+        raise ValueError(
+            f"row={row!r}, col={col!r}, value={value!r}: columns have names only with header=True; give positions from 0"
+        )
+    i, j, k = _positions(source, names, len(first), row, col, value)
+    fields = [split(line, delimiter) for line in lines[int(header) :]]
+    kinds = (
+        (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
+    )
+    return Layout(delimiter, names, i, j, k, len(first), kinds)
+
+
+def column_names(
+    source: Source,
+    names: tuple[str, ...],
+    row: str | int | None,
+    col: str | int | None,
+    value: str | int | None,
+) -> tuple[str, str, str]:
+    """Names of the three columns among those of a table, guessed as :func:`guess_layout` does where they are not given."""
+    i, j, k = _positions(source, names, len(names), row, col, value)
+    return names[i], names[j], names[k]
+
+
+def pair_positions(
+    source: Source,
+    names: tuple[str, ...],
+    n_fields: int,
+    row: str | int | None,
+    col: str | int | None,
+) -> tuple[int, int]:
+    """Positions of row and column id in a file of pairs, guessed likewise."""
+    i = _position(source, row, "row", names, n_fields, _guess(names, _ROW, 0))
+    j = _position(source, col, "col", names, n_fields, _guess(names, _COL, 1))
+    if i == j:
+        raise ValueError(
+            f"{source}: row and col must be two columns, got position {i} for both; pass row= and col="
+        )
+    return i, j
+
+
+def separation(delimiter: str) -> str:
+    """A delimiter in words."""
+    return f"{_NAMES.get(delimiter, repr(delimiter))}-separated"
+
+
+def _positions(
+    source: Source,
+    names: tuple[str, ...],
+    n_fields: int,
+    row: str | int | None,
+    col: str | int | None,
+    value: str | int | None,
+) -> list[int]:
+    places = [
+        _position(source, given, role, names, n_fields, _guess(names, known, default))
+        for given, role, known, default in (
+            (row, "row", _ROW, 0),
+            (col, "col", _COL, 1),
+            (value, "value", _VALUE, 2),
+        )
+    ]
+    if len(set(places)) < 3:
+        raise ValueError(
+            f"{source}: row, col and value must be three columns, got positions {places}; pass row=, col= and value="
+        )
+    return places
+
+
+def _position(
+    source: Source,
+    given: str | int | None,
+    role: str,
+    names: tuple[str, ...],
+    n_fields: int,
+    default: int,
+) -> int:
+    if isinstance(given, str):
+        if given not in names:
+            raise ValueError(
+                f"{source}: {role}={given!r} is not a column; the header names {list(names)}"
+            )
+        return names.index(given)
+    place = default if given is None else given
+    if not 0 <= place < n_fields:
+        raise ValueError(
+            f"{source}: {role}={place} is not a position from 0 to {n_fields - 1}; the first line has {n_fields} field(s)"
+        )
+    return place
+
+
+def _guess(names: tuple[str, ...], known: tuple[str, ...], default: int) -> int:
+    plain = ["".join(letter for letter in name.lower() if letter.isalnum()) for name in names]
+    return next((plain.index(one) for one in known if one in plain), default)
+
+
+def _are_text(fields: list[list[str]], place: int) -> bool:
+    ids = [line[place].strip() for line in fields if place < len(line)]
+    return not all(
+        one.isascii()
+        and one.lstrip("-").isdecimal()
+        and (one == "0" or not one.lstrip("-").startswith("0"))
+        for one in ids
+    )
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def shown(line: str) -> str:
+    """A line or a field as errors quote it."""
+    text = line.rstrip("\r\n").encode("utf-8", "backslashreplace").decode()
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,1 @@
+"""Noise model, outlier scores and audit."""

@@ -1,8 +1,0 @@
-"""Ratings from files: text, Parquet, SciPy's npz, Matrix Market."""
-
-from robustmf.exceptions import MalformedFileError
-from robustmf.reading.layout import Layout, guess_layout
-from robustmf.reading.ratings import read_ratings
-from robustmf.reading.source import Source
-
-__all__ = ["Layout", "MalformedFileError", "Source", "guess_layout", "read_ratings"]

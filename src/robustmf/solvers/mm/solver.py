@@ -1,0 +1,164 @@
+"""RMFNL: majorization–minimization with the convex surrogate (Yao & Kwok 2018, Algorithm 1, corrected)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.backends.cpu.operations import Operations
+from robustmf.exceptions import NumericalError
+from robustmf.solvers.base import require_alike, small_change
+from robustmf.solvers.mm import Increment, InnerRule, InnerSolver
+from robustmf.solvers.mm.criticality import criticality
+from robustmf.solvers.mm.surrogate import Surrogate
+from robustmf.solvers.objective import Objective
+from robustmf.solvers.registry import require_concave
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an inner solve leaves behind: its dual point, a subgradient of the loss at every entry, its gap and its steps."""
+
+    witness: Array
+    gap: float
+    iterations: int
+
+
+class MM:
+    """Each step minimises the surrogate at the current point and adds the increments."""
+
+    def __init__(
+        self, operations: Operations, objective: Objective, inner: InnerSolver, rule: InnerRule
+    ) -> None:
+        require_concave(objective.loss)
+        self._operations, self._objective, self._inner, self._rule = (
+            operations,
+            objective,
+            inner,
+            rule,
+        )
+        self._last: Certificate | None = None
+
+    def settled(self, before: float, objective: float, tol: float) -> str | None:
+        """The objective hardly changes."""
+        return small_change(before, objective, tol)
+
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """(U, V)."""
+        return self._factors
+
+    def begin(self, U: Array, V: Array) -> float:
+        """Start at (U, V)."""
+        self._factors = (U, V)
+        self._residual = self._operations.residuals(U, V)
+        self._value = self._objective.value(self._residual, U, V)
+        return self._value
+
+    def state(self) -> dict[str, Any]:
+        """The point, the certificate of the last inner solve, and what the inner solver keeps beside it."""
+        last = (
+            None
+            if self._last is None
+            else {
+                "witness": self._last.witness,
+                "gap": self._last.gap,
+                "iterations": self._last.iterations,
+            }
+        )
+        return {
+            "factors": self._factors,
+            "value": self._value,
+            "last": last,
+            "inner": self._inner.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._factors, self._value = require_alike(state["factors"], self._factors), state["value"]
+        self._residual = self._operations.residuals(*self._factors)
+        if state["last"] is not None:
+            (witness,) = require_alike((state["last"]["witness"],), (self._residual,))
+            self._last = Certificate(witness, state["last"]["gap"], state["last"]["iterations"])
+            self._inner.restore(state["inner"], witness)
+
+    def step(self) -> float:
+        """One MM iteration. H(new) ≤ F(increments) < F(0) = H(old), or the point stays where it is."""
+        U, V = self._factors
+        surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
+        found = self._inner.solve(surrogate, self._rule)
+        self._require_possible(surrogate.at_zero, found)
+        self._last = Certificate(found.witness, found.gap, found.iterations)
+        if not found.value < surrogate.at_zero:
+            return self._value
+        new = (U + found.dU, V + found.dV)
+        residual = self._operations.residuals(*new)
+        value = self._objective.value(residual, *new)
+        if not value <= self._value:
+            self._require_rounding(value, found)
+            return self._value
+        self._factors, self._residual, self._value = new, residual, value
+        return value
+
+    def _require_rounding(self, value: float, found: Increment) -> None:
+        """A rise is possible only where the decrease is below what the arithmetic resolves."""
+        if not value - self._value <= self._rounding_error():
+            raise NumericalError(
+                f"MM step raised the objective from {self._value!r} to {value!r} though the surrogate fell to {found.value!r}; "
+                "the loss may not be concave and increasing in |residual|, as it claims"
+            )
+
+    def _require_possible(self, at_zero: float, found: Increment) -> None:
+        """The lower bound F − gap on the surrogate's minimum cannot exceed F(0): if it does, a sum is wrong."""
+        lower = found.value - found.gap
+        if lower - at_zero > self._rounding_error():
+            raise NumericalError(
+                f"the duality gap of an inner solve is impossible: it proves that the surrogate is at least {lower!r}, "
+                f"but its value without increments is {at_zero!r}; an arithmetic operation has returned a wrong result"
+            )
+
+    def _rounding_error(self) -> float:
+        """A bound on the rounding error of the objective."""
+        unit = float(np.finfo(self._residual.dtype).eps)
+        return (
+            100
+            * unit
+            * (
+                abs(self._value)
+                + float(np.abs(self._operations.observed.rows.values).sum(dtype=np.float64))
+            )
+        )
+
+    @property
+    def witness(self) -> Array | None:
+        """The dual point of the last inner solve."""
+        return None if self._last is None else self._last.witness
+
+    def report(self) -> dict[str, float]:
+        """Gap and steps of the inner solve, and a bound on the criticality with its dual point as witness."""
+        bound = criticality(
+            self._operations,
+            self._objective,
+            *self.factors,
+            self._residual,
+            self.witness,
+            polish=False,
+        )
+        if self._last is None:
+            return {"criticality": bound, "gap": float("nan"), "inner_iterations": 0}
+        return {
+            "criticality": bound,
+            "gap": self._last.gap,
+            "inner_iterations": self._last.iterations,
+        }
+
+    def criticality(self) -> float:
+        """The certificate: norm of the smallest element of the Clarke subdifferential at the current point."""
+        return criticality(
+            self._operations, self._objective, *self.factors, self._residual, self.witness
+        )

@@ -1,0 +1,116 @@
+"""``python -m torture``: every trial, a table, and a record.
+
+Exits with 1 where a case failed, or a trial crashed or hung: each runs in a process of its own with a time limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import robustmf
+from stress import trials
+
+_RECORD = Path("benchmarks/stress.json")
+
+
+def main() -> int:
+    """Run the trials named, or all; exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m torture", description="Try to break robustmf; say what was tried."
+    )
+    parser.add_argument(
+        "names", nargs="*", help=f"trials to run (default: all): {', '.join(trials.names())}"
+    )
+    parser.add_argument(
+        "--times", type=float, default=1.0, help="so many times the usual number of cases"
+    )
+    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    parser.add_argument(
+        "--limit", type=float, default=600, help="seconds for a trial before it counts as hung"
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        default=_RECORD,
+        help="where to write the record; only when all trials run",
+    )
+    asked = parser.parse_args()
+    root = Path(__file__).parents[1]
+    if Path.cwd() != root:
+        parser.error(
+            f"the trials read and write files of the repository: run this in its root, {root}"
+        )
+    seed = int(np.random.SeedSequence().entropy % 2**31) if asked.seed is None else asked.seed  # type: ignore[operator]
+    print(f"seed {seed}: repeat with --seed {seed}")
+    started = time.perf_counter()
+    lines = [_line(name, asked.times, seed, asked.limit) for name in asked.names or trials.names()]
+    seconds = time.perf_counter() - started
+    _show(lines, seconds)
+    if not asked.names:
+        versions = {
+            "robustmf": robustmf.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
+        asked.record.write_text(
+            json.dumps(
+                {"seed": seed, "seconds": round(seconds, 1), "versions": versions, "trials": lines},
+                indent=1,
+            )
+        )
+    return int(any(line["failed"] for line in lines))
+
+
+def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:
+    trial = importlib.import_module(f"stress.trials.{name}")
+    cases, started = max(1, round(trial.CASES * times)), time.perf_counter()
+    line = {"trial": name, "what": trial.TITLE}
+    print(f"{name}: {trial.TITLE} ...", file=sys.stderr, flush=True)
+    try:
+        command = [sys.executable, "-m", "stress.one", name, str(cases), str(seed)]
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return line | {
+            "cases": 0,
+            "failed": 1,
+            "failures": [f"still running after {limit:g} s"],
+            "seconds": limit,
+        }
+    found = {"cases": 0, "failed": 1, "failures": [f"the process ended with {ended.returncode}"]}
+    if ended.returncode == 0:
+        found = json.loads(ended.stdout.splitlines()[-1])
+    return line | found | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+def _show(lines: list[dict[str, Any]], seconds: float) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table("what was tried", "cases", "failures", "seconds")
+    for line in lines:
+        table.add_row(
+            line["what"], f"{line['cases']:,}", str(line["failed"]), f"{line['seconds']:.0f}"
+        )
+    cases, failed = (sum(line[key] for line in lines) for key in ("cases", "failed"))
+    table.add_section()
+    table.add_row("all", f"{cases:,}", str(failed), f"{seconds:.0f}")
+    console.print(table)
+    for line in lines:
+        for failure in line["failures"]:
+            console.print(f"{line['trial']}: {failure}", markup=False, highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

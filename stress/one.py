@@ -1,0 +1,22 @@
+"""``python -m stress.one NAME CASES SEED``: one trial in a process of its own; prints its tally as JSON on the last line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import asdict
+
+from stress.tally import Tally
+
+
+def run(name: str, cases: int | None, seed: int) -> Tally:
+    """Run a trial here; ``cases`` None: as many as it has for the table."""
+    trial = importlib.import_module(f"stress.trials.{name}")
+    tally = Tally()
+    trial.run(tally, trial.CASES if cases is None else cases, seed)
+    return tally
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))))

@@ -1,0 +1,156 @@
+"""Load: two dozen fits side by side, in threads and in processes, give what each gives alone, and leave nothing changed."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from robustmf import RobustMF
+from robustmf.baselines import AltGrad
+from robustmf.datasets import make_synthetic
+from robustmf.exceptions import RobustMFWarning
+from stress.tally import Tally
+
+TITLE = "24 fits side by side in threads, forked and spawned processes: same bits as alone, nothing changed"
+CASES, FEW = 12 * 24, 2 * 24
+
+#: Fits at once, and spawned processes that share them.
+_AT_ONCE, _SPAWNED = 24, 6
+
+#: Seconds after which a process counts as hung.
+_HUNG = 60
+
+_WAYS: list[dict[str, Any]] = [
+    {"solver": "mm", "loss": "lsp"},
+    {"solver": "varpro"},
+    {"solver": "irls", "bias": True},
+    {"solver": "irls", "loss": "huber", "n_jobs": 2},
+]
+
+
+def run(tally: Tally, cases: int, seed: int) -> None:
+    """Rounds of 24 fits: in threads, in processes forked beside fits that go on, and once in spawned ones."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        _run_rounds(tally, max(2, cases // _AT_ONCE), seed)
+
+
+def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
+    before = _surroundings()
+    for k in range(rounds):
+        alone = [_fitted(seed, k, number) for number in range(_AT_ONCE)]
+        if k % 2 == 0:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                found = list(
+                    pool.map(lambda number, k=k: _fitted(seed, k, number), range(_AT_ONCE))
+                )
+        elif k == rounds - 1 and rounds > 2:
+            found = _in_processes("spawn", _SPAWNED, seed, k)
+        else:
+            with _concurrent_fits() as concurrent:
+                found = _in_processes("fork", _AT_ONCE, seed, k)
+            with tally.case(f"round {k}: fits in threads of the process that forks"):
+                assert len(set(concurrent)) == len(_CONCURRENT), (
+                    "other bits than alone, or a fit that failed"
+                )
+        for number, (one, expected) in enumerate(zip(found, alone, strict=True)):
+            with tally.case(f"round {k}, fit {number}: {_WAYS[number % len(_WAYS)]}"):
+                assert one is not None, f"no answer in {_HUNG} s"
+                assert one == expected, "other bits than alone"
+        with tally.case(f"round {k}: what is the process's own"):
+            for name, value in _surroundings().items():
+                assert value == before[name], f"{name} was {before[name]}, is {value}"
+
+
+def _in_processes(way: str, processes: int, seed: int, k: int) -> list[str | None]:
+    """All the fits, dealt out to so many processes at once; None for what a hung one owes."""
+    context, share = multiprocessing.get_context(way), _AT_ONCE // processes
+    started = []
+    for first in range(0, _AT_ONCE, share):
+        here, there = context.Pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # forks beside threads are meant here
+            child = context.Process(
+                target=_answer, args=(there, seed, k, range(first, first + share))
+            )
+            child.start()
+        there.close()
+        started.append((child, here))
+    found: list[str | None] = []
+    deadline = time.monotonic() + _HUNG
+    for child, here in started:
+        in_time = here.poll(max(0.0, deadline - time.monotonic()))
+        found += here.recv() if in_time else [None] * share
+        child.kill()
+        child.join()
+    return found
+
+
+def _answer(connection: Connection, seed: int, k: int, numbers: range) -> None:
+    connection.send([_fitted(seed, k, number) for number in numbers])
+
+
+def _fitted(seed: int, k: int, number: int) -> str:
+    data = make_synthetic(
+        60 + number, 50, rank=2, observed=0.5, random_state=[seed, k, number]
+    ).train
+    model = RobustMF(
+        **{"rank": 2, "n_jobs": 1, "random_state": number} | _WAYS[number % len(_WAYS)]
+    ).fit(data)
+    return hashlib.sha256(
+        model.row_factors_.tobytes() + model.predict(np.arange(50), np.arange(50)).tobytes()
+    ).hexdigest()
+
+
+#: Fits that run in threads while processes are forked: the solvers that use BLAS.
+_CONCURRENT: list[tuple[type[Any], dict[str, Any]]] = [
+    (AltGrad, {"max_iter": 2, "n_jobs": 2}),
+    (RobustMF, {"solver": "mm", "loss": "lsp", "n_jobs": 1}),
+]
+
+
+@contextmanager
+def _concurrent_fits() -> Iterator[list[str]]:
+    """Repeat fits in two threads of this process; the list receives the digest of each result."""
+    over = threading.Event()
+    data = make_synthetic(160, rank=2, observed=0.6, random_state=0).train
+    digests: list[str] = []
+
+    def repeat(kind: type[Any], settings: dict[str, Any]) -> None:
+        while not over.is_set():
+            model = kind(rank=2, random_state=0, **settings).fit(data)
+            digests.append(hashlib.sha256(model.row_factors_.tobytes()).hexdigest())
+
+    with ThreadPoolExecutor(len(_CONCURRENT)) as pool:
+        running = [pool.submit(repeat, *one) for one in _CONCURRENT]
+        try:
+            yield digests
+        finally:
+            over.set()
+    for one in running:
+        one.result()
+
+
+def _surroundings() -> dict[str, Any]:
+    return {
+        "threads of BLAS": sorted(
+            (str(pool["filepath"]), pool["num_threads"]) for pool in threadpool_info()
+        ),
+        "np.random": repr(np.random.get_state(legacy=False)),  # noqa: NPY002 - the global state is what is looked at
+        "warnings": repr(warnings.filters),
+        "np.geterr": np.geterr(),
+        "threads": threading.active_count(),
+    }

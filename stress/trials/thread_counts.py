@@ -1,0 +1,155 @@
+"""Determinism: the same data, parameters and seed give the same bits with 1, 2 and 4 threads, again, and in another process."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from robustmf import RMFNL, Observed, RobustMF, baselines
+from robustmf.datasets import make_synthetic
+from robustmf.exceptions import RobustMFWarning
+from robustmf.kernels import team
+from stress.tally import Tally
+
+TITLE = "same bits with 1, 2 and 4 threads, from run to run, in another process"
+CASES, FEW = 84, 21
+
+#: Threads of the fit, and of BLAS; the last is one of the others again.
+_THREADS = ((1, 1), (2, 2), (4, 4), (2, 1))
+
+
+def _model(**settings: Any) -> Callable[[int, int], Any]:
+    return lambda jobs, seed: RobustMF(rank=3, n_jobs=jobs, random_state=seed, **settings)
+
+
+def _baseline(kind: type[Any], **settings: Any) -> Callable[[int, int], Any]:
+    return lambda jobs, seed: kind(rank=3, n_jobs=jobs, random_state=seed, **settings)
+
+
+_WAYS: dict[str, Callable[[int, int], Any]] = {
+    "irls": _model(solver="irls"),
+    "irls, kinked": _model(solver="irls", loss="mcp", max_iter=60),
+    "irls, biases": _model(solver="irls", bias=True, loss="lsp", max_iter=40),
+    "irls, λ by count": _model(solver="irls", reg_by_count=True, reg=0.01, loss="huber"),
+    "mm": _model(solver="mm", loss="lsp", max_iter=15),
+    "mm, dense": _model(solver="mm", loss="lsp", inner="apg-dense", max_iter=5),
+    "mm, ladmpsap": _model(
+        solver="mm", loss="lsp", inner="ladmpsap", max_iter=2, inner_max_iter=30
+    ),
+    "RMFNL": lambda jobs, seed: RMFNL(rank=3, n_jobs=jobs, random_state=seed, max_iter=15),
+    "varpro": _model(solver="varpro", max_iter=10),
+    "certify": _model(loss="l1", certify=True, max_iter=3),
+    "validation": _model(validation_fraction=0.1, loss="geman"),
+    "n_init": _model(n_init=3, init="random", loss="cauchy"),
+    "defaults": _model(),
+    "AltGrad": _baseline(baselines.AltGrad, max_iter=30),
+    "AltImpute": _baseline(baselines.AltImpute, max_iter=20),
+    "GRASTA": _baseline(baselines.GRASTA, max_iter=3),
+    "OMDL": _baseline(baselines.OMDL, max_iter=3),
+    "RMC": _baseline(baselines.RMC, max_iter=20),
+    "RMFMM": _baseline(baselines.RMFMM, max_iter=2),
+    "RP": _baseline(baselines.RP, max_iter=20),
+    "ScaledASD": _baseline(baselines.ScaledASD, max_iter=30),
+}
+
+
+def run(tally: Tally, cases: int, seed: int) -> None:
+    """Problems of 40 to 110 rows; whatever can be threaded is, however small."""
+    names = list(_WAYS)
+    with _another_process() as other:
+        for case in range(cases):
+            way = names[case % len(names)]
+            with tally.case(f"{way}, case {case}"):
+                elsewhere = other.submit(_digests, way, [seed, case], 1, 1)
+                first, *others = (_digests(way, [seed, case], *threads) for threads in _THREADS)
+                for digests in (*others, elsewhere.result()):
+                    differ = [name for name, digest in first.items() if digests[name] != digest]
+                    assert not differ, f"{', '.join(differ)} differ"
+
+
+@contextmanager
+def _another_process() -> Iterator[ProcessPoolExecutor]:
+    """A fresh interpreter, with its own hash seed and one BLAS thread from the beginning."""
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
+            other.submit(os.getpid).result()
+            yield other
+    finally:
+        if before is None:
+            del os.environ["OPENBLAS_NUM_THREADS"]
+        else:
+            os.environ["OPENBLAS_NUM_THREADS"] = before
+
+
+@contextmanager
+def _always_threaded() -> Iterator[None]:
+    before, team._SMALL_WORK = team._SMALL_WORK, 0
+    try:
+        yield
+    finally:
+        team._SMALL_WORK = before
+
+
+def _digests(way: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]:
+    """What a fit, and what can be asked of it, comes to, by name."""
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(40, 110))
+    data = make_synthetic(
+        rows,
+        rows + int(rng.integers(60)),
+        rank=3,
+        observed=float(rng.uniform(0.25, 0.6)),
+        random_state=rng,
+    ).train
+    if rng.random() < 0.4:
+        by_row = data.rows
+        data = Observed.from_indices(
+            by_row.group_of_entry(), by_row.indices, by_row.values.astype(np.float32), data.shape
+        )
+    with warnings.catch_warnings(), threadpool_limits(blas, user_api="blas"), _always_threaded():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        model = _WAYS[way](jobs, seed[1])
+        found = _found(model.fit(data))
+        if isinstance(model, RobustMF):
+            new = data.to_sparse()[: max(3, rows // 4)]
+            folded = model.transform(new)
+            asked = {
+                "transform": folded,
+                "inverse_transform": model.inverse_transform(folded),
+                "entry_weights": model.entry_weights(data),
+            }
+            found |= asked | {"outlier_scores": np.asarray(model.outlier_scores(data))}
+            found |= {
+                f"partial_fit {name}": array
+                for name, array in _found(model.partial_fit(new)).items()
+            }
+    return {
+        name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        for name, array in found.items()
+    }
+
+
+def _found(model: Any) -> dict[str, Any]:
+    names = (
+        "row_factors_",
+        "column_factors_",
+        "row_bias_",
+        "column_bias_",
+        "reg_",
+        "theta_",
+        "criticality_",
+        "n_iter_",
+    )
+    found = {name: np.asarray(getattr(model, name)) for name in names if hasattr(model, name)}
+    return found | {"objective": np.asarray(model.history_["objective"])}

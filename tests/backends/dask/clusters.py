@@ -1,0 +1,82 @@
+"""Data and comparisons that the tests of fits on a cluster share."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from robustmf.losses import Loss
+
+NAMES = {"row": "user", "col": "item", "value": "rating"}
+
+
+@dataclass(frozen=True)
+class Own(Loss):
+    """A loss of one's own, which no kernel knows; it travels to the workers."""
+
+    theta: float = 0.5
+    name = "own"
+    concave = False
+
+    def value(self, a):
+        return self.theta * (np.sqrt(self.theta**2 + a**2) - self.theta)
+
+    def derivative(self, a):
+        return self.theta * np.abs(a) / np.sqrt(self.theta**2 + a**2)
+
+    def weight(self, a):
+        return self.theta / np.sqrt(self.theta**2 + a**2)
+
+
+def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    U, V = rng.normal(size=(m, rank)), rng.normal(size=(n, rank))
+    i, j = np.nonzero(rng.random((m, n)) < share)
+    order = rng.permutation(len(i))
+    i, j = i[order], j[order]
+    values = (U @ V.T)[i, j] + 0.1 * rng.normal(size=len(i))
+    bad = rng.random(len(i)) < 0.05
+    values[bad] += 5
+    return pd.DataFrame(
+        {
+            "user": [f"u{k:03}" for k in i],
+            "item": 7 * j,
+            "rating": values.astype(dtype),
+            "trust": rng.integers(0, 3, len(i)).astype(dtype),
+        }
+    )
+
+
+def in_pieces(frame, n=3):
+    return [frame.iloc[k::n] for k in range(n)]
+
+
+def assert_same(one, other, rtol=1e-5):
+    """The same model to the tolerance, ids and history too."""
+    assert one.row_ids_ == other.row_ids_
+    assert one.column_ids_ == other.column_ids_
+    assert one.n_iter_ == other.n_iter_
+    for name in ("row_factors_", "column_factors_", "row_bias_", "column_bias_"):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=rtol * np.abs(theirs).max())
+    np.testing.assert_allclose(one.history_["objective"], other.history_["objective"], rtol=rtol)
+    for name in ("theta_", "reg_", "center_"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=rtol)
+    spread = other.entries_["values"].std()
+    for name in ("median_", "scale_"):  # of the entries that come to the client
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=0.1 * spread)
+
+
+def die_once(marker, function, *arguments):
+    """The function; but who calls it first is killed."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return function(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None

@@ -1,0 +1,143 @@
+"""BLAS held to one thread: given back by the last user, and no trap for processes that are forked meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+
+from robustmf.backends.cpu import blas
+from robustmf.backends.cpu.blas import one_blas_thread
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+
+
+def threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def ends_well(child, seconds=20):
+    """Whether ``child``, called in a forked process, returns true in time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads is meant here
+        pid = os.fork()
+    if pid == 0:
+        os._exit(0 if child() else 1)
+    for _ in range(20 * seconds):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.05)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return False
+
+
+def held():
+    with one_blas_thread():
+        return threads() == {1}
+
+
+def test_the_last_user_gives_back_what_the_first_found():
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread(), one_blas_thread():
+            assert threads() == {1}
+        assert threads() == {2}
+
+
+def in_thread(function):
+    """The result of ``function``, called in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_a_limit_holds_in_other_threads_after_use_in_this_one():
+    with threadpool_limits(2, user_api="blas"):
+        assert held()
+        assert in_thread(held)
+        assert threads() == {2}
+
+
+def test_a_limit_holds_although_another_thread_controls_blas():
+    """Calling ``threadpool_limits`` without a context leaves the calling thread in control of OpenBLAS."""
+    limits = threadpool_limits(2, user_api="blas")
+    try:
+        assert in_thread(held)
+        assert threads() == {2}
+    finally:
+        limits.restore_original_limits()
+
+
+def test_overlapping_users_in_different_threads_restore_the_limit():
+    """The first to enter is the first to leave, so that another thread restores the limit."""
+    with (
+        threadpool_limits(2, user_api="blas"),
+        ThreadPoolExecutor(1) as first,
+        ThreadPoolExecutor(1) as second,
+    ):
+        users = [one_blas_thread(), one_blas_thread()]
+        first.submit(users[0].__enter__).result()
+        second.submit(users[1].__enter__).result()
+        first.submit(users[0].__exit__, None, None, None).result()
+        assert threads() == {1}
+        second.submit(users[1].__exit__, None, None, None).result()
+        assert threads() == {2}
+
+
+def test_a_fork_waits_for_a_thread_that_changes_limits():
+    """Otherwise the child could inherit a lock of the BLAS library that nobody releases."""
+    inside = threading.Event()
+
+    def change():
+        with blas._lock:
+            inside.set()
+            time.sleep(0.3)
+            return time.monotonic()
+
+    with ThreadPoolExecutor(1) as pool:
+        changed = pool.submit(change)
+        inside.wait()
+        assert ends_well(held)
+        assert time.monotonic() > changed.result()
+    assert held()
+
+
+def test_a_process_forked_beside_a_user_has_all_threads():
+    inside, over = threading.Event(), threading.Event()
+
+    def use():
+        with one_blas_thread():
+            inside.set()
+            over.wait()
+
+    with threadpool_limits(2, user_api="blas"):
+        user = threading.Thread(target=use)
+        user.start()
+        inside.wait()
+        try:
+            assert ends_well(lambda: threads() == {2} and held() and threads() == {2})
+        finally:
+            over.set()
+            user.join()
+        assert threads() == {2}
+
+
+def test_the_user_that_forks_is_still_one_in_the_new_process():
+    with threadpool_limits(2, user_api="blas"), one_blas_thread():
+        assert ends_well(lambda: threads() == {1})
+
+
+def test_fits_do_not_look_for_libraries_again(monkeypatch):
+    """The loader's lock is held meanwhile; a process that is forked in such a moment would hang when it looks for them."""
+
+    def looked(self):
+        raise AssertionError("looked for libraries")
+
+    monkeypatch.setattr(ThreadpoolController, "_load_libraries", looked)
+    with one_blas_thread():
+        pass

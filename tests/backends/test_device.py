@@ -1,0 +1,451 @@
+"""One model on two devices; input from either memory; what is said when there is no card."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from conftest import INTERPRETED, Root, needs_card, random_problem
+from robustmf import RMFNL, Observed, RobustMF
+
+pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+
+SIZE = (24, 20, 2) if INTERPRETED else (300, 200, 3)
+
+
+#: All that computes on the card, as a user calls it.
+ENTRIES = """
+import warnings
+import numpy as np
+from robustmf import RobustMF
+warnings.simplefilter("ignore")
+fitted = RobustMF(1, max_iter=0, init="ridge", random_state=0).fit(np.ones((3, 3))).set_params(device="cuda")
+new = RobustMF(2, device="cuda")
+for entry in (new.fit, new.fit_transform, new.partial_fit, fitted.partial_fit, fitted.transform, fitted.score, fitted.entry_weights):
+    try:
+        entry(np.eye(3))
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+
+
+FIT = ["-m", "robustmf.cli", "fit", "not-even-read.csv", "--device", "cuda"]
+
+
+@pytest.mark.parametrize(("command", "lines"), [(["-c", ENTRIES], 7), (FIT, 1)])
+def test_without_card_or_extra_one_line_says_what_is_missing(command, lines):
+    environment = {
+        name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"
+    } | {"CUDA_VISIBLE_DEVICES": ""}
+    ran = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
+    )
+    said = (ran.stdout + ran.stderr).strip().splitlines()
+    assert len(said) == lines, ran.stderr
+    device = "device='cuda'" if lines > 1 else "--device 'cuda'"
+    for line in said:
+        if importlib.util.find_spec("torch") is None:
+            assert (
+                f"Error: {device} needs torch and triton; install them with: pip install 'robustmf[gpu]'"
+                in line
+            )
+        else:
+            assert f"Error: {device} needs an NVIDIA GPU and its driver; PyTorch" in line
+
+
+def test_what_needs_no_card_works_without():
+    """A model that was fitted on a card answers on a machine that has none; and its memory can be asked for."""
+    model = (
+        RobustMF(1, max_iter=0, init="ridge", random_state=0)
+        .fit(np.ones((3, 3)))
+        .set_params(device="cuda")
+    )
+    assert model.predict([0, 1], [2, 2]).shape == (2,)
+    assert model.recommend([0], 1, exclude_seen=False).items.shape == (1, 1)
+    large = {"shape": (480_189, 17_770), "n_entries": 100_000_000, "dtype": "float32"}
+    on_card, on_host = (
+        RobustMF(10, device=device).memory_estimate(**large) for device in ("cuda", "cpu")
+    )
+    assert 7.5e9 < on_card < 8.5e9  # measured with every default: 7.5 GB
+    assert on_host < on_card
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:7", 0, None])
+def test_unknown_devices_are_refused(device):
+    with pytest.raises(ValueError, match="device must be 'cpu' or 'cuda'"):
+        RobustMF(2, device=device).fit(np.eye(3))
+
+
+def fits(X, model=RobustMF, weights=None, **settings):
+    return [
+        model(device=device, random_state=0, n_jobs=1, **settings).fit(X, weights=weights)
+        for device in ("cpu", "cuda")
+    ]
+
+
+@needs_card
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        (RobustMF, {"loss": "welsch"}),
+        (RobustMF, {"loss": "lsp", "bias": True}),
+        (RobustMF, {"loss": "huber", "reg_by_count": True, "init": "random"}),
+        (RobustMF, {"solver": "mm", "loss": "lsp", "inner_max_iter": 5, "init": "random"}),
+        pytest.param(
+            RMFNL,
+            {"init": "random"},
+            marks=pytest.mark.skipif(INTERPRETED, reason="takes Triton's interpreter a minute"),
+        ),
+    ],
+)
+def test_the_same_model_on_both_devices(model, settings):
+    m, n, rank = SIZE
+    observed, _, _ = random_problem(m, n, rank)
+    settings = {"rank": rank, "max_iter": 2, "init": "ridge"} | settings
+    cpu, card = fits(observed, model, **settings)
+    for name in ("row_factors_", "column_factors_", "row_bias_", "column_bias_"):
+        np.testing.assert_allclose(getattr(card, name), getattr(cpu, name), atol=1e-6)
+    assert isinstance(card.row_factors_, np.ndarray)
+    np.testing.assert_allclose(card.history_["objective"], cpu.history_["objective"], rtol=1e-8)
+    assert card.score(observed, rows="fitted") == pytest.approx(
+        cpu.score(observed, rows="fitted"), rel=1e-8
+    )
+    if not INTERPRETED:  # a hundred half-steps
+        assert card.score(observed) == pytest.approx(cpu.score(observed), rel=1e-6)
+    assert (card.median_, card.scale_) == pytest.approx((cpu.median_, cpu.scale_), rel=1e-12)
+    assert set(card.history_) == set(cpu.history_)
+
+
+@needs_card
+def test_fold_in_weights_and_start_on_both_devices():
+    m, n, rank = SIZE
+    observed, _, _ = random_problem(m, n, rank)
+    weights = np.abs(np.sin(np.arange(observed.n_entries))) * (
+        np.arange(observed.n_entries) % 7 > 0
+    )
+    cpu, card = fits(observed, rank=rank, weights=weights, max_iter=1)
+    np.testing.assert_allclose(card.row_factors_, cpu.row_factors_, atol=1e-6)
+    np.testing.assert_allclose(card.transform(observed), cpu.transform(observed), atol=1e-5)
+    np.testing.assert_allclose(card.entry_weights(observed), cpu.entry_weights(observed), atol=1e-5)
+
+
+@needs_card
+def test_validation_sets_the_same_entries_aside_and_residuals_are_clipped():
+    m, n, rank = SIZE
+    observed, _, _ = random_problem(m, n, rank)
+    cpu, card = fits(
+        observed,
+        rank=rank,
+        init="ridge",
+        max_iter=2,
+        validation_fraction=0.2,
+        bounds=(-1.0, 1.0),
+        bias=True,
+    )
+    np.testing.assert_allclose(card.history_["validation"], cpu.history_["validation"], rtol=1e-6)
+    assert card.score(observed, rows="fitted") == pytest.approx(
+        cpu.score(observed, rows="fitted"), rel=1e-6
+    )
+
+
+def with_ids(i, j, v):
+    (row_ids, rows), (column_ids, columns) = (
+        np.unique(index, return_inverse=True) for index in (i, j)
+    )
+    shape = len(row_ids), len(column_ids)
+    return Observed(
+        Observed.from_indices(rows, columns, v, shape).rows,
+        shape,
+        row_ids.tolist(),
+        column_ids.tolist(),
+    )
+
+
+@needs_card
+@pytest.mark.parametrize("bias", [False, True])
+def test_more_entries_on_both_devices(bias):
+    m, n, rank = SIZE
+    observed, _, _ = random_problem(m, n, rank)
+    i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    first = (i < m - 4) & (j < n - 3)
+    parts = [with_ids(i[some], j[some], v[some]) for some in (first, ~first)]
+    # repair, which a robust loss goes on with, takes the interpreter minutes
+    loss = "l2" if INTERPRETED else "welsch"
+    cpu, card = fits(
+        parts[0], rank=rank, loss=loss, init="ridge", max_iter=2, bias=bias, reg_by_count=bias
+    )
+    for model in (cpu, card):
+        model.partial_fit(parts[1])
+    assert card.row_ids_ == cpu.row_ids_
+    np.testing.assert_array_equal(card.entries_["indices"], cpu.entries_["indices"])
+    np.testing.assert_allclose(card.transform(parts[1]), cpu.transform(parts[1]), atol=1e-2)
+    assert card.score(parts[1], rows="fitted") == pytest.approx(
+        cpu.score(parts[1], rows="fitted"), rel=1e-2
+    )
+
+
+@needs_card
+def test_entries_stay_on_the_card_until_they_are_asked_for(tmp_path):
+    import torch  # noqa: PLC0415
+
+    observed, _, _ = random_problem(*SIZE)
+    i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    coo = sp.coo_array((v[::-1], (i[::-1], j[::-1])), shape=observed.shape)
+    dense = torch.full(observed.shape, torch.nan, dtype=torch.float64)
+    dense[torch.from_numpy(i).long(), torch.from_numpy(j).long()] = torch.from_numpy(v)
+    settings = {"rank": 2, "max_iter": 1, "init": "ridge", "random_state": 0}
+    cpu = RobustMF(**settings).fit(observed)
+    wanted = dict(cpu.entries_)
+    assert (
+        RobustMF(device="cuda", **settings).fit(observed).entries_["values"] is observed.rows.values
+    )
+    for X in (coo, dense):
+        model = RobustMF(device="cuda", **settings).fit(X)
+        assert model.entries_._on_card is not None
+        again = pickle.loads(pickle.dumps(model))
+        assert type(again.entries_) is dict
+        assert model.entries_._on_card is None
+        for entries in (model.entries_, again.entries_):
+            assert entries["weights"] is None
+            for name in ("pointers", "indices", "values"):
+                np.testing.assert_array_equal(entries[name], wanted[name])
+        np.testing.assert_allclose(
+            model.score(X, rows="fitted"), cpu.score(observed, rows="fitted"), rtol=1e-6
+        )
+        np.testing.assert_allclose(model.outlier_scores(), cpu.outlier_scores(), atol=1e-4)
+        np.testing.assert_array_equal(
+            model.recommend([0, 1], 3).items, cpu.recommend([0, 1], 3).items
+        )
+
+
+@needs_card
+def test_a_model_is_saved_from_the_card(tmp_path):
+    pytest.importorskip("safetensors")
+    from robustmf import load  # noqa: PLC0415
+
+    observed, _, _ = random_problem(*SIZE)
+    model = RobustMF(2, device="cuda", max_iter=1, init="ridge", random_state=0).fit(
+        observed.to_sparse().tocoo()
+    )
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.entries_["values"], observed.rows.values)
+    np.testing.assert_array_equal(loaded.row_factors_, model.row_factors_)
+
+
+@needs_card
+def test_new_rows_without_entries_get_zeros():
+    observed, _, _ = random_problem(*SIZE)
+    model = RobustMF(2, device="cuda", max_iter=1, init="ridge", random_state=0).fit(observed)
+    np.testing.assert_array_equal(
+        model.transform(np.full((3, observed.shape[1]), np.nan)), np.zeros((3, 2))
+    )
+
+
+@needs_card
+def test_the_same_bits_in_every_run():
+    m, n, rank = SIZE
+    observed, _, _ = random_problem(m, n, rank, dtype=np.float32)
+    once, twice = (
+        RobustMF(rank, device="cuda", random_state=0, max_iter=2, init="ridge").fit(observed)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(once.row_factors_, twice.row_factors_)
+    np.testing.assert_array_equal(once.column_factors_, twice.column_factors_)
+
+
+@needs_card
+def test_entries_are_compressed_on_the_card():
+    import torch  # noqa: PLC0415
+
+    from robustmf.backends.cuda import device_observed  # noqa: PLC0415
+
+    observed, _, _ = random_problem(dtype=np.float32)
+    i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    shuffled = np.random.default_rng(0).permutation(len(v))
+    coo = sp.coo_array((v[shuffled], (i[shuffled], j[shuffled])), shape=observed.shape)
+    with torch.sparse.check_sparse_tensor_invariants(enable=True):
+        sparse = torch.sparse_coo_tensor(
+            np.stack([i, j])[:, shuffled], torch.from_numpy(v[shuffled]), observed.shape
+        )
+    for X in (
+        coo,
+        coo.tocsr(),
+        sparse,
+        observed,
+        torch.from_numpy(np.where(coo.toarray() == 0, np.nan, coo.toarray())),
+    ):
+        made = device_observed(X)
+        for got, wanted in ((made.rows, observed.rows), (made.columns, observed.columns)):
+            np.testing.assert_array_equal(np.asarray(got.pointers), wanted.pointers)
+            np.testing.assert_array_equal(np.asarray(got.indices), wanted.indices)
+            np.testing.assert_array_equal(np.asarray(got.values), wanted.values)
+        np.testing.assert_array_equal(np.asarray(made.column_order), observed.column_order)
+
+
+@needs_card
+@pytest.mark.skipif(
+    INTERPRETED or importlib.util.find_spec("cupy") is None, reason="needs a GPU and CuPy"
+)
+def test_arrays_of_other_libraries_come_by_dlpack():
+    import cupy  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+    from cupyx.scipy import sparse  # noqa: PLC0415
+
+    from robustmf.backends.cuda import device_observed  # noqa: PLC0415
+    from robustmf.backends.cuda.observed import DeviceObserved, _to_card  # noqa: PLC0415
+
+    observed, _, _ = random_problem(dtype=np.float32)
+    rows = observed.rows.group_of_entry()
+    dense = np.full(observed.shape, np.nan, observed.dtype)
+    dense[rows, observed.rows.indices] = observed.rows.values
+    # copies alone: CuPy compiles what it computes, and takes its time
+    i, j, v, X = (
+        cupy.asarray(a) for a in (rows, observed.rows.indices, observed.rows.values, dense)
+    )
+    pointers = cupy.asarray(observed.rows.pointers.astype(np.int32))
+    given = {
+        "indices": DeviceObserved.from_indices(i, j, v, observed.shape),
+        "coo": device_observed(sparse.coo_matrix((v, (i, j)), shape=observed.shape)),
+        "csr": device_observed(sparse.csr_matrix((v, j, pointers), shape=observed.shape)),
+        "dense": device_observed(X),
+        "torch": device_observed(torch.from_dlpack(X)),
+    }
+    for name, made in given.items():
+        np.testing.assert_array_equal(
+            np.asarray(made.rows.indices), observed.rows.indices, err_msg=name
+        )
+        np.testing.assert_array_equal(
+            np.asarray(made.rows.values), observed.rows.values, err_msg=name
+        )
+    # what lies on the card already is read where it is
+    for array in (i, j, v):
+        assert _to_card(array, torch.device("cuda")).data_ptr() == array.data.ptr
+    tensor = torch.ones(3, device="cuda")
+    assert _to_card(tensor, torch.device("cuda")) is tensor
+    wanted = RobustMF(2, device="cuda", max_iter=2, init="ridge", random_state=0).fit(observed)
+    for given_as in (X, sparse.coo_matrix((v, (i, j)), shape=observed.shape), torch.from_dlpack(X)):
+        model = RobustMF(2, device="cuda", max_iter=2, init="ridge", random_state=0).fit(given_as)
+        np.testing.assert_array_equal(model.row_factors_, wanted.row_factors_)
+
+
+@needs_card
+def test_bad_entries_are_refused_as_on_the_host():
+    from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
+
+    device = "cpu" if INTERPRETED else "cuda"
+    i, j, v = np.array([0, 1, 1]), np.array([0, 1, 1]), np.array([1.0, 2.0, 4.0])
+    with pytest.raises(ValueError, match="duplicate entry at row 1, column 1"):
+        DeviceObserved.from_indices(i, j, v, device=device)
+    last, mean = (
+        DeviceObserved.from_indices(i, j, v, duplicates=rule, device=device)
+        for rule in ("last", "mean")
+    )
+    assert np.asarray(last.rows.values).tolist() == [1.0, 4.0]
+    assert np.asarray(mean.rows.values).tolist() == [1.0, 3.0]
+    with pytest.raises(ValueError, match="values must be finite"):
+        DeviceObserved.from_indices(i[:2], j[:2], np.array([1.0, np.nan]), device=device)
+    with pytest.raises(ValueError, match=r"cols must lie in 0 … 0 for shape \(2, 1\), got 1"):
+        DeviceObserved.from_indices(i[:2], j[:2], v[:2], (2, 1), device=device)
+    with pytest.raises(TypeError, match="rows must be an array of integers"):
+        DeviceObserved.from_indices(v, j, v, device=device)
+
+
+@needs_card
+@pytest.mark.skipif(INTERPRETED, reason="the host's memory is not the card's")
+def test_more_than_the_card_holds_is_refused_with_the_sizes_and_leaves_nothing_behind():
+    """In a process of its own, which may have 0.8 GB: entries of the host and of the card that do not fit, then a fit that does."""
+    code = """
+import gc, re
+import numpy as np, scipy.sparse as sp, torch
+from robustmf import RobustMF
+from robustmf.backends.cuda.observed import DeviceObserved
+total = torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(0.8e9 / total)
+rng = np.random.default_rng(0)
+def entries(n, m=100_000, columns=5000):
+    place = np.unique(rng.integers(0, m * columns, n))
+    return sp.coo_array((rng.standard_normal(len(place)).astype(np.float32), (place // columns, place % columns)), shape=(m, columns))
+model = RobustMF(40, device="cuda", init="random", max_iter=1, theta=1.0, reg=1.0, bias=False, random_state=0)
+large, medium, small = entries(30_000_000), entries(8_000_000), entries(20_000)
+on_card = [torch.as_tensor(a).cuda() for a in (medium.row, medium.col, medium.data)]
+before = torch.cuda.memory_allocated()
+for X in (large, medium, None):
+    try:
+        model.fit(DeviceObserved.from_indices(*on_card, medium.shape) if X is None else X)
+    except MemoryError as error:
+        print(error)
+    else:
+        print("fitted")
+    gc.collect()
+    print("left", torch.cuda.memory_allocated() - before)
+RobustMF(2, device="cuda", init="random", max_iter=1, random_state=0).fit(small)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    refused, left = ran.stdout.splitlines()[::2], ran.stdout.splitlines()[1::2]
+    sizes = r"needs about \d+\.\d GB on cuda(:0)?, which has 0\.\d of \d+\.\d GB free; use device='cpu', float32 values, or fewer entries"
+    assert re.fullmatch(rf"X with 29\d+ entries {sizes}", refused[0])
+    for said in refused[1:]:
+        assert re.fullmatch(rf"rank 40 with 79\d+ entries {sizes}", said)
+    assert left == ["left 0"] * 3
+
+
+@needs_card
+def test_solvers_that_need_the_host_are_refused():
+    with pytest.raises(ValueError, match="solver='varpro' needs device='cpu'"):
+        RobustMF(2, device="cuda", solver="varpro").fit(np.eye(3) + 1)
+    with pytest.raises(ValueError, match="fits ranks up to 128, a bias counted as one; got 129"):
+        RobustMF(128, device="cuda", bias=True).fit(np.ones((130, 130)))
+    with pytest.raises(ValueError, match="inner='apg-dense' needs device='cpu'"):
+        RobustMF(2, device="cuda", solver="mm", loss="lsp", inner="apg-dense").fit(np.eye(3) + 1)
+
+
+@needs_card
+def test_formulas_are_traced():
+    from robustmf.backends.cuda.expression import value_code, weight_code  # noqa: PLC0415
+    from robustmf.losses import loss_names, make_loss  # noqa: PLC0415
+
+    for name in loss_names():
+        loss = make_loss(name)
+        base = getattr(loss, "base", loss)
+        assert value_code(base) is not None, name
+        assert weight_code(base) is not None or base.weight_formula is None, name
+    assert value_code(Root()) is not None
+    # one kernel for every θ
+    assert value_code(make_loss("lsp", 1.0))[0] is value_code(make_loss("lsp", 2.0))[0]
+
+
+@needs_card
+def test_top_columns_leave_out_what_was_seen():
+    import torch  # noqa: PLC0415
+
+    from robustmf.backends.cuda import device_observed  # noqa: PLC0415
+    from robustmf.backends.cuda.operations import DeviceOperations  # noqa: PLC0415
+    from robustmf.backends.cuda.recommend import top_columns  # noqa: PLC0415
+    from robustmf.kernels.team import Team  # noqa: PLC0415
+
+    observed, U, V = random_problem()
+    made = device_observed(observed)
+    with Team(1) as team:
+        columns, values = top_columns(
+            torch.from_numpy(U).to(made.device),
+            torch.from_numpy(V).to(made.device),
+            3,
+            DeviceOperations(made, team),
+        )
+    scores = U @ V.T
+    scores[observed.rows.group_of_entry(), observed.rows.indices] = -np.inf
+    wanted = np.argsort(-scores, axis=1)[:, :3]
+    np.testing.assert_array_equal(columns.cpu().numpy(), wanted)
+    np.testing.assert_allclose(values.cpu().numpy(), np.take_along_axis(scores, wanted, 1))

@@ -1,0 +1,240 @@
+"""Kernels that go through entries one by one, against the same formulas in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustmf.data.observed import Observed
+from robustmf.kernels.dictionary import learn_epoch, row_codes
+from robustmf.kernels.propagation import propagate_half
+from robustmf.kernels.subspace import fold_columns, track
+
+M, N, R = 14, 11, 3
+
+
+@pytest.fixture(params=[0, 1, 2])
+def rng(request):
+    return np.random.default_rng(request.param)
+
+
+@pytest.fixture
+def rows(rng):
+    X = rng.standard_normal((M, N))
+    X[rng.random(X.shape) < 0.4] = np.nan
+    X[3] = np.nan  # a row without entries
+    return Observed.from_dense(X).rows
+
+
+def of(rows, i):
+    part = slice(rows.pointers[i], rows.pointers[i + 1])
+    return rows.indices[part], rows.values[part]
+
+
+def test_message_passing(rng, rows):
+    U, V = rng.standard_normal((M, R)), rng.standard_normal((N, R))
+    spd = [
+        A @ A.transpose(0, 2, 1) + np.eye(R)
+        for A in (0.3 * rng.standard_normal((k, R, R)) for k in (M, N))
+    ]
+    places = rng.permutation(len(rows.values))
+    row_weights, column_weights = rng.uniform(0, 0.5, (2, len(places)))
+    precision, s2, t2, share = 0.7, 0.2, 4.0, 0.25
+    sums, expected_sums = np.empty((2, 4)), np.zeros(4)
+    expected_U, expected_S, expected_w = U.copy(), spd[0].copy(), row_weights.copy()
+    normal = lambda e, v: np.exp(-0.5 * e * e / v) / np.sqrt(v)  # noqa: E731
+    for i in range(M):
+        A, b = precision * np.eye(R), np.zeros(R)
+        for t in range(rows.pointers[i], rows.pointers[i + 1]):
+            j, z, x = rows.indices[t], places[t], rows.values[t]
+            S, T, u, v = spd[0][i], spd[1][j], U[i], V[j]
+            # the entry's own pull is taken out of both sides
+            gu = row_weights[z] / (1 - min(0.9, row_weights[z] * v @ S @ v))
+            gv = column_weights[z] / (1 - min(0.9, column_weights[z] * u @ T @ u))
+            cu, cv = u - gu * (x - u @ v) * S @ v, v - gv * (x - u @ v) * T @ u
+            tu = cv @ (S + gu * np.outer(S @ v, S @ v)) @ cv
+            tv = cu @ (T + gv * np.outer(T @ u, T @ u)) @ cu
+            both, e = np.trace(S @ T), x - cu @ cv
+            inlier, outlier = s2 + tu + tv + both, t2 + tu + tv + both
+            p = (1 - share) * normal(e, inlier)
+            p /= p + share * normal(e, outlier)
+            mean_square = [
+                s * (1 + s / all_ * (e * e / all_ - 1)) for s, all_ in ((s2, inlier), (t2, outlier))
+            ]
+            expected_sums += [p, p * mean_square[0], 1 - p, (1 - p) * mean_square[1]]
+            expected_w[z] = p / (s2 + tv + both) + (1 - p) / (t2 + tv + both)
+            A += expected_w[z] * np.outer(cv, cv)
+            b += expected_w[z] * x * cv
+        expected_S[i] = np.linalg.inv(A)
+        expected_U[i] = expected_S[i] @ b
+    bounds = np.array([0, 6, M])
+    propagate_half(
+        0, 2, bounds, rows.pointers, rows.indices, places, rows.values, U, spd[0], V, spd[1], row_weights, column_weights,
+        precision, s2, t2, share, sums,
+    )  # fmt: skip
+    for found, expected in (
+        (U, expected_U),
+        (spd[0], expected_S),
+        (row_weights, expected_w),
+        (sums.sum(axis=0), expected_sums),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def code(rows, i, D, alpha):
+    j, x = of(rows, i)
+    return (
+        np.linalg.solve(D[j].T @ D[j] + alpha * len(j) / N * np.eye(R), D[j].T @ x)
+        if len(j)
+        else np.zeros(R)
+    )
+
+
+def test_codes_of_rows(rng, rows):
+    D, out = rng.standard_normal((N, R)), np.empty((M, R))
+    row_codes(0, 1, np.array([0, M]), rows.pointers, rows.indices, rows.values, D, 0.4, out)
+    np.testing.assert_allclose(
+        out, [code(rows, i, D, 0.4) for i in range(M)], rtol=1e-9, atol=1e-12
+    )
+
+
+def test_dictionary_learning(rng, rows):
+    alpha, decay, batch = 0.4, 0.9, 4
+    order = rng.permutation(M)
+    n_batches = -(-M // batch)
+    atom_orders = np.array([rng.permutation(R) for _ in range(n_batches)])
+    D = rng.standard_normal((N, R))
+    D /= 1.2 * np.linalg.norm(D, axis=0)
+    B, C = rng.standard_normal((N, R)), np.eye(R) + 0.1
+    P, counts, slack = np.zeros((M, R)), np.zeros(N, np.int64), 1 - np.square(D).sum(axis=0)
+    e = {
+        "D": D.copy(),
+        "B": B.copy(),
+        "C": C.copy(),
+        "P": P.copy(),
+        "counts": counts.copy(),
+        "slack": slack.copy(),
+    }
+    seen = 2
+    for number in range(n_batches):
+        visited = order[number * batch : (number + 1) * batch]
+        steps = np.arange(seen + 1, seen + len(visited) + 1)
+        weight, seen = 1 - np.prod(1 - steps ** (-decay)), seen + len(visited)
+        touched = []
+        for i in visited:
+            e["P"][i] = code(rows, i, e["D"], alpha)
+            for j, x in zip(*of(rows, i), strict=True):
+                e["counts"][j] += 1
+                own = min(1.0, weight * seen / e["counts"][j])
+                e["B"][j] = (1 - own) * e["B"][j] + own * x * e["P"][i]
+                touched.append(j)
+        e["C"] = (1 - weight) * e["C"] + weight / len(visited) * e["P"][visited].T @ e["P"][visited]
+        touched = sorted(set(touched))
+        part = e["D"][touched].copy()
+        room = e["slack"] + np.square(part).sum(axis=0)
+        for q in atom_orders[number]:
+            wanted = part[:, q] + (e["B"][touched, q] - part @ e["C"][:, q]) / e["C"][q, q]
+            norm = wanted @ wanted
+            part[:, q] = wanted * min(1.0, np.sqrt(room[q] / norm))
+            e["slack"][q] = max(room[q] - part[:, q] @ part[:, q], 0.0)
+        e["D"][touched] = part
+    learn_epoch(
+        order,
+        batch,
+        atom_orders,
+        rows.pointers,
+        rows.indices,
+        rows.values,
+        2,
+        alpha,
+        decay,
+        D,
+        P,
+        B,
+        C,
+        counts,
+        slack,
+    )
+    found = {"D": D, "B": B, "C": C, "P": P, "counts": counts, "slack": slack}
+    for name, expected in e.items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def l1_fit(U, x, growth, tol, max_iter):
+    """ADMM for min ‖U w − x‖₁: w, and the dual of the misfit."""
+    s, y, mu = np.zeros(len(x)), np.zeros(len(x)), 1.25 / np.linalg.norm(x)
+    for _ in range(max_iter):
+        w = np.linalg.lstsq(U, x - s - y / mu, rcond=None)[0]
+        z = x - U @ w - y / mu
+        s = np.sign(z) * np.maximum(np.abs(z) - 1 / mu, 0)
+        h = U @ w + s - x
+        y, mu = y + mu * h, mu * growth
+        if np.linalg.norm(h) < tol:
+            break
+    return w, y
+
+
+def test_weights_of_columns(rng, rows):
+    U, out = np.linalg.qr(rng.standard_normal((N, R)))[0], np.empty((M, R))
+    fold_columns(
+        0, 1, np.array([0, M]), rows.pointers, rows.indices, rows.values, U, 1.3, 1e-7, 60, out
+    )
+    for i in range(M):
+        j, x = of(rows, i)
+        expected = l1_fit(U[j], x, 1.3, 1e-7, 60)[0] if len(j) >= R else np.zeros(R)
+        np.testing.assert_allclose(out[i], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_tracking_a_subspace(rng, rows):
+    U = np.linalg.qr(rng.standard_normal((N, R)))[0]
+    # a column with as many entries as unknowns is fitted exactly, and its dual is rounding alone
+    order = rng.permutation(np.flatnonzero(rows.counts != R))
+    weights, levels = np.zeros((M, R)), np.empty(len(order))
+    state, gamma_before, w_before = np.array([1.0, 1.0, 0.0]), np.zeros(N), np.zeros(R)
+    E, mu, level, scale, last = U.copy(), 1.0, 1.0, 0.0, None
+    expected_levels = []
+    for i in order:
+        j, x = of(rows, i)
+        if len(j) >= R:
+            w, y = l1_fit(E[j], x, 1.3, 0.0, 20)
+            full = np.zeros(N)
+            full[j] = y
+            gamma = full - E @ (E[j].T @ y)
+            size = np.linalg.norm(w) * np.linalg.norm(gamma)
+            scale = scale or 0.5 * np.pi * 2 / size
+            turning = (
+                0.0
+                if last is None
+                else np.vdot(np.outer(*last), np.outer(gamma, w))
+                / (np.linalg.norm(last[0]) * np.linalg.norm(last[1]) * size)
+            )
+            mu = max(mu - 1 + 2 / (1 + np.exp(turning / 0.1)), 1.0)
+            angle = min(scale * 2.0**-level * size / (1 + mu), np.pi / 3)
+            if mu <= 1:
+                level, mu = max(level - 1, 1.0), 3.0
+            elif mu > 15:
+                level, mu = (level + 1, 7.0) if level < 20 else (level, 15.0)
+            along = w / np.linalg.norm(w)
+            E = E + np.outer(
+                (np.cos(angle) - 1) * E @ along - np.sin(angle) * gamma / np.linalg.norm(gamma),
+                along,
+            )
+            last = (gamma, w)
+        expected_levels.append(level)
+    track(
+        order,
+        rows.pointers,
+        rows.indices,
+        rows.values,
+        U,
+        1.3,
+        0.0,
+        20,
+        state,
+        gamma_before,
+        w_before,
+        weights,
+        levels,
+    )
+    np.testing.assert_allclose(U, E, rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(levels, expected_levels)

@@ -1,0 +1,406 @@
+"""The command line: what goes in, what comes out, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import robustmf
+from robustmf.cli import app, config, fit
+from robustmf.cli.failures import as_options
+from robustmf.io.reading import guess_layout, read_ratings, without
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
+
+
+def last_line(result):
+    return result.stderr.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Triplets of a noisy rank-2 matrix in random order, and which of them are bad."""
+    rng = np.random.default_rng(3)
+    X = (
+        3
+        + rng.standard_normal((90, 2)) @ rng.standard_normal((60, 2)).T
+        + 0.1 * rng.standard_normal((90, 60))
+    )
+    i, j = np.nonzero(rng.random(X.shape) < 0.5)
+    order = rng.permutation(len(i))
+    i, j = i[order], j[order]
+    values, bad = X[i, j].round(3), np.zeros(len(i), bool)
+    bad[rng.choice(len(i), 40, replace=False)] = True
+    values[bad] += 8
+    return i, j, values, bad
+
+
+@pytest.fixture
+def table(tmp_path, planted):
+    i, j, values, _ = planted
+    path = tmp_path / "table.csv"
+    lines = [f'{u},"c, {c}",{v},{k}' for k, (u, c, v) in enumerate(zip(i, j, values, strict=True))]
+    path.write_text("\n".join(["user,item,rating,when", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture
+def model(table):
+    path = table.with_name("model.rmf")
+    assert run("fit", table, "--rank", 2, "--no-bias", "-o", path).exit_code == 0
+    return path
+
+
+def test_fit_keeps_the_model_that_the_library_would_make(table, model, planted):
+    i, j, values, _ = planted
+    columns = [f"c, {c}" for c in j]
+    entries = robustmf.Observed.from_triplets(row=i.tolist(), col=columns, value=values)
+    ours = robustmf.RobustMF(2, bias=False, random_state=0).fit(entries)
+    np.testing.assert_array_equal(robustmf.load(model).row_factors_, ours.row_factors_)
+
+
+def test_the_data_decides_about_biases_unless_told(table):
+    """3 + rank 2 at rank 2: biases predict entries set aside better."""
+    decided, told = (
+        json.loads(run("fit", table, "--rank", 2, *more, "--json").stdout)["settings"]["bias"]
+        for more in ((), ("--no-bias",))
+    )
+    assert (decided, told) == (True, False)
+
+
+def test_what_was_guessed_is_said_beside_the_result_not_in_it(table):
+    result = run("fit", table, "--rank", 2, "--json")
+    assert (
+        "comma-separated, header; row=user (integer), col=item (text), value=rating"
+        in result.stderr
+    )
+    found = json.loads(result.stdout)
+    assert found["data"]["rows"] == 90
+    assert found["converged"] is True
+    assert "\x1b" not in run("fit", table, "--rank", 2).output  # no colour where nobody looks
+
+
+def test_a_layout_may_be_given(tmp_path, planted):
+    i, j, values, _ = planted
+    path = tmp_path / "plain.txt"
+    path.write_text("".join(f"{v};{c};{u}\n" for u, c, v in zip(i, j, values, strict=True)))
+    result = run(
+        "fit",
+        path,
+        "--rank",
+        2,
+        "--row",
+        2,
+        "--col",
+        1,
+        "--value",
+        0,
+        "--delimiter",
+        "semicolon",
+        "--no-header",
+        "--json",
+    )
+    assert result.exit_code == 0, result.output
+    assert (
+        json.loads(result.stdout)["data"]["rows"],
+        json.loads(result.stdout)["data"]["columns"],
+    ) == (90, 60)
+
+
+def test_predict_adds_a_column_and_changes_nothing_else(table, model):
+    pairs, out = table.with_name("pairs.csv"), table.with_name("out.csv")
+    pairs.write_text('note,item,user\nfirst,"c, 3",4\nstranger,"c, 3",4711\n')
+    result = run("predict", model, pairs, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "1 of 2 pairs have a row that the model does not know" in result.stderr
+    header, first, stranger = out.read_text().splitlines()
+    assert header == "note,item,user,prediction"
+    fitted = robustmf.load(model)
+    assert first == f'first,"c, 3",4,{fitted.predict([4], ["c, 3"])[0]:.7g}'
+    assert stranger == f'stranger,"c, 3",4711,{fitted.median_:.7g}'
+
+
+def test_predict_gives_intervals_from_entries_held_out(table, tmp_path, planted):
+    lines = table.read_text().splitlines()
+    train, rest = tmp_path / "train.csv", tmp_path / "rest.csv"
+    train.write_text("\n".join(lines[:2200]) + "\n")
+    rest.write_text("\n".join([lines[0], *lines[2200:]]) + "\n")
+    model = tmp_path / "m.rmf"
+    run("fit", train, "--rank", 2, "-o", model)
+    result = run("predict", model, rest, "--held-out", rest, "--json", "--level", 0.8)
+    found = json.loads(result.stdout)
+    good = [k for k, one in enumerate(found) if not planted[3][2199 + k]]
+    inside = np.mean([found[k]["lower"] <= planted[2][2199 + k] <= found[k]["upper"] for k in good])
+    assert 0.75 < inside < 0.87
+    assert run("predict", model, rest, "--held-out", train).exit_code == 3
+
+
+def test_recommend(table, model):
+    result = run("recommend", model, "--users", "4,5", "-n", 3)
+    lines = list(csv.DictReader(result.stdout.splitlines()))
+    items, scores = robustmf.load(model).recommend([4, 5], 3)
+    assert [line["item"] for line in lines] == items.ravel().tolist()
+    assert [float(line["prediction"]) for line in lines] == pytest.approx(
+        scores.ravel().tolist(), rel=1e-6
+    )
+    assert len(json.loads(run("recommend", model, "--all", "-n", 2, "--json").stdout)) == 180
+    some = table.with_name("some.txt")
+    some.write_text("4\n5\n")
+    assert run("recommend", model, "--users-from", some, "-n", 3).stdout == result.stdout
+    assert run("recommend", model, "--users", "4", "--all").exit_code == 2
+    assert run("recommend", model, "--users", "x").exit_code == 2
+    assert (
+        run("recommend", model, "--users", "4711").exit_code == 2
+    )  # without biases there is nothing to rank by
+    assert run("recommend", model, "--users", "4,,5,4", "-n", 3).stdout == result.stdout, (
+        "each once, in the order named"
+    )
+    mixed = run("recommend", model, "--users", "4,4711,5", "-n", 3)
+    assert mixed.stdout == result.stdout, "one unknown row does not cost the others theirs"
+    assert "1 of 3 users are unknown" in mixed.stderr
+    assert "highest biases" not in mixed.stderr
+
+
+def test_audit_finds_what_was_planted_and_writes_the_file_without_it(table, planted):
+    out, clean = table.with_name("suspicious.csv"), table.with_name("clean.csv")
+    result = run("audit", table, "--rank", 2, "-o", out, "--clean", clean)
+    assert result.exit_code == 0, result.output
+    bad = planted[3]
+    kept, lines = clean.read_text().splitlines(), table.read_text().splitlines()
+    assert kept[0] == lines[0]
+    left_out = [line not in set(kept) for line in lines[1:]]
+    assert np.all(np.array(left_out)[bad])
+    assert np.mean(np.array(left_out)[~bad]) < 0.004
+    assert kept[1:] == [line for line, gone in zip(lines[1:], left_out, strict=True) if not gone]
+    listed = list(csv.DictReader(out.read_text().splitlines()))
+    entries = [(line["row"], line["column"]) for line in listed if line["kind"] == "entry"]
+    assert {
+        (str(i), f"c, {j}") for i, j in zip(planted[0][bad], planted[1][bad], strict=True)
+    } <= set(entries)
+    assert all("was expected" in line["reason"] for line in listed if line["kind"] == "entry")
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "parquet", "npz", "mtx"])
+def test_cleaning_keeps_the_kind_of_file(tmp_path, planted, kind):
+    i, j, values, bad = planted
+    path, clean = tmp_path / f"data.{kind}", tmp_path / f"clean.{kind}"
+    matrix = sp.coo_array((values, (i, j)), shape=(90, 60))
+    if kind == "npz":
+        sp.save_npz(path, matrix)
+    elif kind == "mtx":
+        scipy.io.mmwrite(path, matrix)
+    elif kind == "parquet":
+        pq.write_table(
+            pa.table({"item": [f"c{k}" for k in j], "rating": values, "user": i, "more": values}),
+            path,
+        )
+    else:
+        with pa.output_stream(str(path)) as stream:
+            stream.write(
+                "".join(f"{u}\t{c}\t{v}\r\n" for u, c, v in zip(i, j, values, strict=True)).encode()
+            )
+    result = run("audit", path, "--rank", 2, "--clean", clean, "--json")
+    assert result.exit_code == 0, result.output
+    removed = json.loads(result.stdout)["removed"]
+    assert bad.sum() <= removed < bad.sum() + 10
+    again = json.loads(run("fit", clean, "--rank", 2, "--json").stdout)
+    assert again["data"]["entries"] == len(values) - removed
+    if kind == "parquet":
+        assert pq.read_table(clean).column_names == ["item", "rating", "user", "more"]
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("bytes_at_once", [1, 7, 1 << 22])
+def test_a_copy_keeps_every_other_byte(tmp_path, monkeypatch, bytes_at_once):
+    monkeypatch.setattr(without, "_BYTES_AT_ONCE", bytes_at_once)
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_bytes(
+        b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n1,a,1,\r\n\n2,a,5,x\n2,b,4,y"
+    )
+    entries = read_ratings(path)  # by rows: (1, a), (1, b), (2, a), (2, b)
+    removed = without.copy_without(
+        path, guess_layout(path), None, entries, np.array([True, False, False, True]), out
+    )
+    assert removed == 2
+    assert (
+        out.read_bytes()
+        == b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n\n2,a,5,x\n"
+    )
+
+
+def test_a_file_of_another_kind_is_refused_before_any_work(table):
+    result = run("audit", table, "--clean", table.with_name("clean.parquet"))
+    assert result.exit_code == 2
+    assert "give it the ending .csv" in last_line(result)
+
+
+def test_the_command_line_wins_over_the_config_file(table, tmp_path):
+    settings = tmp_path / "robustmf.toml"
+    settings.write_text(
+        "[fit]\nrank = 3\nloss = 'huber'\njson = true\nvalidation-fraction = 0.1\n[audit]\nrank = 1\n"
+    )
+    found = json.loads(run("fit", table, "--config", settings, "--rank", 2).stdout)
+    assert (found["settings"]["rank"], found["settings"]["loss"]) == (2, "huber")
+    assert found["validation_error"] > 0
+    settings.write_text("[fit]\nrnak = 3\n")
+    wrong = run("fit", table, "--config", settings)
+    assert wrong.exit_code == 3
+    assert "no setting 'rnak'; there are" in last_line(wrong)
+    assert "validation-fraction" in last_line(wrong)
+    settings.write_text("[fit\n")
+    assert run("fit", table, "--config", settings).exit_code == 3
+    assert run("fit", table, "--config", tmp_path / "none.toml").exit_code == 3
+
+
+def test_every_option_can_stand_in_the_config_file():
+    own = set(fit.fit.__annotations__) - {"return", "config"}
+    assert {
+        name
+        for name in own
+        if config._NAMES.get(config._spelled(name), config._spelled(name)).replace("-", "_") != name
+    } == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["fit", "nosuch.csv"], 3, "nosuch.csv not found"),
+        (["fit", "{table}", "--rank", "0"], 2, "--rank"),
+        (["fit", "{table}", "--rank", "61"], 2, "got --rank 61"),
+        (["fit", "{table}", "--loss", "l3"], 2, "got --loss 'l3'"),
+        (["fit", "{table}", "--theta", "big"], 2, "must be auto or a number, got 'big'"),
+        (["fit", "{table}", "--bounds", "1"], 2, "such as 1,5"),
+        (["fit", "{table}", "--value", "item"], 3, "pass --row, --col and --value"),
+        (
+            ["fit", "{table}", "-o", "/nosuch/folder/m.rmf"],
+            2,
+            "make it first: mkdir -p '/nosuch/folder'",
+        ),
+        (["fit", "{table}", "--tracks"], 2, "needs --report"),
+        (
+            ["fit", "{table}", "--rank", "2", "--tracks", "--report", "{page}"],
+            2,
+            "tracks need rank 4",
+        ),
+        (["predict", "{table}", "{table}"], 3, "not a model file"),
+        (["audit", "{broken}"], 3, "line 3"),
+        (["audit", "{empty}"], 3, "a header but no line below it"),
+        (["audit", "{table}", "--duplicates", "first"], 2, "error, last or mean"),
+        (["adit"], 2, "Did you mean"),
+        (["audit", "--frobnicate"], 2, "try 'robustmf audit --help'"),
+    ],
+)
+def test_an_error_is_one_line_with_a_remedy_and_a_code(table, arguments, code, said):
+    broken = table.with_name("broken.csv")
+    broken.write_text("user,item,rating\n1,2,3\n1,3,many\n")
+    empty = table.with_name("empty.csv")
+    empty.write_text("user,item,rating\n")
+    names = {"empty": empty, "table": table, "broken": broken, "page": table.with_name("page.html")}
+    result = CliRunner().invoke(
+        app, [argument.format(**names) for argument in arguments], prog_name="robustmf"
+    )
+    assert result.exit_code == code, result.output
+    assert said in last_line(result)
+    assert last_line(result).startswith("Error: ")
+    assert sum(line.startswith("Error") for line in result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+def test_a_library_message_speaks_of_options():
+    assert as_options("pass row=, col= and value=") == "pass --row, --col and --value"
+    assert (
+        as_options("fit with bias=True, or rank=5; pass duplicates='last'")
+        == "fit with --bias, or --rank 5; pass --duplicates 'last'"
+    )
+    assert as_options("/data/value=3/x.csv not found") == "/data/value=3/x.csv not found"
+
+
+def command(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "robustmf.cli", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(table):
+    said = command("fit", table, "--rank", "61", "--debug").communicate(timeout=120)[1]
+    assert "Traceback" in said
+    assert "ValueError: rank must be" in said
+
+
+def test_help_is_quick_and_imports_no_numbers():
+    code = "import sys; from robustmf.cli import app; app(['--help'], standalone_mode=False); print({'numpy', 'numba'} & set(sys.modules))"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert "audit" in shown
+    assert shown.splitlines()[-1] == "set()"
+
+
+def test_ctrl_c_before_there_is_anything_to_keep_has_its_own_code(table):
+    process = command("audit", table, "--rank", "5", env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    process.stderr.readline()  # the file is read; what comes are the imports of the fit, and the fit
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "Error: interrupted"
+    assert out == ""
+
+
+def test_version():
+    assert run("--version").output == f"robustmf {robustmf.__version__}\n"
+
+
+def test_a_pipe_that_closes_early_is_no_error(table, model):
+    process = subprocess.run(
+        f"'{sys.executable}' -m robustmf.cli recommend '{model}' --all -n 50 | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout == "user,place,item,prediction\n"
+    assert "Traceback" not in process.stderr
+    assert "Error" not in process.stderr
+
+
+def test_a_page_without_plotly_is_refused_before_any_work(table, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['plotly'] = None\n")
+    source = Path(robustmf.__file__).parents[1]
+    process = command(
+        "fit",
+        table,
+        "--rank",
+        "2",
+        "--report",
+        tmp_path / "p.html",
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{source}"},
+    )
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert said.strip() == "Error: a page needs Plotly: pip install 'robustmf[plot]'"
+
+
+def test_bench_is_there_without_the_module_resource_as_on_windows():
+    code = "import sys; sys.modules['resource'] = None; import benchmarks.commands.bench"
+    here = os.environ | {"PYTHONPATH": str(Path(robustmf.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env=here)

@@ -1,0 +1,101 @@
+"""The commands in docs/cli.md and in the verbs' help work when pasted."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from robustmf.cli import VERBS, app
+from robustmf.cli.failures import EXIT_CODES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGED_VERBS = {"fit", "predict", "recommend", "audit"}
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def commands():
+    """(command, exit code, lines shown) for each command of the page."""
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            first, *shown = part.splitlines()
+            command, _, note = first.partition("  # exit code ")
+            yield command, int(note or 0), [line for line in shown if line != "..."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        exec(blocks("python")[0], {})
+        run("robustmf fit ratings.csv --rank 2 --bias -o model.rmf")
+        yield made
+
+
+def run(command):
+    program, *arguments = shlex.split(command)
+    assert program == "robustmf"
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}, prog_name="robustmf")
+
+
+def test_every_command_of_the_page_does_what_it_shows(folder):
+    listed = list(commands())
+    assert {command.split()[1] for command, _, _ in listed} == PAGED_VERBS
+    for command, code, shown in listed:
+        result = run(command)
+        assert result.exit_code == code, (command, result.output, result.exception)
+        for line in shown:
+            assert line in result.output.splitlines(), (command, line, result.output)
+
+
+def examples():
+    """(function, command) for each example in the help of a verb or of what stands below one."""
+    for name in VERBS:
+        module = import_module(f"robustmf.cli.{name}")
+        functions = (
+            [one.callback for one in module.app.registered_commands]
+            if hasattr(module, "app")
+            else [getattr(module, name)]
+        )
+        for function in functions:
+            for line in (inspect.getdoc(function) or "").splitlines():
+                if line.strip().startswith("robustmf "):
+                    yield name, line.strip()
+
+
+def test_every_verb_has_examples():
+    """Those of ``bench`` are its table in ``tests/test_bench.py``."""
+    assert {name for name, _ in examples()} == set(VERBS) - {"bench"}
+
+
+@pytest.mark.parametrize(("name", "line"), list(examples()))
+def test_the_examples_of_the_help_work_when_pasted(folder, name, line):
+    for command in line.split(" && "):
+        result = run(command)
+        assert result.exit_code == 0, (command, result.output, result.exception)
+
+
+def test_the_page_has_the_exit_codes():
+    for code, meaning in EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in PAGE
+
+
+def test_the_list_of_verbs_says_what_each_says_of_itself():
+    for name, summary in VERBS.items():
+        module = import_module(f"robustmf.cli.{name}")
+        own = (
+            module.app.info.help
+            if hasattr(module, "app")
+            else inspect.getdoc(getattr(module, name))
+        )
+        assert own.splitlines()[0] == summary
+        assert name in PAGE

@@ -1,0 +1,145 @@
+"""Every loss keeps its promises; a new one in the registry inherits all of these tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from conftest import Root
+from robustmf.losses import Loss, Rounded, loss_names, make_loss
+
+LOSSES = [make_loss(name) for name in loss_names()]
+# away from the corners of mcp, scad, huber and tukey, where a difference quotient mixes two slopes
+GRID = np.array([1e-3, 0.01, 0.1, 0.37, 0.8, 0.93, 1.07, 1.5, 2.1, 3.3, 4.4, 5.0, 8.0, 30.0])
+
+
+def each_loss(losses=LOSSES):
+    return pytest.mark.parametrize("loss", losses, ids=lambda loss: loss.name)
+
+
+def test_registry_is_what_the_documentation_lists():
+    kinked = ["l1", "lsp", "geman", "laplace", "mcp", "scad"]
+    smooth = ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure"]
+    assert sorted(loss_names()) == sorted(kinked + smooth + [f"rounded-{name}" for name in kinked])
+
+
+@each_loss()
+@pytest.mark.parametrize("theta", [2.5, 7.0])
+def test_derivative_is_the_slope(loss, theta):
+    loss = loss.at_scale(theta)
+    h = 1e-6
+    slope = (loss.value(GRID + h) - loss.value(GRID - h)) / (2 * h)
+    np.testing.assert_allclose(loss.derivative(GRID), slope, rtol=1e-6, atol=1e-9)
+
+
+@each_loss()
+def test_weight_is_slope_over_residual_and_even(loss):
+    np.testing.assert_allclose(loss.weight(GRID) * GRID, loss.derivative(GRID), rtol=1e-12)
+    for method in (loss.value, loss.derivative, loss.weight):
+        np.testing.assert_array_equal(method(-GRID), method(GRID))
+
+
+@each_loss()
+def test_starts_at_zero_and_never_falls(loss):
+    a = np.linspace(0, 50, 5001)
+    assert loss.value(np.zeros(1))[0] == 0
+    assert np.all(loss.derivative(a) >= 0)
+    value, exact = loss.value(a), loss.value(a.astype(np.longdouble))
+    rise, unit = np.diff(exact), np.finfo(float).eps * np.maximum(1, value[1:])
+    assert np.all(rise >= 0), "in extended precision there is nothing to forgive"
+    # a flat end, where φ itself rises by less than the last bit: no exp is rounded right there, and NumPy 1.26's is seen not to be
+    flat = rise <= unit
+    assert np.all(np.diff(value)[~flat] > 0)
+    assert np.all(np.diff(value)[flat] >= -unit[flat]), "by the last bit, no more"
+
+
+@each_loss()
+def test_concave_exactly_where_claimed(loss):
+    a = np.linspace(0, 20, 20001)
+    bends = np.diff(loss.value(a), 2)
+    if loss.concave:
+        assert bends.max() < 1e-12
+        assert np.all(np.diff(loss.value(a)) > 0), "the paper's Assumption 1: strictly increasing"
+        assert loss.derivative(np.zeros(1))[0] > 0, "a kink at 0"
+    else:
+        assert bends.max() > 1e-9, "a smooth core is convex near 0"
+        assert loss.derivative(np.zeros(1))[0] == 0
+
+
+@each_loss()
+def test_tangent_lies_above_a_concave_loss_and_parabola_above_every_loss(loss):
+    for b in (0.05, 0.7, 2.2, 6.0):
+        at = np.array([b])
+        parabola = loss.value(at) + loss.weight(at) / 2 * (GRID**2 - b * b)
+        assert np.all(parabola - loss.value(GRID) > -1e-12)
+        if loss.concave:
+            tangent = loss.value(at) + loss.derivative(at) * (GRID - b)
+            assert np.all(tangent - loss.value(GRID) > -1e-12)
+
+
+@each_loss()
+def test_precision_is_kept_and_extremes_are_finite(loss, dtype):
+    a = np.array([0, 1e-30, 1e-4, 1.0, 1e4, 1e18], dtype)
+    for method in (loss.value, loss.derivative):
+        out = method(a)
+        assert out.dtype == dtype
+        assert np.all(np.isfinite(out[:5]))
+    assert loss.weight(a).dtype == dtype
+
+
+@each_loss([loss for loss in LOSSES if loss.degree is not None])
+def test_degree_says_how_the_loss_scales(loss):
+    c = 3.0
+    np.testing.assert_allclose(
+        loss.at_scale(c * loss.theta).value(c * GRID), c**loss.degree * loss.value(GRID), rtol=1e-10
+    )
+
+
+@each_loss([loss for loss in LOSSES if loss.efficient_theta is not None])
+def test_efficient_theta_gives_95_percent_efficiency(loss):
+    tuned = loss.at_scale(loss.efficient_theta)
+
+    def psi(x):
+        return float(tuned.derivative(np.array([abs(x)]))[0]) * np.sign(x)
+
+    # by parts: E psi' = E x psi for a standard Gaussian x
+    slope = quad(
+        lambda x: x * psi(x) * norm.pdf(x), -8, 8, limit=200, points=[-tuned.theta, tuned.theta]
+    )[0]
+    power = quad(
+        lambda x: psi(x) ** 2 * norm.pdf(x), -8, 8, limit=200, points=[-tuned.theta, tuned.theta]
+    )[0]
+    assert slope**2 / power == pytest.approx(0.95, abs=2e-3)
+
+
+@pytest.mark.parametrize("theta", [0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("name", ["lsp", "welsch", "rounded-geman"])
+def test_bad_theta_is_refused_by_name_and_value(name, theta):
+    with pytest.raises(ValueError, match=r"theta must be a finite number > 0.*got theta="):
+        make_loss(name, theta)
+
+
+def test_domains_of_scad_and_mcp():
+    with pytest.raises(ValueError, match="theta must be a finite number > 2"):
+        make_loss("scad", 2.0)
+    with pytest.raises(ValueError, match="delta"):
+        type(make_loss("mcp"))(delta=0.0)
+    with pytest.raises(ValueError, match="rounding"):
+        Rounded(rounding=0.0)
+
+
+def test_unknown_losses_are_refused():
+    with pytest.raises(ValueError, match="loss must be one of l1, l2, lsp"):
+        make_loss("lps")
+    with pytest.raises(TypeError, match="got int"):
+        make_loss(3)
+
+
+def test_a_loss_of_ones_own_needs_two_formulas():
+    loss = make_loss(Root(), 2.0)
+    assert loss.theta == 2.0
+    np.testing.assert_allclose(loss.weight(GRID), 0.5 / np.sqrt(GRID + 2) / GRID)
+    with pytest.raises(NotImplementedError, match="must define _value"):
+        Loss.value(type("Half", (Loss,), {"name": "half"})(), GRID)

@@ -1,0 +1,81 @@
+"""Intervals that hold good values as often as they say, with bad entries among those calibrated on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustmf import RobustMF
+from robustmf.datasets import make_synthetic
+from robustmf.intervals import ConformalIntervals
+
+
+def calibrated(m, outliers, seed, **parameters):
+    data = make_synthetic(m, outliers=outliers, random_state=seed)
+    model = RobustMF(5, random_state=seed, n_jobs=1, **parameters).fit(data.train)
+    return data, model, ConformalIntervals(model, data.validation)
+
+
+def new_values(data, seed):
+    """Good values, with noise, at places that were never seen."""
+    rng = np.random.default_rng(1000 + seed)
+    i, j = np.nonzero(data.test_mask)
+    chosen = rng.choice(len(i), 20_000)
+    i, j = i[chosen], j[chosen]
+    return i, j, data.clean[i, j] + 0.1 * rng.standard_normal(len(i))
+
+
+@pytest.mark.parametrize(
+    ("outliers", "seed"),
+    [(0.0, 0), (0.05, 0), (0.05, 1), (0.05, 2), (0.1, 0), (0.1, 1), (0.1, 2), (0.2, 0)],
+)
+def test_coverage_of_good_values_is_within_two_points_of_nominal(outliers, seed):
+    data, _, intervals = calibrated(250, outliers, seed)
+    i, j, values = new_values(data, seed)
+    for level in (0.8, 0.9, 0.95):
+        lower, upper = intervals.predict(i, j, level)
+        assert ((lower <= values) & (values <= upper)).mean() == pytest.approx(level, abs=0.02)
+        assert (upper - lower).mean() < 0.8  # ±5 is what the outliers would make of it
+    assert intervals.good_share_ == pytest.approx(1 - outliers, abs=0.02)
+
+
+def test_intervals_are_wider_where_less_is_known():
+    data, _, intervals = calibrated(250, 0.05, 0)
+    counts = data.train.rows.counts
+    few, many = np.argsort(counts)[[0, -1]]
+    columns = np.arange(250)
+    width_few, width_many = (
+        np.subtract(*intervals.predict(row, columns)[::-1]).mean() for row in (few, many)
+    )
+    assert width_few > 1.05 * width_many
+
+
+def test_intervals_stay_within_the_bounds_of_the_model():
+    _, _, intervals = calibrated(250, 0.05, 0, bounds=(-1.0, 1.0))
+    lower, upper = intervals.predict(np.arange(250), np.arange(250))
+    assert lower.min() >= -1
+    assert upper.max() <= 1
+    assert (lower <= upper).all()
+
+
+def test_too_few_entries_give_no_end():
+    data, model, _ = calibrated(250, 0.05, 0)
+    few = data.validation.select(np.arange(data.validation.n_entries) < 5)
+    lower, upper = ConformalIntervals(model, few).predict(0, 0, 0.95)
+    assert (lower, upper) == (-np.inf, np.inf)
+
+
+def test_bad_use_is_refused_by_name():
+    data, model, intervals = calibrated(250, 0.05, 0)
+    with pytest.raises(ValueError, match="not fitted to, but 6902 of 6902 were"):
+        ConformalIntervals(model, data.train)
+    for level, message in (
+        (0.0, "level must be a finite number > 0"),
+        (1.0, "level must be a share below 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            intervals.predict(0, 0, level)
+    with pytest.raises(ValueError, match="shape of the fitted matrix"):
+        ConformalIntervals(model, np.ones((2, 2)))
+    with pytest.raises(ValueError, match="rows must lie in 0 … 249"):
+        intervals.predict(250, 0)

@@ -1,0 +1,417 @@
+"""Scores that mean a share of false alarms, evidence against rows and columns, and the audit."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from robustmf import Observed, RobustMF
+from robustmf.datasets import average_attack, love_hate, make_synthetic
+from robustmf.exceptions import UnknownIdsWarning
+from robustmf.metrics import detection_auc, precision_at_k
+from robustmf.outliers.evidence import Lines, both_sides, combined
+from robustmf.outliers.noise import fit_law
+
+
+def fitted(data, seed=0, **parameters):
+    return RobustMF(5, random_state=seed, n_jobs=1, **parameters).fit(data.train)
+
+
+def false_alarms(scores, bad):
+    return [float((scores[~bad] <= level).mean()) for level in (0.01, 0.05)]
+
+
+def within_band(alarms, fitted=False):
+    """The bands that docs/design/outliers.md states for Gaussian noise and up to 10 % of outliers."""
+    low, high = ((0.008, 0.045), (0.012, 0.055)) if fitted else ((0.005, 0.045), (0.017, 0.07))
+    return all(least <= alarm <= most for least, alarm, most in zip(low, alarms, high, strict=True))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_synthetic(500, outliers=0.1, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return fitted(data)
+
+
+# Single entries
+
+
+@pytest.mark.parametrize(
+    ("noise", "outliers", "magnitude", "seed"),
+    [(0.1, 0.05, 5.0, 0), (0.1, 0.1, 5.0, 1), (0.5, 0.05, 5.0, 2), (1.0, 0.05, 20.0, 3)],
+)
+def test_a_score_is_the_share_of_false_alarms(noise, outliers, magnitude, seed):
+    """For the entries of the fit and for held-out ones, which are told apart by themselves."""
+    data = make_synthetic(
+        500, noise=noise, outliers=outliers, magnitude=magnitude, random_state=seed
+    )
+    model = fitted(data, seed)
+    for entries, bad in (
+        (data.train, data.train_outliers),
+        (data.validation, data.validation_outliers),
+    ):
+        scores = model.outlier_scores(entries)
+        assert within_band(false_alarms(scores, bad), entries is data.train), false_alarms(
+            scores, bad
+        )
+        assert (scores[bad] <= 0.01).mean() > 0.98
+
+
+def new_rows(data, noise, outliers, seed):
+    rng = np.random.default_rng(seed)
+    clean = rng.standard_normal((300, 5)) @ data.column_factors.T
+    seen = rng.random(clean.shape) < 0.06
+    bad = rng.random(clean.shape) < outliers
+    X = (
+        clean
+        + noise * rng.standard_normal(clean.shape)
+        + 5 * bad * rng.choice([-1, 1], clean.shape)
+    )
+    X[~seen] = np.nan
+    return X, bad[seen]
+
+
+def test_new_rows_are_scored_without_a_refit(data, model):
+    X, bad = new_rows(data, 0.1, 0.1, 1)
+    scores = model.outlier_scores(X, rows="new")
+    assert within_band(false_alarms(scores, bad)), false_alarms(scores, bad)
+    assert (scores[bad] <= 0.01).mean() > 0.98
+    alone = Observed.from_dense(X[:1])
+    np.testing.assert_allclose(
+        model.outlier_scores(alone, rows="new"), scores[: alone.n_entries], rtol=1e-6
+    )
+
+
+def test_biases_are_part_of_it():
+    data = make_synthetic(250, observed=0.4, random_state=0)
+    model = fitted(data, bias=True)
+    assert within_band(false_alarms(model.outlier_scores(), data.train_outliers), fitted=True)
+    assert within_band(
+        false_alarms(model.outlier_scores(data.validation), data.validation_outliers)
+    )
+
+
+def test_without_a_single_outlier_false_alarms_are_as_rare():
+    data = make_synthetic(500, outliers=0.0, random_state=3)
+    assert within_band(
+        false_alarms(fitted(data).outlier_scores(), data.train_outliers), fitted=True
+    )
+
+
+def test_heavier_tails_are_noticed():
+    """Noise by Student's law with 3 degrees of freedom; the normal law would raise several times as many false alarms as it says."""
+    rng = np.random.default_rng(0)
+    data = make_synthetic(500, noise=0.0, random_state=0)
+    train = data.train.with_values(
+        data.train.rows.values + 0.1 * rng.standard_t(3, data.train.n_entries)
+    )
+    alarms = false_alarms(
+        fitted(dataclasses.replace(data, train=train)).outlier_scores(), data.train_outliers
+    )
+    assert 0.008 <= alarms[0] <= 0.025
+    assert 0.04 <= alarms[1] <= 0.07
+
+
+def test_scores_do_not_depend_on_the_unit(data, model):
+    scaled = dataclasses.replace(data, train=data.train.with_values(1000 * data.train.rows.values))
+    np.testing.assert_allclose(
+        fitted(scaled).outlier_scores(), model.outlier_scores(), rtol=0.02, atol=1e-6
+    )
+
+
+def test_the_entries_of_the_fit_are_the_default(data, model):
+    np.testing.assert_array_equal(model.outlier_scores(), model.outlier_scores(data.train))
+    moved = data.train.with_values(data.train.rows.values + 0.01)
+    assert (
+        model.outlier_scores(moved) != model.outlier_scores()
+    ).any()  # no longer fitted: judged as held out
+
+
+def test_a_law_is_fitted_to_the_centre_alone():
+    rng = np.random.default_rng(0)
+    good, bad = 2 * rng.standard_t(6, 20_000), 50 + rng.random(4_000)
+    law, alone = fit_law(np.concatenate([good, bad])), fit_law(good)
+    assert law.share == pytest.approx(20 / 24, abs=0.005)
+    assert (law.scale, law.tail) == pytest.approx(
+        (alone.scale, alone.tail), rel=0.02
+    )  # bins move a little with the first scale
+    assert law.scale == pytest.approx(2, rel=0.05)
+    assert law.tail == pytest.approx(6, rel=0.4)
+    assert law.two_sided(np.array([law.quantile(0.9)]))[0] == pytest.approx(0.1)
+
+
+# Rows and columns
+
+
+def rating_model(ratings):
+    return RobustMF(3, bias=True, reg=3.0, random_state=0, n_jobs=1).fit(ratings)
+
+
+@pytest.fixture(scope="module")
+def loved(ratings):
+    return love_hate(ratings, share=0.04, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def loved_model(loved):
+    return rating_model(loved.ratings)
+
+
+@pytest.fixture(scope="module")
+def shilled(ratings):
+    return average_attack(ratings, [7, 77], attack_size=0.05, filler_size=0.08, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def shilled_model(shilled):
+    return rating_model(shilled.ratings)
+
+
+def test_items_with_one_value_throughout_are_found_though_they_fit_perfectly(loved, loved_model):
+    judged = loved.columns & (loved.ratings.columns.counts >= 5)
+    scores = loved_model.column_scores()
+    assert (scores[judged] <= 0.01).mean() > 0.9
+    assert (scores[~loved.columns] <= 0.01).mean() < 0.02
+    assert (
+        detection_auc(loved.entries, -loved_model.outlier_scores()) < 0.6
+    )  # residuals say nothing
+    assert detection_auc(loved.entries, -np.log(loved_model.outlier_scores(attacks=True))) > 0.95
+
+
+def test_injected_profiles_and_their_targets_are_found(shilled, shilled_model):
+    assert precision_at_k(shilled.rows, -np.log(shilled_model.row_scores())) >= 0.9
+    assert precision_at_k(shilled.columns, -np.log(shilled_model.column_scores())) == 1.0
+    assert (
+        detection_auc(shilled.entries, -np.log(shilled_model.outlier_scores(attacks=True))) > 0.95
+    )
+
+
+def test_honest_rows_and_columns_raise_few_alarms(ratings):
+    model = rating_model(ratings)
+    for scores in (model.row_scores(), model.column_scores()):
+        assert (scores <= 0.01).mean() <= 0.02
+        assert (scores <= 0.05).mean() <= 0.08
+
+
+def test_new_profiles_are_judged_among_the_rows_of_the_fit(ratings, shilled):
+    model = rating_model(ratings)
+    dense = np.full(shilled.ratings.shape, np.nan)
+    dense[shilled.ratings.rows.group_of_entry(), shilled.ratings.rows.indices] = (
+        shilled.ratings.rows.values
+    )
+    honest = dense[:20]
+    scores = model.row_scores(np.vstack([dense[shilled.rows], honest]), rows="new")
+    assert len(scores) == 40
+    assert detection_auc(np.arange(40) < 20, -np.log(scores)) > 0.95
+    assert len(model.column_scores(honest, rows="new")) == ratings.shape[1]
+    with_lines = model.outlier_scores(dense[shilled.rows], rows="new", attacks=True)
+    assert np.median(with_lines) < 0.05
+
+
+def test_scores_of_new_rows_come_in_the_order_of_their_own_entries(ratings):
+    """Columns are found by id, in whatever order they come; nothing is said of unknown ones."""
+    model = rating_model(ratings)
+    items = [ratings.column_ids[k] for k in (30, 3, 200, 100)]
+    values = [4.0, 0.5, 3.0, 5.0]
+    scores = model.outlier_scores(
+        Observed.from_triplets(row=["new"] * 4, col=items, value=values), rows="new"
+    )
+    order = np.argsort(items)
+    by_number = np.full((1, ratings.shape[1]), np.nan)
+    by_number[0, [30, 3, 200, 100]] = values
+    expected = dict(
+        zip(
+            np.flatnonzero(~np.isnan(by_number[0])),
+            model.outlier_scores(by_number, rows="new"),
+            strict=True,
+        )
+    )
+    np.testing.assert_allclose(scores, [expected[(30, 3, 200, 100)[k]] for k in order])
+    with pytest.warns(UnknownIdsWarning):
+        with_unknown = model.outlier_scores(
+            Observed.from_triplets(
+                row=["new"] * 5, col=["a new item", *items], value=[3.0, *values]
+            ),
+            rows="new",
+            attacks=True,
+        )
+    assert np.isnan(with_unknown).tolist() == [True, False, False, False, False]
+
+
+def test_new_rows_without_an_entry_have_nothing_against_them(model):
+    empty = np.full((2, 500), np.nan)
+    assert model.row_scores(empty, rows="new").tolist() == [1.0, 1.0]
+    assert len(model.outlier_scores(empty, rows="new")) == 0
+
+
+def test_one_bad_entry_does_not_condemn_its_row(data, model):
+    values = data.train.rows.values.copy()
+    first = data.train.rows.pointers[17]
+    values[first] += 1000.0
+    judged = data.train.with_values(values)
+    assert model.outlier_scores(judged)[first] < 1e-6
+    assert model.row_scores(judged)[17] > 0.01
+
+
+# The audit
+
+
+def test_the_audit_names_the_worst_with_reasons(loved, loved_model):
+    audit = loved_model.audit(top=5)
+    names = {f"item {k}" for k in range(500)}
+    attacked = {loved.ratings.column_ids[k] for k in np.flatnonzero(loved.columns)}
+    assert len(audit.columns) == 5
+    assert {suspect.id for suspect in audit.columns} <= attacked <= names
+    assert all(
+        suspect.reason.startswith(("its values are 5 ± 0", "its values are 0.5 ± 0"))
+        for suspect in audit.columns
+    )
+    assert [s.score for s in audit.columns] == sorted(s.score for s in audit.columns)
+    counts = dict(zip(loved.ratings.column_ids, loved.ratings.columns.counts.tolist(), strict=True))
+    assert all(suspect.entries == counts[suspect.id] for suspect in audit.columns)
+
+
+def test_the_audit_points_at_the_planted_entries(data, model):
+    audit = model.audit(top=50)
+    rows = data.train.rows
+    planted = set(
+        zip(
+            rows.group_of_entry()[data.train_outliers].tolist(),
+            rows.indices[data.train_outliers].tolist(),
+            strict=True,
+        )
+    )
+    assert len(audit.entries) == 50
+    assert all((suspect.row, suspect.column) in planted for suspect in audit.entries)
+    worst = audit.entries[0]
+    assert worst.reason.startswith(f"{worst.value:.4g} where {worst.expected:.4g} ± 0.")
+    assert "less than one in a million good entries" in worst.reason
+    assert audit.good_share == pytest.approx(0.9, abs=0.01)
+    assert "About 10.0 % of the entries" in str(audit) or "About 9." in str(audit)
+
+
+def test_the_audit_of_profiles_says_what_gives_them_away(shilled_model):
+    reasons = " ".join(suspect.reason for suspect in shilled_model.audit(top=20).rows)
+    assert "suspicious columns" in reasons or "do not have together" in reasons
+
+
+def test_the_audit_of_new_rows_calls_them_by_their_own_ids(ratings):
+    model = rating_model(ratings)
+    bad = Observed.from_triplets(
+        row=["stranger"] * 30, col=ratings.column_ids[:30], value=[5.0] * 30
+    )
+    audit = model.audit(bad, rows="new", at_most=1.0)
+    assert [suspect.id for suspect in audit.rows] == ["stranger"]
+    assert audit.rows[0].entries == 30
+    assert {suspect.row for suspect in audit.entries} == {"stranger"}
+
+
+def test_the_audit_lists_nothing_that_is_not_suspicious():
+    data = make_synthetic(100, rank=2, observed=0.5, outliers=0.0, random_state=0)
+    audit = RobustMF(2, random_state=0, n_jobs=1).fit(data.train).audit(at_most=1e-7)
+    assert audit.entries == audit.rows == audit.columns == []
+    assert audit.to_pandas()["rows"].columns.tolist() == ["id", "entries", "score", "reason"]
+
+
+def test_the_audit_as_data_frames(loved_model):
+    pytest.importorskip("pandas")
+    tables = loved_model.audit(top=3).to_pandas()
+    assert list(tables) == ["entries", "rows", "columns"]
+    assert len(tables["columns"]) == 3
+    assert tables["entries"].columns.tolist() == [
+        "row",
+        "column",
+        "value",
+        "expected",
+        "score",
+        "reason",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda model: RobustMF().outlier_scores(np.ones((2, 2))), NotFittedError, "not fitted"),
+        (lambda model: RobustMF().audit(), NotFittedError, "not fitted"),
+        (
+            lambda model: model.outlier_scores(np.ones((3, 500))),
+            ValueError,
+            "shape of the fitted matrix",
+        ),
+        (
+            lambda model: model.outlier_scores(np.ones((3, 4)), rows="new"),
+            ValueError,
+            "X has 4 features",
+        ),
+        (lambda model: model.row_scores(rows="new"), ValueError, "rows='new' needs X"),
+        (
+            lambda model: model.column_scores(rows="old"),
+            ValueError,
+            "rows must be 'fitted' or 'new', got rows='old'",
+        ),
+        (lambda model: model.audit(top=0), ValueError, "top must be an integer >= 1"),
+        (lambda model: model.audit(at_most=-1), ValueError, "at_most must be"),
+    ],
+)
+def test_bad_use_is_refused_by_name(model, call, error, message):
+    with pytest.raises(error, match=message):
+        call(model)
+
+
+def test_unknown_ids_are_refused_with_the_remedy(loved_model):
+    strange = Observed.from_triplets(row=["nobody"], col=["item 1"], value=[3.0])
+    with pytest.raises(
+        ValueError,
+        match="1 entries in rows or columns that the fit did not know; give new rows with rows='new'",
+    ):
+        loved_model.outlier_scores(strange)
+
+
+def test_tiny_and_degenerate_data_get_an_answer():
+    for X in (np.ones((5, 4)), np.arange(20.0).reshape(5, 4), np.eye(3)):
+        model = RobustMF(1, random_state=0).fit(X)
+        for scores in (
+            model.outlier_scores(),
+            model.row_scores(),
+            model.column_scores(),
+            model.outlier_scores(attacks=True),
+        ):
+            assert ((scores >= 0) & (scores <= 1)).all()
+        model.audit()
+
+
+def test_evidence_that_was_not_looked_at_does_not_count():
+    rng = np.random.default_rng(0)
+    i, j = np.divmod(np.arange(40 * 30), 30)
+    rows, columns = both_sides(
+        Lines(i, j, 40, 30, rng.standard_normal(1200), rng.standard_normal(1200))
+    )
+    for found in (rows, columns):
+        assert not found.suspicious_crossing.any()
+        assert set(found.kinds) == {"misfit", "company"}, (
+            "no line is suspicious, so there is no crowd to look for"
+        )
+        np.testing.assert_array_equal(found.scores, combined(found.kinds))
+
+
+def test_an_audit_of_ratings_expects_nothing_beyond_the_scale():
+    rng = np.random.default_rng(5)
+    stars = np.clip(
+        np.rint(3 + 1.6 * np.outer(rng.standard_normal(60), rng.standard_normal(50))), 1, 5
+    )
+    wrong = rng.random(stars.shape) < 0.03
+    stars[wrong] = 6 - stars[wrong]
+    model = RobustMF(1, bias=True, random_state=0).fit(stars)
+    assert model.predict(*np.nonzero(stars)).max() > 5.1, (
+        "predictions are not clipped without bounds"
+    )
+    listed = model.audit(top=50, at_most=0.05).entries
+    assert listed
+    assert all(1 <= one.expected <= 5 for one in listed)

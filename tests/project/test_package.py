@@ -1,0 +1,68 @@
+"""The package as a whole: what it imports, what its commands print."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+import robustmf
+from robustmf.cli import app
+
+
+def python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def modules_after(code, names):
+    return python(f"import sys; {code}; print([m for m in {names!r} if m in sys.modules])").strip()
+
+
+def test_import_is_light():
+    assert (
+        modules_after(
+            "import robustmf",
+            ["sklearn", "numba", "matplotlib", "pandas", "torch", "dask", "plotly", "rich"],
+        )
+        == "[]"
+    )
+    fit = "import numpy as np; from robustmf import RobustMF; RobustMF(1).fit(np.eye(9))"
+    assert modules_after(fit, ["matplotlib", "torch", "dask", "plotly", "rich"]) == "[]"
+
+
+def test_public_names():
+    for name in robustmf.__all__:
+        assert getattr(robustmf, name).__module__.startswith("robustmf.")
+    assert set(robustmf.__all__) < set(dir(robustmf))
+    assert re.fullmatch(r"\d+\.\d+\.\d+", robustmf.__version__)
+
+
+def test_demo_ends_in_a_table_and_a_page(tmp_path):
+    page = tmp_path / "demo.html"
+    result = CliRunner().invoke(
+        app, ["demo", "--size", "150", "--page", str(page)], env={"COLUMNS": "120"}
+    )
+    assert result.exit_code == 0, result.output
+    assert "oracle" in result.output
+    assert re.search(r"\d+ of \d+", result.output)
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "http-equiv" not in text
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="http', text), (
+        "nothing is loaded from elsewhere"
+    )
+
+
+def test_readme_example_does_what_it_says():
+    code = re.search(
+        r"```python\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.S
+    ).group(1)
+    shown = python(code + "\nclean = X - 50 * ((X - model.inverse_transform(model.row_factors_)) > 25)"
+                   "\nprint(np.nanmax(np.abs(clean - model.inverse_transform(model.row_factors_))))").split()  # fmt: skip
+    assert float(shown[-1]) < 0.5
+    assert "entries are bad" in " ".join(shown)

@@ -1,0 +1,123 @@
+"""The README: its commands run, its code runs, its figures are those of the records."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from robustmf.cli import app
+from stress import trials
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def commands(program):
+    """Indented lines that call it, without their comments."""
+    return [
+        line.split(" #")[0].strip()
+        for line in README.splitlines()
+        if line.startswith(f"    {program} ")
+    ]
+
+
+def test_code_runs(capsys):
+    blocks = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
+    assert "entries are bad" in capsys.readouterr().out
+
+
+def test_make_targets_are_those_that_ci_runs():
+    """So every ``make`` of the README runs in a clean clone before a change lands."""
+    pipeline = (ROOT / ".ci" / "run").read_text()
+    asked = commands("make")
+    assert {"make demo", "make test"} <= set(asked)
+    for command in asked:
+        assert re.search(rf"\b{command}\b", pipeline), command
+
+
+def test_a_ratings_file_is_cleaned_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    taste, style = rng.normal(size=(120, 2)), rng.normal(size=(80, 2))
+    lines = [
+        f"{user},{item},{np.clip(3 + taste[user] @ style[item], 0.5, 5):.1f}"
+        for user in range(120)
+        for item in rng.permutation(80)[:40]
+    ]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    asked = commands("robustmf")
+    assert len(asked) >= 4
+    for command in asked:
+        result = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "200"})
+        assert result.exit_code == 0, (command, result.output, result.exception)
+    assert (tmp_path / "fit.html").exists()
+
+
+def test_table_of_the_demo_is_what_the_demo_prints():
+    result = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "200"})
+    shown = [
+        re.split(r" {2,}", line.strip())
+        for line in result.output.splitlines()
+        if "of 788" in line or "1.00" in line
+    ]
+    written = [
+        [cell.strip(" *") for cell in line.split("|")[1:-1]]
+        for line in README.splitlines()
+        if "of 788" in line or "| 1.00 |" in line
+    ]
+    assert len(written) == len(shown) == 5
+    for ours, theirs in zip(written, shown, strict=True):
+        assert ours[0] == theirs[0]
+        assert float(ours[1]) == pytest.approx(float(theirs[1]), rel=0.01), ours
+        assert [cell for cell in ours[4:] if cell] == theirs[4:], ours
+
+
+def test_breakdown_is_that_of_the_record():
+    found = json.loads((ROOT / "benchmarks" / "breakdown.json").read_text())
+
+    def reached(magnitude):
+        return [
+            sum(
+                x["ratio"] <= 1.1
+                for x in found
+                if (x["method"], x["magnitude"], x["outliers"]) == ("RobustMF", magnitude, share)
+            )
+            for share in (0.2, 0.25, 0.3, 0.35)
+        ]
+
+    for magnitude in (5.0, 50.0):
+        assert ", ".join(map(str, reached(magnitude))) + " of 100" in README
+
+
+def test_trials_are_those_of_the_record():
+    record = json.loads((ROOT / "benchmarks" / "stress.json").read_text())
+    assert {line["trial"] for line in record["trials"]} == set(trials.names())
+    for line in record["trials"]:
+        assert f"| {line['what']} | {line['cases']:,} | {line['failed']} |" in README
+
+
+def test_picture_is_what_its_script_draws(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    spec = importlib.util.spec_from_file_location(
+        "picture", ROOT / "docs" / "making" / "picture.py"
+    )
+    picture = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(picture)
+    picture.draw().savefig(tmp_path / "drawn.png", dpi=160)
+    drawn, kept = (
+        image.imread(path)[..., :3]
+        for path in (tmp_path / "drawn.png", ROOT / "docs" / "assets" / "readme.png")
+    )
+    assert drawn.shape == kept.shape
+    # fonts differ a little between releases of Matplotlib; another fit or record would show everywhere
+    assert np.abs(drawn - kept).mean() < 0.01

@@ -1,0 +1,157 @@
+"""The page of a fit: what is in it, and that nothing in it acts. How it looks and works is for test_browser.py."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import sklearn
+
+from robustmf import RMFNL, Observed, RobustMF
+from robustmf.datasets import make_synthetic
+from robustmf.report import cloud, fit_page, names
+from robustmf.report.fitted import fit_record
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return RobustMF(5, validation_fraction=0.1, random_state=0).fit(
+        make_synthetic(100, random_state=0).train
+    )
+
+
+def test_the_record_says_what_the_model_does(fitted):
+    record = fit_record(fitted)
+    residuals = record["residuals"]
+    assert sum(residuals["counts"]) == fitted.entries_["values"].size
+    weights = fitted.loss_.weight(np.array(residuals["centers"]))
+    np.testing.assert_allclose(residuals["weights"], weights / fitted.loss_.weight(np.zeros(1)))
+    audit = fitted.audit(top=200)
+    assert [one[4] for one in record["entries"]] == [one.score for one in audit.entries]
+    assert record["history"]["validation"][record["best_iteration"]] == min(
+        record["history"]["validation"]
+    )
+    places = record["map"]
+    assert len(places["rows"]["x"]) == 100
+    # along the axes of the map predictions are what the best approximation of rank 2 says
+    P, S, Qt = np.linalg.svd(fitted.row_factors_ @ fitted.column_factors_.T, full_matrices=False)
+    mapped = np.outer(places["rows"]["x"], places["columns"]["x"]) + np.outer(
+        places["rows"]["y"], places["columns"]["y"]
+    )
+    np.testing.assert_allclose(mapped, (P[:, :2] * S[:2]) @ Qt[:2], atol=1e-9)
+
+
+def test_the_page_repeats_the_fit(fitted):
+    text = fit_record(fitted)["repeat"]["model"]
+    again = eval(text, {"RobustMF": RobustMF}).fit(make_synthetic(100, random_state=0).train)
+    np.testing.assert_array_equal(again.row_factors_, fitted.row_factors_)
+
+
+def test_report_of_any_kind_of_fit(tmp_path, fitted):
+    assert fitted.report(tmp_path / "a.html", title="<One> & only") == tmp_path / "a.html"
+    text = (tmp_path / "a.html").read_text()
+    assert "<h1>&lt;One&gt; &amp; only</h1>" in text
+    assert "validation error" in text
+    small = np.random.default_rng(0).standard_normal((12, 8))
+    for model in (
+        RobustMF(1),
+        RobustMF(2, loss="l2", bias=True),
+        RMFNL(2, loss="l1"),
+        RobustMF(2, max_iter=0, loss="lsp"),
+    ):
+        model.set_params(random_state=0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "warnings.warn", lambda *_, **__: None
+            )  # that 12 × 8 entries are few is not the point
+            model.fit(small)
+        model.report(tmp_path / "b.html")
+        assert ("Factor map" in (tmp_path / "b.html").read_text()) == (model.rank > 1)
+
+
+def test_an_unfitted_model_has_no_report(tmp_path):
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        RobustMF().report(tmp_path / "x.html")
+
+
+def test_points_in_space_are_those_that_were_seen():
+    """Cameras far away, in any direction, with zoom: the points come back up to a turn, a mirror and one scale."""
+    rng = np.random.default_rng(0)
+    true = rng.standard_normal((200, 3)) * [3, 2, 1]
+    true -= np.median(true, axis=0)
+    rows = []
+    for _ in range(8):
+        turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        rows += list(rng.uniform(0.5, 2) * np.column_stack([turn[:2], rng.uniform(100, 300, 2)]))
+    gauge = rng.standard_normal((4, 4))
+    U, V = np.array(rows) @ gauge, np.column_stack([true, np.ones(200)]) @ np.linalg.inv(gauge).T
+    found = cloud.points(U, V)
+    a, b = found - found.mean(axis=0), true - true.mean(axis=0)
+    left, scale, right = np.linalg.svd(a.T @ b)
+    aligned = a @ (left @ right) * scale.sum() / np.square(a).sum()
+    np.testing.assert_allclose(aligned, b, atol=1e-6)
+
+
+def test_tracks_must_be_tracks(tmp_path, fitted):
+    with pytest.raises(
+        ValueError, match="tracks need rank 4 and two rows a frame, x and y, got rank 5"
+    ):
+        fitted.report(tmp_path / "x.html", tracks=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("<script>alert(1)</script>", "<bdi>&lt;script&gt;alert(1)&lt;/script&gt;</bdi>"),
+        ("", "<bdi>(empty)</bdi>"),
+        ("שלום", "<bdi>שלום</bdi>"),
+        ("می‌خواهم", "<bdi>می‌خواهم</bdi>"),
+        ("\u202egnp.exe", "<bdi>\\u202egnp.exe</bdi>"),
+        ("a\x1b[31m\nb", "<bdi>a\\x1b[31m\\nb</bdi>"),
+        ("\ud800", "<bdi>\\ud800</bdi>"),
+        (("a", 1), "<bdi>(&#x27;a&#x27;, 1)</bdi>"),
+        ("x" * 5000, f'<bdi title="{"x" * 5000}">{"x" * 59}…</bdi>'),
+    ],
+)
+def test_ids_are_harmless(key, shown):
+    assert names.cell(key) == shown
+    names.hover(key).encode()
+
+
+def test_no_id_ends_the_script_that_plots_are_in(tmp_path):
+    evil = "</script><script>alert(1)</script>"
+    record = fit_record(RobustMF(2, random_state=0).fit(_named([evil, *map(str, range(29))])))
+    fit_page.write(record, tmp_path / "page.html", evil)
+    text = (tmp_path / "page.html").read_text()
+    drawn = text.split("<h1>")[1]
+    assert evil not in drawn
+    assert (
+        len(re.findall(r"<script", drawn)) == len(re.findall(r"</script>", drawn)) == 4
+    )  # three plots and the page's own
+
+
+def _named(ids):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((len(ids), 2)) @ rng.standard_normal(
+        (20, 2)
+    ).T + 0.1 * rng.standard_normal((len(ids), 20))
+    X[0, 0] += 10
+    i, j = np.nonzero(np.ones_like(X))
+    return Observed.from_triplets(
+        row=[ids[k] for k in i], col=[f"c{k}" for k in j], value=X.ravel()
+    )
+
+
+def test_notebooks_show_scikit_learns_diagram_and_the_fit(fitted):
+    plain = RobustMF(5)
+    assert "robustmf-fit" not in plain._repr_html_()
+    shown = fitted._repr_html_()
+    assert "sk-top-container" in shown
+    assert '<table class="robustmf-fit">' in shown
+    assert "rank 5, welsch loss" in shown
+    assert shown.count("validation error") == 1
+    bundle = fitted._repr_mimebundle_()
+    assert "robustmf-fit" in bundle["text/html"]
+    with sklearn.config_context(display="text"):
+        assert not hasattr(fitted, "_repr_html_")

@@ -1,0 +1,69 @@
+"""Each of the trials of ``make torture``, with a few cases."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stress import trials
+from stress.one import run
+from stress.tally import Tally
+
+
+@pytest.mark.parametrize("name", trials.names())
+def test_trial_finds_no_failure(name):
+    few = importlib.import_module(f"stress.trials.{name}").FEW
+    tally = run(name, few, seed=0)
+    assert tally.cases > 0
+    assert tally.failures == []
+
+
+def test_a_failing_case_is_told_and_the_trial_goes_on():
+    tally = Tally()
+    for number in range(3):
+        with tally.case(f"case {number}"):
+            assert number != 1, "not this one"
+    assert (tally.cases, tally.failed) == (3, 1)
+    assert "case 1: AssertionError: not this one" in tally.failures[0]
+
+
+def test_command_prints_a_table_and_keeps_no_record_of_a_part(tmp_path):
+    record = tmp_path / "record.json"
+    command = [
+        sys.executable,
+        "-m",
+        "stress",
+        "kills",
+        "--times",
+        "0.01",
+        "--seed",
+        "3",
+        "--record",
+        str(record),
+    ]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
+    assert "seed 3" in shown
+    assert "SIGKILL at random times" in shown
+    assert not record.exists()
+
+
+def test_a_trial_in_its_own_process_answers_in_json():
+    command = [sys.executable, "-m", "stress.one", "kills", "1", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer.pop("cases") >= 1
+    assert answer == {"failed": 0, "failures": []}
+
+
+def test_elsewhere_than_in_the_root_the_command_says_so_in_one_line(tmp_path):
+    root = Path(trials.__file__).parents[2]
+    away = subprocess.run(
+        [sys.executable, "-m", "stress", "kills"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert away.returncode == 2
+    assert away.stderr.splitlines()[-1].endswith(f"run this in its root, {root}")
