@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -150,5 +150,10 @@ class Factorization:
 
     def to_host(self) -> Factorization:
         """The same with NumPy arrays in the memory of the host."""
-        arrays = ("row_factors", "column_factors", "row_bias", "column_bias")
-        return replace(self, **{name: np.asarray(getattr(self, name)) for name in arrays})
+        return Factorization(
+            np.asarray(self.row_factors),
+            np.asarray(self.column_factors),
+            self.center,
+            np.asarray(self.row_bias),
+            np.asarray(self.column_bias),
+        )
