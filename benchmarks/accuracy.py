@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.oracle import oracle_factors
 from benchmarks.peer_models import LIBMF
 from robustmf.datasets import Synthetic, make_synthetic
+from robustmf.datasets.oracle import oracle_factors
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.solvers.objective import paper_reg
 

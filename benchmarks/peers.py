@@ -18,12 +18,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.oracle import oracle_factors
 from benchmarks.peer_models import cmfrec_factors, libmf_factors, triplets
 from benchmarks.sizes import side
 from benchmarks.time_limit import within
 from robustmf.data.observed import Observed
 from robustmf.datasets import Synthetic, make_synthetic
+from robustmf.datasets.oracle import oracle_factors
 from robustmf.estimator import RobustMF
 from robustmf.solvers.objective import paper_reg
 

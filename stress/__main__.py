@@ -22,7 +22,7 @@ from rich.table import Table
 import robustmf
 from stress import trials
 
-_RECORD = Path("benchmarks/stress.json")
+_RECORD = Path("benchmarks/records/stress.json")
 
 
 def main() -> int:

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from benchmarks.commands.reproduce import RECORDS
 from benchmarks.report import reproduced, reproduction_page
+from benchmarks.reproduction import drawing, markdown
 from benchmarks.reproduction.records import Records
-from robustmf.report import drawing, markdown
-from robustmf.report.sections import Chart
+from benchmarks.reproduction.sections import Chart
 
 _HEAD = """# What reproduces, and what does not
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.report.cells import Runs, best_of, mean_and_deviation
-from robustmf.report.sections import Cell, TableBlock
+from benchmarks.reproduction.cells import Runs, best_of, mean_and_deviation
+from benchmarks.reproduction.sections import Cell, TableBlock
 
 #: Printed value, its deviation, seconds, their deviation.
 Printed = Mapping[str, Sequence[tuple[float, float, float, float] | None]]

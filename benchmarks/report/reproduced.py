@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.report import known
 from benchmarks.report.comparison import Comparison
 from benchmarks.reproduction import figure2, larger, statistics, table1, table2, table3, table4
+from benchmarks.reproduction.cells import Runs, mean_and_deviation
 from benchmarks.reproduction.records import Records
-from robustmf.report.cells import Runs, mean_and_deviation
-from robustmf.report.sections import Cell, Chart, Section, Series, TableBlock
+from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
 
 _SYNTHETIC = [f"m = {m}" for m in table2.SIZES]
 

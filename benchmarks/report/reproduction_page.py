@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from benchmarks.reproduction.sections import Chart, Section, TableBlock
 from robustmf.report.page import figure, table, write_page
-from robustmf.report.sections import Chart, Section, TableBlock
 
 
 def write(sections: list[Section], path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.oracle import oracle_factors
 from benchmarks.reproduction.methods import METHODS, fit_chosen
 from benchmarks.reproduction.plan import Experiment, Run
 from robustmf.datasets import make_synthetic
+from robustmf.datasets.oracle import oracle_factors
 from robustmf.solvers.objective import paper_reg
 
 RANK, SIZES, SEEDS = 5, (250, 500, 1000), 5

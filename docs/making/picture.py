@@ -91,7 +91,7 @@ def _curves(panels: np.ndarray) -> None:
     ratios: dict[tuple[str, float], dict[float, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for line in json.loads((_ROOT / "benchmarks" / "breakdown.json").read_text()):
+    for line in json.loads((_ROOT / "benchmarks" / "records" / "breakdown.json").read_text()):
         ratios[line["method"], line["magnitude"]][line["outliers"]].append(line["ratio"])
     for axes, magnitude in zip(panels, (5.0, 50.0), strict=True):
         for method, colour in _COLOURS.items():

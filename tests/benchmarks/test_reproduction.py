@@ -16,11 +16,11 @@ import pytest
 
 from benchmarks.report.comparison import Comparison
 from benchmarks.reproduction import figure1, registry, table2, table4
+from benchmarks.reproduction.cells import Runs, best_of, mean_and_deviation
 from benchmarks.reproduction.methods import METHODS, Watch
 from benchmarks.reproduction.plan import DataMissingError, Experiment, Run
 from benchmarks.reproduction.records import Records
 from benchmarks.reproduction.running import make, missing, plain, run_missing
-from robustmf.report.cells import Runs, best_of, mean_and_deviation
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -83,7 +83,7 @@ def test_table_of_the_demo_is_what_the_demo_prints():
 
 
 def test_breakdown_is_that_of_the_record():
-    found = json.loads((ROOT / "benchmarks" / "breakdown.json").read_text())
+    found = json.loads((ROOT / "benchmarks" / "records" / "breakdown.json").read_text())
 
     def reached(magnitude):
         return [
@@ -100,7 +100,7 @@ def test_breakdown_is_that_of_the_record():
 
 
 def test_trials_are_those_of_the_record():
-    record = json.loads((ROOT / "benchmarks" / "stress.json").read_text())
+    record = json.loads((ROOT / "benchmarks" / "records" / "stress.json").read_text())
     assert {line["trial"] for line in record["trials"]} == set(trials.names())
     for line in record["trials"]:
         assert f"| {line['what']} | {line['cases']:,} | {line['failed']} |" in README

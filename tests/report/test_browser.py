@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.report import reproduction_page
+from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
 from robustmf import Observed, RobustMF
 from robustmf.cli.demo_problem import run_demo, track_demo
 from robustmf.report import demo_page
 from robustmf.report.fitted import fit_record
-from robustmf.report.sections import Cell, Chart, Section, Series, TableBlock
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed (extra 'dev')"

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import oracles
-from benchmarks.oracle import oracle_factors
 from conftest import random_problem
 from robustmf import RobustMF
 from robustmf.backends.cpu import operations as operations_module
 from robustmf.backends.cpu.operations import Operations
 from robustmf.datasets import make_synthetic
+from robustmf.datasets.oracle import oracle_factors
 from robustmf.exceptions import NotConvergedWarning, RobustMFWarning
 from robustmf.initialization.problem import Problem
 from robustmf.kernels import team as team_module

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import robustmf
-from benchmarks.oracle import oracle_factors
 from robustmf.datasets import Synthetic, make_synthetic, make_tracks
+from robustmf.datasets.oracle import oracle_factors
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.initialization.problem import interpolated_sigma
 from robustmf.initialization.scales import Held, robust_sigma

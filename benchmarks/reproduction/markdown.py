@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustmf.report.sections import Cell, Chart, Section, TableBlock
+from benchmarks.reproduction.sections import Cell, Chart, Section, TableBlock
 
 
 def section_text(section: Section, figures: str) -> str:

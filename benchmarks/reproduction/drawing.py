@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robustmf.report.sections import Chart
+from benchmarks.reproduction.sections import Chart
 
 
 def draw(chart: Chart, folder: Path) -> list[Path]:
