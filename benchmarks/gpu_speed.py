@@ -27,7 +27,7 @@ from robustmf.backends.cuda.operations import DeviceOperations
 from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.kernels.team import Team
-from robustmf.losses import LSP, Laplace, Loss, Rounded, Welsch
+from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
 
 MOVIELENS = (69_878, 10_677)
 
@@ -158,7 +158,7 @@ def sweeps(made: Made, announce: Callable[[str], None]) -> list[dict[str, Any]]:
         U, V = (0.3 * torch.randn(k, rank, device="cuda", generator=rng) for k in SHAPE)
         if rank == RANK:
             U, V = made[3] + 0.1 * U, made[4] + 0.1 * V
-        for loss in (Welsch(1.0), Rounded(1.0, LSP(), 0.1), Rounded(1.0, Laplace(), 0.1)):
+        for loss in (Welsch(1.0), Smoothed(1.0, LSP(), 0.1), Smoothed(1.0, Laplace(), 0.1)):
             found.append(
                 {"rank": rank, "loss": loss.name, **_sweep(operations, loss, U, V, measured)}
             )

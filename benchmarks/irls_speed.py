@@ -24,7 +24,7 @@ from robustmf.datasets import load_movielens, make_synthetic
 from robustmf.estimator import RobustMF
 from robustmf.initialization.problem import Problem
 from robustmf.kernels.team import Team
-from robustmf.losses import LSP, Loss, Rounded, Welsch
+from robustmf.losses import LSP, Loss, Smoothed, Welsch
 from robustmf.solvers.base import Snapshot
 from robustmf.solvers.fold_in import fold_in
 from robustmf.solvers.objective import Objective, paper_reg
@@ -53,7 +53,7 @@ def half_steps(scale: float, repeats: int = 25) -> list[dict[str, Any]]:
     """Ns an entry at each rank, beside the baseline in the same run (repeats interleaved, the best of each taken)."""
     observed = long_tailed(side(6040, scale), side(3706, scale), part(1_000_000, scale))
     rows, lines = observed.rows, []
-    loss = Rounded(1.0, LSP(), 0.01)
+    loss = Smoothed(1.0, LSP(), 0.01)
     with Team(1) as one, Team(2) as two:
         for rank in RANKS:
             rng = np.random.default_rng(rank)

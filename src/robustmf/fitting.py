@@ -19,7 +19,7 @@ from robustmf.exceptions import InterruptedFitWarning, warn_user
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.prepare import Prepared, prepare
 from robustmf.io.checkpoint import Checkpoint, Progress
-from robustmf.losses import Loss, rounded
+from robustmf.losses import Loss, smoothed
 from robustmf.solvers.base import Outcome, require_alike, run, warn_of_limit
 from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
@@ -290,7 +290,7 @@ def _iterated(
             reason,
         )
     if solver == "varpro":
-        varpro = VarPro(operations, Objective(rounded(loss, _TIP * sigma), settings.reg))
+        varpro = VarPro(operations, Objective(smoothed(loss, _TIP * sigma), settings.reg))
         outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
         U, V = outcome.best or varpro.factors
     else:

@@ -20,7 +20,7 @@ from robustmf.data.observed import Observed
 from robustmf.kernels import elementary
 from robustmf.kernels import team as team_module
 from robustmf.kernels.team import Team, block_bounds
-from robustmf.losses import L2, LSP, Huber, Loss, Rounded, Welsch, loss_names, make_loss
+from robustmf.losses import L2, LSP, Huber, Loss, Smoothed, Welsch, loss_names, make_loss
 
 TOLERANCE = {np.float64: 1e-12, np.float32: 2e-5}
 
@@ -113,7 +113,7 @@ def test_loss_sums_to_the_last_digits(name, size, dtype):
     assert found[0] == found[1]
     # a rounded loss is the difference of two: what it starts at, and what it is lowered by
     lowered = (
-        float(loss.base.value(np.array([loss.epsilon]))[0]) if isinstance(loss, Rounded) else 0.0
+        float(loss.base.value(np.array([loss.epsilon]))[0]) if isinstance(loss, Smoothed) else 0.0
     )
     np.testing.assert_allclose(
         found[0], float(values.sum()), rtol=1e-14, atol=1e-15 * lowered * float(weights.sum())
@@ -124,7 +124,7 @@ def test_loss_sums_to_the_last_digits(name, size, dtype):
 def test_loss_sums_of_several_losses(rank, operations_on):
     observed, U, V = random_problem(rank=rank)
     operations, weights = operations_on(observed), 0.1 + np.sin(np.arange(observed.n_entries)) ** 2
-    tips = [Rounded(1.3, LSP(), 0.2), LSP(1.3), Rounded(1.3, LSP(), 0.1)]
+    tips = [Smoothed(1.3, LSP(), 0.2), LSP(1.3), Smoothed(1.3, LSP(), 0.1)]
     on = operations.array
     for losses in (tips[:2], tips, [*tips[1:], Welsch(2.0)], [Root(), Root()]):
         values = [loss.value(oracles.residuals(observed, U, V)) for loss in losses]
@@ -338,9 +338,9 @@ def test_half_step_at_every_rank(rank, dtype, operations_on, request):
     U, V = (rng.standard_normal((k, rank)).astype(dtype) / np.sqrt(rank) for k in observed.shape)
     U, V = U.astype(dtype), V.astype(dtype)
     for loss in (
-        (Welsch(1.5), Rounded(1.0, LSP(), 0.1))
+        (Welsch(1.5), Smoothed(1.0, LSP(), 0.1))
         if interpreted
-        else (Welsch(1.5), Huber(0.7), Rounded(1.0, LSP(), 0.1))
+        else (Welsch(1.5), Huber(0.7), Smoothed(1.0, LSP(), 0.1))
     ):
         wanted = half_step_oracle(observed, loss, 0.3, U, V)
         operations = operations_on(observed)
@@ -356,7 +356,7 @@ def test_half_step_at_every_rank(rank, dtype, operations_on, request):
 @pytest.mark.parametrize("rank", [3, 9])
 def test_entries_without_weight_do_not_bend_the_half_step(rank, operations_on):
     """Half of a row without weight, and at the tip."""
-    rng, loss = np.random.default_rng(5), Rounded(1.0, LSP(), 0.5)
+    rng, loss = np.random.default_rng(5), Smoothed(1.0, LSP(), 0.5)
     U, V = rng.standard_normal((6, rank)), rng.standard_normal((40, rank))
     X = U @ V.T
     X[:, ::2] += 2 * rng.standard_normal((6, 20))
@@ -388,7 +388,7 @@ def test_half_step_towards_newtons(rank, columns, dtype, operations_on, request)
     observed, U, V = random_problem(
         n=columns, rank=rank, share=0.4 if columns == 30 else 0.9, dtype=dtype
     )
-    rng, loss = np.random.default_rng(3), Rounded(1.0, LSP(), 0.5)
+    rng, loss = np.random.default_rng(3), Smoothed(1.0, LSP(), 0.5)
     shifts, weights = (
         rng.standard_normal(len(V)).astype(dtype),
         (0.1 + rng.random(observed.n_entries)).astype(dtype),

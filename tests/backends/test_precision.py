@@ -15,7 +15,7 @@ from robustmf.data.observed import Observed
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
 from robustmf.kernels import team as team_module
-from robustmf.losses import Loss, make_loss, rounded
+from robustmf.losses import Loss, make_loss, smoothed
 from robustmf.solvers import precision
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.objective import Objective, squared_norm
@@ -233,7 +233,7 @@ def test_half_steps_in_float32_are_those_in_float64_but_for_rounding(
     values = rng.standard_normal(len(i))
     observed = Observed.from_indices(i.astype(np.int32), j.astype(np.int32), values, (70, 160))
     U, V = rng.standard_normal((70, rank)), rng.standard_normal((160, rank))
-    loss, given = rounded(make_loss("lsp", 1.0), 0.1), {}
+    loss, given = smoothed(make_loss("lsp", 1.0), 0.1), {}
     if options != "plain":
         # what a shift takes away must not have been rounded with it
         shifts = 1e5 + rng.standard_normal(160)
@@ -255,7 +255,7 @@ def test_sums_of_losses_in_float32_are_those_in_float64_but_for_rounding(team, n
     rng = np.random.default_rng(0)
     U, V = (rng.standard_normal((size, 10)) for size in observed.shape)
     loss = make_loss(name, None if name == "l1" else 1.3)
-    losses = [rounded(loss, tip) for tip in (0.1, 0.01)] if loss.concave else [loss]
+    losses = [smoothed(loss, tip) for tip in (0.1, 0.01)] if loss.concave else [loss]
     one, other = (
         Operations(observed, team).loss_sums(losses, U, V, single=single)
         for single in (False, True)

@@ -29,7 +29,7 @@ from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.io.model_file import seal
-from robustmf.losses import MCP, SCAD, Rounded, loss_names, make_loss
+from robustmf.losses import MCP, SCAD, Smoothed, loss_names, make_loss
 
 DATA = make_synthetic(40, rank=2, observed=0.6, random_state=0)
 
@@ -95,7 +95,7 @@ def test_every_registered_loss_comes_back(tmp_path, loss):
 
 
 @pytest.mark.parametrize(
-    "loss", [MCP(2.0, delta=0.2), SCAD(3.0), Rounded(1.5, MCP(delta=0.3), rounding=0.25)]
+    "loss", [MCP(2.0, delta=0.2), SCAD(3.0), Smoothed(1.5, MCP(delta=0.3), smoothing=0.25)]
 )
 def test_a_losss_parameters_come_back(tmp_path, loss):
     again = round_trip(fitted(loss=loss, max_iter=200), tmp_path)

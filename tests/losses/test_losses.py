@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from conftest import Root
-from robustmf.losses import Loss, Rounded, loss_names, make_loss
+from robustmf.losses import Loss, Smoothed, loss_names, make_loss
 
 LOSSES = [make_loss(name) for name in loss_names()]
 # away from the corners of mcp, scad, huber and tukey, where a difference quotient mixes two slopes
@@ -22,7 +22,7 @@ def each_loss(losses=LOSSES):
 def test_registry_is_what_the_documentation_lists():
     kinked = ["l1", "lsp", "geman", "laplace", "mcp", "scad"]
     smooth = ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure"]
-    assert sorted(loss_names()) == sorted(kinked + smooth + [f"rounded-{name}" for name in kinked])
+    assert sorted(loss_names()) == sorted(kinked + smooth + [f"smoothed-{name}" for name in kinked])
 
 
 @each_loss()
@@ -115,7 +115,7 @@ def test_efficient_theta_gives_95_percent_efficiency(loss):
 
 
 @pytest.mark.parametrize("theta", [0, -1.0, np.nan, np.inf])
-@pytest.mark.parametrize("name", ["lsp", "welsch", "rounded-geman"])
+@pytest.mark.parametrize("name", ["lsp", "welsch", "smoothed-geman"])
 def test_bad_theta_is_refused_by_name_and_value(name, theta):
     with pytest.raises(ValueError, match=r"theta must be a finite number > 0.*got theta="):
         make_loss(name, theta)
@@ -126,8 +126,8 @@ def test_domains_of_scad_and_mcp():
         make_loss("scad", 2.0)
     with pytest.raises(ValueError, match="delta"):
         type(make_loss("mcp"))(delta=0.0)
-    with pytest.raises(ValueError, match="rounding"):
-        Rounded(rounding=0.0)
+    with pytest.raises(ValueError, match="smoothing"):
+        Smoothed(smoothing=0.0)
 
 
 def test_unknown_losses_are_refused():

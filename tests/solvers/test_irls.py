@@ -41,7 +41,7 @@ def test_objective_never_rises(name, dtype):
 
 
 @pytest.mark.parametrize(
-    "name", ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure", "rounded-lsp"]
+    "name", ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure", "smoothed-lsp"]
 )
 def test_ends_where_the_gradient_vanishes(name, team):
     observed, U, V = random_problem(50, 40, 3, share=0.6)

@@ -24,7 +24,7 @@ from robustmf.initialization.initial_point import (
 from robustmf.initialization.problem import Problem, interpolated_sigma, sampled_entries
 from robustmf.initialization.regularization import Choice, choose
 from robustmf.initialization.scales import Held, Scales, least_sigma, power
-from robustmf.losses import L1, rounded
+from robustmf.losses import L1, smoothed
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.registry import choose_solver
 from robustmf.solvers.settings import Settings
@@ -305,10 +305,10 @@ def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Gen
 
     def objective_at(residual: Array) -> Objective:
         if not settings.auto_theta:
-            return Objective(rounded(settings.loss, tip), settings.reg)
+            return Objective(smoothed(settings.loss, tip), settings.reg)
         if not follows_noise:
             return Objective(
-                rounded(L1(), tip), problem.reg_for(L1.degree, settings.reg, settings.loss.degree)
+                smoothed(L1(), tip), problem.reg_for(L1.degree, settings.reg, settings.loss.degree)
             )
         sigma = width(residual)
         return Objective(

@@ -15,7 +15,7 @@ from robustmf.losses.laplace import Laplace
 from robustmf.losses.lsp import LSP
 from robustmf.losses.mcp import MCP
 from robustmf.losses.scad import SCAD
-from robustmf.losses.smoothed import Rounded, rounded
+from robustmf.losses.smoothed import Smoothed, smoothed
 from robustmf.losses.tukey import Tukey
 from robustmf.losses.welsch import Welsch
 
@@ -31,12 +31,12 @@ __all__ = [
     "Huber",
     "Laplace",
     "Loss",
-    "Rounded",
+    "Smoothed",
     "Tukey",
     "Welsch",
     "loss_names",
     "make_loss",
-    "rounded",
+    "smoothed",
 ]
 
 _CLASSES: tuple[type[Loss], ...] = (
@@ -55,12 +55,12 @@ _CLASSES: tuple[type[Loss], ...] = (
 )
 
 
-def _rounded(base: type[Loss]) -> Callable[[], Loss]:
-    return lambda: Rounded(theta=base().theta, base=base())
+def _smoothed(base: type[Loss]) -> Callable[[], Loss]:
+    return lambda: Smoothed(theta=base().theta, base=base())
 
 
 _REGISTRY: dict[str, Callable[[], Loss]] = {cls.name: cls for cls in _CLASSES}
-_REGISTRY |= {f"rounded-{cls.name}": _rounded(cls) for cls in _CLASSES if cls.concave}
+_REGISTRY |= {f"smoothed-{cls.name}": _smoothed(cls) for cls in _CLASSES if cls.concave}
 
 
 def loss_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""A kinked loss with its tip rounded off."""
+"""A kinked loss with its tip smoothed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robustmf.losses.lsp import LSP
 
 
 @dataclass(frozen=True)
-class Rounded(Loss):
+class Smoothed(Loss):
     """φ_ε(a) = φ(√(a² + ε²)) − φ(ε), for a kinked φ: quadratic near 0, φ far out.
 
     Parameters
@@ -20,28 +20,28 @@ class Rounded(Loss):
         The scale of the loss that is rounded.
     base : Loss
         The loss to round; its own θ is replaced by ``theta``.
-    rounding : float
+    smoothing : float
         ε/θ, the half-width of the quadratic core in units of θ.
     """
 
     theta: float = 1.0
     base: Loss = field(default_factory=LSP)
-    rounding: float = 0.1
+    smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base.at_scale(self.theta))
-        object.__setattr__(self, "name", f"rounded-{self.base.name}")
+        object.__setattr__(self, "name", f"smoothed-{self.base.name}")
         object.__setattr__(self, "degree", self.base.degree)
         object.__setattr__(self, "weight_formula", self.base.weight_formula)
-        if not (np.isfinite(self.rounding) and self.rounding > 0):
+        if not (np.isfinite(self.smoothing) and self.smoothing > 0):
             raise ValueError(
-                f"rounding must be a finite number > 0, got rounding={self.rounding!r}"
+                f"smoothing must be a finite number > 0, got smoothing={self.smoothing!r}"
             )
 
     @property
     def epsilon(self) -> float:
         """ε, in the unit of the residual."""
-        return self.rounding * self.theta
+        return self.smoothing * self.theta
 
     @property
     def weight_parameters(self) -> tuple[float, ...]:
@@ -64,6 +64,10 @@ class Rounded(Loss):
         return a / s * self.base.derivative(s)
 
 
-def rounded(loss: Loss, tip: float) -> Loss:
+def smoothed(loss: Loss, epsilon: float) -> Loss:
     """A loss with finite weights: a kinked one gets its tip rounded to the half-width ``tip``; others stay as they are."""
-    return Rounded(theta=loss.theta, base=loss, rounding=tip / loss.theta) if loss.concave else loss
+    return (
+        Smoothed(theta=loss.theta, base=loss, smoothing=epsilon / loss.theta)
+        if loss.concave
+        else loss
+    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robustmf.backends.cpu.operations import Operations
 from robustmf.data.observed import Observed
 from robustmf.initialization.initial_point import Warm
-from robustmf.losses import L1, L2, Loss, rounded
+from robustmf.losses import L1, L2, Loss, smoothed
 
 Array = NDArray[np.floating[Any]]
 
@@ -52,7 +52,9 @@ def fold_in(
         typical = float(np.median(np.abs(observed.rows.values)))
     tip = _ROUNDING * (typical or 1.0)
     U = operations.array(np.zeros((observed.shape[0], V.shape[1]), V.dtype))
-    for stage, sweeps in zip((L2(), rounded(L1(), tip), rounded(loss, tip)), _SWEEPS, strict=True):
+    for stage, sweeps in zip(
+        (L2(), smoothed(L1(), tip), smoothed(loss, tip)), _SWEEPS, strict=True
+    ):
         for _ in range(sweeps):
             operations.half_step(stage, reg, U, V, weights, shifts)
     return U

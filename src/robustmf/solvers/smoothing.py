@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustmf.losses import Loss, rounded
+from robustmf.losses import Loss, smoothed
 
 #: Half-width of the tip at first, and what it is not narrowed below, in units of σ̂. Alternation at once with a narrow tip would stall:
 #: weights at the kink lock rows and columns to each other.
@@ -64,12 +64,12 @@ class Tip:
     @property
     def loss(self) -> Loss:
         """The loss with this tip."""
-        return rounded(self._base, self.width)
+        return smoothed(self._base, self.width)
 
     def measured_losses(self, ahead: bool) -> list[Loss]:
         """The loss with this tip and, where one looks ahead, with those it may be narrowed to."""
         return (
-            [rounded(self._base, width) for width in self._widths(ahead)]
+            [smoothed(self._base, width) for width in self._widths(ahead)]
             if self._base.concave
             else [self._base]
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.cpu.operations import Operations
-from robustmf.losses import L1, Loss, rounded
+from robustmf.losses import L1, Loss, smoothed
 from robustmf.solvers.base import require_alike, small_change
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.projection import (
@@ -146,9 +146,9 @@ def varpro_start(
     """
     entries = Entries(operations.observed, operations.team)
     size = float(np.std(entries.values)) or float(np.abs(entries.values).max()) or 1.0
-    point = _best_start(entries, rounded(L1(), _START_TIP * size), rank, rng)
+    point = _best_start(entries, smoothed(L1(), _START_TIP * size), rank, rng)
     point = _graduate(
-        entries, rounded(L1(), _CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15
+        entries, smoothed(L1(), _CONVEX_TIP * size), 0.0, point, np.sqrt(np.mean(point.e**2)), 15
     )
     objective = objective_at(point.e)
     loss, reg = objective.loss, objective.reg

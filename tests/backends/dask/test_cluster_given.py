@@ -16,7 +16,7 @@ from robustmf.backends.dask.medians import Scattered, of_ranks
 from robustmf.initialization.scales import Held
 from robustmf.losses import loss_names
 
-LOSSES = [name for name in loss_names() if not name.startswith("rounded")]
+LOSSES = [name for name in loss_names() if not name.startswith("smoothed")]
 
 
 def start(m=60, n=40, rank=2, seed=1):

@@ -16,7 +16,7 @@ from robustmf.data.observed import Observed
 from robustmf.kernels import dual, entries, half_step, loss_sums, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.lazily import cached
-from robustmf.losses import L2, Loss, Rounded
+from robustmf.losses import L2, Loss, Smoothed
 
 Array = NDArray[np.floating[Any]]
 
@@ -138,7 +138,7 @@ class Operations:
         ``single``: each residual in float32, whatever the entries are, and so each loss of ours; one's own may be a difference of large
         numbers. Sums are float64.
         """
-        bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
+        bases = [loss.base if isinstance(loss, Smoothed) else loss for loss in losses]
         if any(base != bases[0] for base in bases):
             return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
         measured = np.dtype(
@@ -320,7 +320,7 @@ class Operations:
         A loss without a compilable formula has its weights computed by NumPy first, and knows no curvature.
         """
         rows, rank, dtype = self.observed.rows, U.shape[1], self._precision(single)
-        base = loss.base if isinstance(loss, Rounded) else loss
+        base = loss.base if isinstance(loss, Smoothed) else loss
         if (base, dtype) != self._weighed[:2]:
             self._weighed = base, dtype, weight_address(base, dtype)
         address = self._weighed[2]

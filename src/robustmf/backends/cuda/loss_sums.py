@@ -14,7 +14,7 @@ from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.expression import value_code, values_of
 from robustmf.backends.cuda.kernels import entries, lanes
 from robustmf.backends.cuda.layout import entry_tile, padded, rows_of
-from robustmf.losses import Loss, Rounded
+from robustmf.losses import Loss, Smoothed
 
 if TYPE_CHECKING:
     from robustmf.backends.cuda.operations import DeviceOperations
@@ -26,10 +26,10 @@ def loss_sums(
     of: DeviceOperations, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None
 ) -> list[float]:
     """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together."""
-    bases = [loss.base if isinstance(loss, Rounded) else loss for loss in losses]
+    bases = [loss.base if isinstance(loss, Smoothed) else loss for loss in losses]
     if any(base != bases[0] for base in bases):
         return [of.loss_sum(loss, U, V, sample_weights) for loss in losses]
-    tips = [loss.epsilon if isinstance(loss, Rounded) else 0.0 for loss in losses]
+    tips = [loss.epsilon if isinstance(loss, Smoothed) else 0.0 for loss in losses]
     found = _values_by_chunk(of, bases[0], tips, U, V, sample_weights)
     if found is not None:
         return cast("list[float]", found.sum(1).tolist())
