@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from robustmf import Observed, RobustMF
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.fold import folded
 from robustmf.backends.dask.start import sample_rows, seeded, start_on
@@ -79,7 +79,7 @@ def fitted(train: Observed, share: float, seed: int, **settings: Any) -> Fit:
         U, V, basis.sigma, basis.center, b, c, basis.reg, basis.bias_unit, "irls", ""
     )
     with Team(1) as team:
-        return _iterated(wanted, prepared, Operations(train, team), None, None, Progress())
+        return _iterated(wanted, prepared, CPUOperations(train, team), None, None, Progress())
 
 
 def synthetic(m: int, outliers: float, seed: int) -> list[float]:

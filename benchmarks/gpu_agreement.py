@@ -11,9 +11,9 @@ from torch import Tensor
 
 from benchmarks.gpu_problem import Made, clean_rmse, make_entries
 from benchmarks.netflix_scale import RANK, SHAPE
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.cuda.observed import DeviceObserved
-from robustmf.backends.cuda.operations import DeviceOperations
+from robustmf.backends.cuda.operations import CUDAOperations
 from robustmf.data.observed import Observed
 from robustmf.estimator import RobustMF
 from robustmf.kernels.team import Team
@@ -33,12 +33,10 @@ def half_step_error() -> list[dict[str, float]]:
         for rank in RANKS:
             rng = np.random.default_rng(rank)
             U, V = ((0.3 * rng.standard_normal((k, rank))).astype(np.float32) for k in shape)
-            made: dict[str, Operations] = {
-                "wide": Operations(wide, team),
-                "cpu": Operations(narrow, team),
-                "gpu": DeviceOperations(
-                    DeviceObserved.from_host(narrow, torch.device("cuda")), team
-                ),
+            made: dict[str, CPUOperations] = {
+                "wide": CPUOperations(wide, team),
+                "cpu": CPUOperations(narrow, team),
+                "gpu": CUDAOperations(DeviceObserved.from_host(narrow, torch.device("cuda")), team),
             }
             solved: dict[str, Any] = {}
             for name, operations in made.items():

@@ -23,7 +23,7 @@ from benchmarks.netflix_scale import RANK, SHAPE
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.memory_estimate import fit_bytes
 from robustmf.backends.cuda.observed import DeviceObserved
-from robustmf.backends.cuda.operations import DeviceOperations
+from robustmf.backends.cuda.operations import CUDAOperations
 from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.kernels.team import Team
@@ -123,13 +123,11 @@ def build(made: Made) -> dict[str, float]:
     return {"milliseconds": 1e3 * seconds(work)}
 
 
-def _operations(observed: DeviceObserved) -> DeviceOperations:
-    return DeviceOperations(observed, Team(1))
+def _operations(observed: DeviceObserved) -> CUDAOperations:
+    return CUDAOperations(observed, Team(1))
 
 
-def _bounds(
-    operations: DeviceOperations, rank: int, ceilings: dict[str, float]
-) -> dict[str, float]:
+def _bounds(operations: CUDAOperations, rank: int, ceilings: dict[str, float]) -> dict[str, float]:
     """The fewest bytes and operations of a half-step, as times: entries and factors once through memory; the sums by symmetry.
 
     ``matrix_ms`` is the time of the matrix units for what is asked of them above rank 16: four products of whole tiles.
@@ -169,7 +167,7 @@ def sweeps(made: Made, announce: Callable[[str], None]) -> list[dict[str, Any]]:
 
 
 def _sweep(
-    operations: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, measured: dict[str, float]
+    operations: CUDAOperations, loss: Loss, U: Tensor, V: Tensor, measured: dict[str, float]
 ) -> dict[str, Any]:
     """The half-steps, the objective, and passes that only gather and add the other side's factors: what a half-step cannot do without."""
     other = operations.transposed
@@ -206,7 +204,7 @@ def long_tail(made: Made, total: int) -> dict[str, Any]:
     return found
 
 
-def _half_step_ms(operations: DeviceOperations, U: Tensor, V: Tensor) -> float:
+def _half_step_ms(operations: CUDAOperations, U: Tensor, V: Tensor) -> float:
     return milliseconds(
         lambda: operations.half_step(Welsch(1.0), 1.0, DeviceArray(U.clone()), DeviceArray(V)), 5, 5
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.irls_speed import long_tailed
 from benchmarks.sizes import part
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
 from robustmf.losses import Welsch
@@ -32,7 +32,7 @@ def sweep_seconds(observed: Observed, rank: int, threads: int) -> float:
     U, V = (rng.standard_normal((k, rank)).astype(np.float32) for k in observed.shape)
     best = np.inf
     with Team(threads) as team:
-        operations = Operations(observed, team)
+        operations = CPUOperations(observed, team)
         for _ in range(_REPEATS + 1):
             started = time.perf_counter()
             operations.half_step(Welsch(1.0), 0.1, U, V)

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.half_step_baseline import half_step_baseline
 from benchmarks.sizes import part, side
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.datasets import load_movielens, make_synthetic
 from robustmf.estimator import RobustMF
@@ -63,9 +63,9 @@ def half_steps(scale: float, repeats: int = 25) -> list[dict[str, Any]]:
             )
             wide_U, wide_V = U.astype(np.float64), V.astype(np.float64)
             on_one, on_two, on_wide = (
-                Operations(observed, one),
-                Operations(observed, two),
-                Operations(wide, one),
+                CPUOperations(observed, one),
+                CPUOperations(observed, two),
+                CPUOperations(wide, one),
             )
             jobs: dict[str, Callable[[], object]] = {
                 "baseline": partial(_baseline, observed, U, V),
@@ -103,7 +103,7 @@ def _baseline(observed: Observed, U: Array, V: Array) -> None:
     )
 
 
-def _half_step(operations: Operations, loss: Loss, U: Array, V: Array) -> None:
+def _half_step(operations: CPUOperations, loss: Loss, U: Array, V: Array) -> None:
     operations.half_step(loss, 0.1, U.copy(), V)
 
 
@@ -126,7 +126,7 @@ def fold_in_rate(rows: int, entries_a_row: int = 30, rank: int = 10) -> dict[str
     V = rng.standard_normal((n, rank)).astype(np.float32)
     observed = long_tailed(rows, n, rows * entries_a_row)
     with Team() as team:
-        operations = Operations(observed, team)
+        operations = CPUOperations(observed, team)
         fold_in(operations, Welsch(1.0), 0.1, V)
         started = time.perf_counter()
         fold_in(operations, Welsch(1.0), 0.1, V)
@@ -158,14 +158,14 @@ def irls_against_mm(
     lines = []
     for name, data, rank, times in problems:
         with Team() as team:
-            start = Problem(Operations(data, team), rank, paper_reg(data.shape)).ridge_start(
+            start = Problem(CPUOperations(data, team), rank, paper_reg(data.shape)).ridge_start(
                 np.random.default_rng(1), 15
             )
             for solver in ("mm", "irls"):  # compiles
-                _trace(solver, Operations(data, team), rank, start, 2)
+                _trace(solver, CPUOperations(data, team), rank, start, 2)
             runs = [
                 {
-                    solver: _trace(solver, Operations(data, team), rank, start)
+                    solver: _trace(solver, CPUOperations(data, team), rank, start)
                     for solver in ("mm", "irls")
                 }
                 for _ in range(times)
@@ -223,7 +223,7 @@ def _movielens_sized(scale: float) -> Observed:
 
 
 def _trace(
-    solver: str, on: Operations, rank: int, start: tuple[Array, Array], max_iter: int = 300
+    solver: str, on: CPUOperations, rank: int, start: tuple[Array, Array], max_iter: int = 300
 ) -> list[tuple[float, int, float]]:
     """Seconds, passes and H after each iteration, until the solver is content at the default ``tol``."""
     objective = Objective(LSP(1.0), paper_reg(on.observed.shape))
@@ -292,7 +292,7 @@ def cmfrec_sweep(scale: float) -> dict[str, Any] | None:
         rng = np.random.default_rng(0)
         U, V = (rng.standard_normal((k, 10)).astype(np.float32) for k in observed.shape)
         with Team(2) as team:
-            operations = Operations(observed, team)
+            operations = CPUOperations(observed, team)
             operations.half_step(Welsch(1.0), 0.1, U, V)
             operations.transposed.half_step(Welsch(1.0), 0.1, V, U)
             started = time.perf_counter()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import robustmf
 from benchmarks.sizes import part, side
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.initialization.initial_point import gaussian_start
 from robustmf.kernels.team import Team
@@ -68,7 +68,7 @@ def inner_solvers(size: int) -> list[dict[str, Any]]:
     """Seconds to the same surrogate accuracy, LSP loss, first outer step from the paper's Gaussian start, one thread."""
     data = make_synthetic(size, random_state=0)
     with Team(1) as team:
-        operations = Operations(data.train, team)
+        operations = CPUOperations(data.train, team)
         U, V = gaussian_start(data.train.shape, 5, np.random.default_rng(1), data.train.dtype)
         surrogate = Surrogate(
             operations,
@@ -132,7 +132,7 @@ def fused_pass(m: int, entries: int, rank: int, n: int) -> dict[str, Any]:
     times: dict[str, float] = {}
     for threads, n_jobs in (("one thread", 1), ("all threads", None)):
         with Team(n_jobs) as team:
-            operations = Operations(data.train, team)
+            operations = CPUOperations(data.train, team)
             U, V = gaussian_start(
                 data.train.shape, rank, np.random.default_rng(1), data.train.dtype
             )

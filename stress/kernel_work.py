@@ -20,7 +20,7 @@ import numpy as np
 from numba.core.caching import NullCache
 
 from robustmf import Observed, RobustMF, baselines, kernels
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.kernels.dictionary import row_codes
 from robustmf.kernels.gradient import batch_gradient
 from robustmf.kernels.grouped import FINE, parse_grouped
@@ -69,7 +69,7 @@ def check(rng: np.random.Generator, dtype: Any) -> None:
     bounds, last = block_bounds(rows.pointers, 3), len(block_bounds(rows.pointers, 3)) - 1
     e = oracles.residuals(observed, U, V)
     with Team(1) as team:
-        operations = Operations(observed, team)
+        operations = CPUOperations(observed, team)
         same(operations.residuals(U, V), e)
         same(operations.row_products(rows.values, V), oracles.dense(observed, rows.values) @ V)
         same(operations.column_products(rows.values, U), oracles.dense(observed, rows.values).T @ U)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sklearn
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -112,14 +112,14 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
 def operations_on(request, team, monkeypatch):
     """Makes the operations on given entries, of either device; on the card with short chunks, so that rows are split."""
     if request.param == "cpu":
-        return lambda observed: Operations(observed, team)
+        return lambda observed: CPUOperations(observed, team)
     from robustmf.backends.cuda import chunks  # noqa: PLC0415 - needs torch
     from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
-    from robustmf.backends.cuda.operations import DeviceOperations  # noqa: PLC0415
+    from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
 
     monkeypatch.setattr(chunks, "LONGEST", 8)
     device = torch.device("cpu" if INTERPRETED else "cuda")
-    return lambda observed: DeviceOperations(DeviceObserved.from_host(observed, device), team)
+    return lambda observed: CUDAOperations(DeviceObserved.from_host(observed, device), team)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from robustmf import RMFNL, RobustMF
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.holdout import set_aside
 from robustmf.data.observed import Observed
 from robustmf.datasets import make_synthetic
@@ -126,7 +126,7 @@ def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team, choose):
     dense = np.where(rng.random((40, 30)) < 0.08, 1.0, np.nan)
     dense[np.arange(40), rng.integers(30, size=40)] = 1.0
     dense[rng.integers(40, size=30), np.arange(30)] = 1.0
-    operations = Operations(Observed.from_dense(dense), team)
+    operations = CPUOperations(Observed.from_dense(dense), team)
     observed = operations.observed
     weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
     for seed in range(5):

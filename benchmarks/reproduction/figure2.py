@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.reproduction.plan import Experiment, Run
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.initialization.initial_point import gaussian_start
 from robustmf.kernels.team import Team
@@ -46,7 +46,7 @@ def execute(run: Run) -> dict[str, Any]:
     m = int(run.data.removeprefix("m = "))
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     with Team(1) as team:
-        operations = Operations(data.train, team)
+        operations = CPUOperations(data.train, team)
         U, V = gaussian_start(
             data.train.shape, RANK, np.random.default_rng(1000 + run.seed), data.train.dtype
         )

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.cuda import device_observed, device_operations, require_device
 from robustmf.data.lookup import UNKNOWN, Lookup
 from robustmf.data.observed import Compressed, Observed, as_observed
@@ -235,10 +236,10 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         require_device(self.device)
         return as_observed(X) if self.device == "cpu" else device_observed(X)
 
-    def _operations(self, observed: Any, team: Team, rank: int) -> Operations:
+    def _operations(self, observed: Any, team: Team, rank: int) -> EntryOperations:
         """The operations on placed entries; ``rank`` counts a bias as one."""
         return (
-            Operations(observed, team)
+            CPUOperations(observed, team)
             if self.device == "cpu"
             else device_operations(observed, team, rank, self.solver)
         )

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.base import EntryOperations
 from robustmf.backends.cpu.blas import one_blas_thread
-from robustmf.backends.cpu.operations import Operations
 from robustmf.data.holdout import aside_seed, set_aside
 from robustmf.exceptions import InterruptedFitWarning, warn_user
 from robustmf.initialization.initial_point import check_init
@@ -83,7 +83,7 @@ class Fit:
 
 def fit(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
     checkpoint: Checkpoint | None = None,
@@ -97,12 +97,12 @@ def fit(
         settings.rank,
         settings.loss,
         plain,
-        operations.projects,
+        operations.capabilities.host_arrays,
     )
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
         make_inner(settings.inner)
-        if settings.inner != "apg" and not operations.projects:
+        if settings.inner != "apg" and not operations.capabilities.host_arrays:
             raise ValueError(
                 f"inner={settings.inner!r} needs device='cpu'; on a GPU use inner='apg'"
             )
@@ -175,7 +175,7 @@ def fit(
     return best
 
 
-def _checked(found: _Kept, rank: int, operations: Operations) -> _Kept:
+def _checked(found: _Kept, rank: int, operations: EntryOperations) -> _Kept:
     """What a file holds, its arrays those of this fit."""
     sides = [
         np.broadcast_to(operations.observed.dtype.type(0), (size, rank))
@@ -190,7 +190,7 @@ def _checked(found: _Kept, rank: int, operations: Operations) -> _Kept:
 
 
 def _best(
-    fits: list[Fit], settings: Settings, operations: Operations, sample_weights: Array | None
+    fits: list[Fit], settings: Settings, operations: EntryOperations, sample_weights: Array | None
 ) -> Fit:
     """The fit with the lowest validation error or objective; with several θ, all are measured at the smallest of them."""
     if len(fits) == 1:
@@ -210,7 +210,7 @@ def _best(
 
 def _fit_once(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     holdout: Holdout | None,
     rng: np.random.Generator,
@@ -235,7 +235,7 @@ def _fit_once(
 def _iterated(
     settings: Settings,
     prepared: Prepared,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     holdout: Holdout | None,
     progress: Progress,
@@ -346,7 +346,7 @@ def _iterated(
 
 def _certify(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     objective: Objective,
     U: Array,
     V: Array,

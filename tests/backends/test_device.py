@@ -431,7 +431,7 @@ def test_top_columns_leave_out_what_was_seen():
     import torch  # noqa: PLC0415
 
     from robustmf.backends.cuda import device_observed  # noqa: PLC0415
-    from robustmf.backends.cuda.operations import DeviceOperations  # noqa: PLC0415
+    from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
     from robustmf.backends.cuda.recommend import top_columns  # noqa: PLC0415
     from robustmf.kernels.team import Team  # noqa: PLC0415
 
@@ -442,7 +442,7 @@ def test_top_columns_leave_out_what_was_seen():
             torch.from_numpy(U).to(made.device),
             torch.from_numpy(V).to(made.device),
             3,
-            DeviceOperations(made, team),
+            CUDAOperations(made, team),
         )
     scores = U @ V.T
     scores[observed.rows.group_of_entry(), observed.rows.indices] = -np.inf

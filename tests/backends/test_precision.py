@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robustmf import RobustMF
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
@@ -31,13 +31,13 @@ def for_all(monkeypatch):
 @pytest.fixture
 def sweeps(monkeypatch):
     """In which precision each half-step was made."""
-    made, plain = [], Operations.half_step
+    made, plain = [], CPUOperations.half_step
 
     def half_step(self, *args, single=False, **options):
         made.append(single)
         plain(self, *args, single=single, **options)
 
-    monkeypatch.setattr(Operations, "half_step", half_step)
+    monkeypatch.setattr(CPUOperations, "half_step", half_step)
     return made
 
 
@@ -201,7 +201,7 @@ def test_a_state_goes_on_where_it_was(for_all, team, steps):
     rng = np.random.default_rng(0)
     start = [rng.standard_normal((size, 3)) for size in observed.shape]
     one, other = (
-        IRLS(Operations(observed, team), Objective(make_loss("lsp", 1.0), 0.1), 0.5)
+        IRLS(CPUOperations(observed, team), Objective(make_loss("lsp", 1.0), 0.1), 0.5)
         for _ in range(2)
     )
 
@@ -242,7 +242,7 @@ def test_half_steps_in_float32_are_those_in_float64_but_for_rounding(
     found = []
     for single in (False, True):
         found.append(U.copy())
-        Operations(observed, team).half_step(
+        CPUOperations(observed, team).half_step(
             loss, 0.3, found[-1], V, curvature=curvature, single=single, **given
         )
     assert found[1] == pytest.approx(found[0], abs=2e-4)
@@ -257,7 +257,7 @@ def test_sums_of_losses_in_float32_are_those_in_float64_but_for_rounding(team, n
     loss = make_loss(name, None if name == "l1" else 1.3)
     losses = [smoothed(loss, tip) for tip in (0.1, 0.01)] if loss.concave else [loss]
     one, other = (
-        Operations(observed, team).loss_sums(losses, U, V, single=single)
+        CPUOperations(observed, team).loss_sums(losses, U, V, single=single)
         for single in (False, True)
     )
     assert other == pytest.approx(one, rel=1e-6)
@@ -337,7 +337,7 @@ def test_weights_that_float32_cannot_add_do_not_raise_the_objective(for_all, swe
 @pytest.mark.parametrize("name", ["lsp", "welsch"])
 def test_where_float32_is_left_the_objective_is_measured_again(for_all, team, name):
     observed = make_synthetic(120, random_state=3).train
-    operations, rng = Operations(observed, team), np.random.default_rng(0)
+    operations, rng = CPUOperations(observed, team), np.random.default_rng(0)
     objective = Objective(make_loss(name, 1.0), 0.1)
     solver = IRLS(operations, objective, 0.5)
     before = solver.begin(*(rng.standard_normal((size, 3)) for size in observed.shape))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from robustmf import RobustMF
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines import GRASTA, OMDL, RMC, RMFMM, RP, AltGrad, AltImpute, ScaledASD
 from robustmf.baselines.alt_grad import ExactDescent
 from robustmf.baselines.alt_impute import SoftImpute
@@ -84,7 +84,7 @@ def octave():
 
 @pytest.fixture
 def operations(given, team):
-    return Operations(
+    return CPUOperations(
         Observed.from_indices(given["i"], given["j"], given["a"], given["M"].shape), team
     )
 

@@ -15,7 +15,7 @@ import oracles
 from conftest import random_problem
 from robustmf import RobustMF
 from robustmf.backends.cpu import operations as operations_module
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.datasets.oracle import oracle_factors
 from robustmf.exceptions import NotConvergedWarning, RobustMFWarning
@@ -48,7 +48,7 @@ def test_ends_where_the_gradient_vanishes(name, team):
     model = RobustMF(
         3, loss=name, theta=None, reg=0.3, solver="irls", init=(U, V), tol=1e-11, max_iter=20000
     ).fit(observed)
-    operations, objective = Operations(observed, team), Objective(model.loss_, 0.3)
+    operations, objective = CPUOperations(observed, team), Objective(model.loss_, 0.3)
     start = criticality(operations, objective, U, V, operations.residuals(U, V))
     end = criticality(
         operations,
@@ -263,7 +263,7 @@ def test_certify_ends_at_a_critical_point(team):
         inner_max_iter=2000,
     ).fit(data.train)
     operations, objective = (
-        Operations(data.train, team),
+        CPUOperations(data.train, team),
         Objective(make_loss("lsp", 1.0), sure.reg_),
     )
     before = criticality(
@@ -561,7 +561,7 @@ def test_a_certifying_fit_that_does_not_settle_names_the_tolerance_it_did_not_re
 
 
 def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeypatch, team):
-    operations = Operations(make_synthetic(300, random_state=110).train, team)
+    operations = CPUOperations(make_synthetic(300, random_state=110).train, team)
     start = Problem(operations, 5, 0.03).ridge_start(np.random.default_rng(1), 15)
 
     def objectives(curvature):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.alternating_descent import AlternatingDescent
 from robustmf.baselines.interface import Baseline, value_range
 from robustmf.baselines.joint_gradient import JointGradient
@@ -71,7 +71,7 @@ class AltGrad(Baseline):
         return value_range(observed) if self.variant == "minibatch" else None
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[Solver, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         size = _START[self.variant]
@@ -93,7 +93,7 @@ class AltGrad(Baseline):
 class ExactDescent(AlternatingDescent):
     """Plain steepest descent in turns."""
 
-    def __init__(self, operations: Operations, reg: float) -> None:
+    def __init__(self, operations: CPUOperations, reg: float) -> None:
         super().__init__(operations, reg, scaled=False)
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:

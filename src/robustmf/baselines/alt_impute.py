@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
 from robustmf.data.observed import Observed
@@ -64,7 +64,7 @@ class AltImpute(Baseline):
         require_reg(self.reg)
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[SoftImpute, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         self.reg_ = chosen_reg(self.reg, observed, rank, rng)
@@ -98,7 +98,7 @@ class SoftImpute:
         End with exact shrinkage, after so many iterations at the latest; None does without.
     """
 
-    def __init__(self, operations: Operations, reg: float, tol: float, last: int | None) -> None:
+    def __init__(self, operations: CPUOperations, reg: float, tol: float, last: int | None) -> None:
         self._operations, self._reg, self._tol, self._last = operations, reg, tol, last
         self._iterations, self._change = 0, float("inf")
 

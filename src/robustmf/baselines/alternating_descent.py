@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.losses import L2
 from robustmf.solvers.objective import Objective
 
@@ -24,7 +24,7 @@ _REFRESH = 100
 class AlternatingDescent:
     """One step moves U, then V. ``scaled``: the direction is G(VᵀV)⁻¹, steepest in the metric of the other factor."""
 
-    def __init__(self, operations: Operations, reg: float, scaled: bool) -> None:
+    def __init__(self, operations: CPUOperations, reg: float, scaled: bool) -> None:
         self._operations, self._objective, self._scaled = operations, Objective(L2(), reg), scaled
         self.iterations = 0
 

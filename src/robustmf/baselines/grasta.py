@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.data.observed import Observed
 from robustmf.kernels.subspace import fold_columns, track
@@ -62,7 +62,7 @@ class GRASTA(Baseline):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[SubspaceTracking, Array, Array]:
         m, n = operations.observed.shape
         tracking = SubspaceTracking(
@@ -86,7 +86,7 @@ class SubspaceTracking:
 
     def __init__(
         self,
-        operations: Operations,
+        operations: CPUOperations,
         rng: np.random.Generator,
         passes: int,
         inner_max_iter: int,

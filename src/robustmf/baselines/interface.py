@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from robustmf.backends.cpu.blas import one_blas_thread
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed, as_observed
 from robustmf.exceptions import NumericalError
 from robustmf.kernels.team import Team
@@ -77,7 +77,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[Solver, Array, Array]:
         """The solver and the point it starts at."""
 
@@ -106,7 +106,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
                 one_blas_thread(),
                 np.errstate(over="ignore", invalid="ignore", divide="ignore"),
             ):
-                solver, U, V = self._solver(Operations(observed, team), rng)
+                solver, U, V = self._solver(CPUOperations(observed, team), rng)
                 outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)
             warn_of_limit(outcome, int(self.max_iter), float(self.tol))
         except np.linalg.LinAlgError as error:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.losses import L2
 from robustmf.solvers.base import small_change
 from robustmf.solvers.objective import Objective
@@ -20,7 +20,7 @@ _TRIALS, _BOLDER, _SHORTER = 20, 0.99, 2.0
 class JointGradient:
     """(U, V) − gradient/s; s falls a little after a step that lowers the objective, and doubles until there is one."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: CPUOperations) -> None:
         self._operations, self._objective = operations, Objective(L2(), 0.0)
         self._iterations, self._stuck = 0, False
 

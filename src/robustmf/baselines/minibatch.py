@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.kernels.gradient import batch_gradient
 
 Array = NDArray[np.floating[Any]]
@@ -20,7 +20,7 @@ class MinibatchGradient:
     """One step is an epoch. Σ e² + λ/2 (‖u_i‖² + ‖v_j‖²), summed over the entries: a row counts as often as it has entries."""
 
     def __init__(
-        self, operations: Operations, reg: float, rng: np.random.Generator, epochs: int
+        self, operations: CPUOperations, reg: float, rng: np.random.Generator, epochs: int
     ) -> None:
         self._operations, self._reg, self._rng, self._left = operations, reg, rng, epochs
         rows = operations.observed.rows

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline, value_range
 from robustmf.data.observed import Observed
 from robustmf.kernels.dictionary import learn_epoch, row_codes
@@ -85,7 +85,7 @@ class OMDL(Baseline):
         return value_range(observed)
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[OnlineDictionary, Array, Array]:
         observed = operations.observed
         m, n = observed.shape
@@ -109,7 +109,7 @@ class OnlineDictionary:
 
     def __init__(
         self,
-        operations: Operations,
+        operations: CPUOperations,
         alpha: float,
         learning_rate: float,
         batch: int,
@@ -123,7 +123,7 @@ class OnlineDictionary:
             left = rows.values - (
                 biases[0][rows.group_of_entry()] + biases[1][rows.indices]
             ).astype(rows.values.dtype)
-            operations = Operations(operations.observed.with_values(left), operations.team)
+            operations = CPUOperations(operations.observed.with_values(left), operations.team)
         self._operations, self._alpha, self._learning_rate, self._batch = (
             operations,
             alpha,
@@ -204,7 +204,7 @@ class OnlineDictionary:
         return {}
 
 
-def detrended(operations: Operations, bias_reg: float) -> tuple[Array, Array]:
+def detrended(operations: CPUOperations, bias_reg: float) -> tuple[Array, Array]:
     """Row and column means of what the others leave over, shrunk by ``bias_reg`` entries, in two sweeps."""
     observed = operations.observed
     x = observed.rows.values.astype(np.float64)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
 from robustmf.data.observed import Observed
@@ -68,7 +68,7 @@ class RP(Baseline):
             raise ValueError(f"conjugacy must be one of {_RULES}, got conjugacy={self.conjugacy!r}")
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[ConjugateGradients, Array, Array]:
         U, s, V = truncated_svd(operations.observed, int(self.rank), rng)
         return ConjugateGradients(operations, self.conjugacy == "hestenes-stiefel"), U * s, V
@@ -175,7 +175,7 @@ class Gram:
 class ConjugateGradients:
     """One step: direction, linearised exact step length with backtracking, retraction."""
 
-    def __init__(self, operations: Operations, hestenes_stiefel: bool) -> None:
+    def __init__(self, operations: CPUOperations, hestenes_stiefel: bool) -> None:
         self._operations, self._hestenes_stiefel = operations, hestenes_stiefel
         self._step = 1.0
 

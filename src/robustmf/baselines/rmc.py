@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.fixed_rank import FixedRank, Tangent
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
@@ -83,7 +83,7 @@ class RMC(Baseline):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[ShrinkingRounds, Array, Array]:
         U, s, V = truncated_svd(operations.observed, int(self.rank), rng)
         rounds = ShrinkingRounds(
@@ -102,7 +102,7 @@ class ShrinkingRounds:
 
     def __init__(
         self,
-        operations: Operations,
+        operations: CPUOperations,
         reg: float,
         delta: float,
         shrinking: float,

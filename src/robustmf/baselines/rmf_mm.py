@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
 from robustmf.data.observed import Observed
@@ -80,7 +80,7 @@ class RMFMM(Baseline):
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[RMFMMSteps, Array, Array]:
         observed, rank = operations.observed, int(self.rank)
         objective = Objective(L1(), chosen_reg(self.reg, observed, rank, rng))
@@ -104,7 +104,7 @@ class RMFMMSteps:
 
     def __init__(
         self,
-        operations: Operations,
+        operations: CPUOperations,
         objective: Objective,
         inner_max_iter: int,
         tol: float,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.alternating_descent import AlternatingDescent
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
@@ -53,7 +53,7 @@ class ScaledASD(Baseline):
         self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
 
     def _solver(
-        self, operations: Operations, rng: np.random.Generator
+        self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[ScaledDescent, Array, Array]:
         U, s, V = truncated_svd(operations.observed, int(self.rank), rng)
         return ScaledDescent(operations, float(self.rate)), U * s, V
@@ -62,7 +62,7 @@ class ScaledASD(Baseline):
 class ScaledDescent(AlternatingDescent):
     """The descent with its authors' stopping rule."""
 
-    def __init__(self, operations: Operations, rate: float) -> None:
+    def __init__(self, operations: CPUOperations, rate: float) -> None:
         super().__init__(operations, 0.0, scaled=True)
         self._rate = rate
         self._size = float(np.linalg.norm(operations.observed.rows.values.astype(np.float64)))

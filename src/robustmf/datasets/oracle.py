@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets.synthetic import Synthetic
 from robustmf.kernels.team import Team
 from robustmf.losses import L2
@@ -25,7 +25,7 @@ def oracle_factors(data: Synthetic, reg: float, n_jobs: int | None = None) -> tu
     knowledge can be expected to undercut.
     """
     with Team(n_jobs) as team:
-        operations = Operations(data.train.select(~data.train_outliers), team)
+        operations = CPUOperations(data.train.select(~data.train_outliers), team)
         transposed = operations.transposed
         U = data.row_factors.astype(data.train.dtype)
         V = data.column_factors.astype(data.train.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.initialization.graduated import Found, continued, graduated_start
 from robustmf.initialization.problem import Problem
 from robustmf.initialization.scales import Held, Values
@@ -108,7 +108,7 @@ def bias_sweeps(values: Values) -> tuple[float, list[Loss]]:
 
 
 def bias_half_step(
-    operations: Operations, loss: Loss, reg: float, own: Array, other: Array, center: float
+    operations: EntryOperations, loss: Loss, reg: float, own: Array, other: Array, center: float
 ) -> None:
     """The rows' biases, in place, the columns' held."""
     operations.half_step(
@@ -116,7 +116,7 @@ def bias_half_step(
     )
 
 
-def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]:
+def bias_start(operations: EntryOperations, reg: float) -> tuple[float, Array, Array]:
     """Center, row and column biases by themselves."""
     observed = operations.observed
     center, losses = bias_sweeps(Held(observed.rows.values))
@@ -128,8 +128,8 @@ def bias_start(operations: Operations, reg: float) -> tuple[float, Array, Array]
 
 
 def without_biases(
-    operations: Operations, center: float, row_bias: Array, column_bias: Array
-) -> Operations:
+    operations: EntryOperations, center: float, row_bias: Array, column_bias: Array
+) -> EntryOperations:
     """What the biases leave over."""
     rows = operations.observed.rows
     left = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.initialization.problem import Problem
 
 Array = NDArray[np.floating[Any]]
@@ -88,7 +88,7 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
     return float(np.sqrt(s2)) * spread
 
 
-def _in_units_of_spread(problem: Problem) -> Operations:
+def _in_units_of_spread(problem: Problem) -> EntryOperations:
     observed = problem.near.observed
     return problem.near.on(
         observed.with_values(_rounded(observed.rows.values / observed.dtype.type(problem.spread)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.initialization.graduated import Found, better_of, graduated_start
 from robustmf.initialization.initial_point import (
     Init,
@@ -75,7 +75,7 @@ class Prepared:
 
 def prepare(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
     solver: str,
@@ -92,7 +92,7 @@ def prepare(
         settings.rank,
         settings.loss,
         False,
-        operations.projects,
+        operations.capabilities.host_arrays,
     )
     if _is_upright(operations, sample_weights):
         return _prepared(settings, operations, sample_weights, rng, solver, reason, asked)
@@ -108,7 +108,7 @@ def prepare(
     return _prepared(turned, operations.transposed, weights, rng, solver, reason, asked).turned()
 
 
-def _is_upright(operations: Operations, sample_weights: Array | None) -> bool:
+def _is_upright(operations: EntryOperations, sample_weights: Array | None) -> bool:
     """Whether the rows are the longer side; of a square matrix, the side whose sums are the larger, or else the first difference."""
     m, n = operations.observed.shape
     if m != n:
@@ -151,7 +151,7 @@ def _turned(init: Init | Warm) -> Init | Warm:
 
 def _prepared(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
     solver: str,
@@ -211,7 +211,7 @@ class _Begun:
 
 def _begin(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
     solver: str,
@@ -238,12 +238,12 @@ def _begin(
 
 def _chosen(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
 ) -> Choice | None:
     """λ, and biases where they are open, by what predicts entries set aside."""
-    roomy = settings.rank < operations.largest_rank  # a bias counts as one
+    roomy = operations.capabilities.allows_rank(settings.rank + 1)  # a bias counts as one
     free = (
         settings.bias == "auto"
         and settings.solver in ("auto", "irls")
@@ -259,7 +259,7 @@ def _chosen(
 
 def _start(
     settings: Settings,
-    operations: Operations,
+    operations: EntryOperations,
     center: float | None,
     row_bias: Array,
     column_bias: Array,
@@ -284,7 +284,9 @@ def average_reg(settings: Settings, n_entries: int, shape: tuple[int, int]) -> f
     return settings.reg * (n_entries / max(shape)) if settings.reg_by_count else settings.reg
 
 
-def _varpro_start(settings: Settings, operations: Operations, rng: np.random.Generator) -> Start:
+def _varpro_start(
+    settings: Settings, operations: EntryOperations, rng: np.random.Generator
+) -> Start:
     """The better of two starts.
 
     Variable projection from the l1 loss, which needs no θ and gives one; and the graduated start, which is not fooled by outliers

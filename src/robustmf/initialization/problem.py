@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.initialization.scales import FAR, TUNING, Held, Scales, least_noise, sampled_places
 from robustmf.lazily import cached
@@ -37,7 +37,7 @@ class Problem(Scales):
     """One set of entries to be factorized at one rank and λ, with its scales."""
 
     def __init__(
-        self, operations: Operations, rank: int, reg: float, degree: int | None = 2
+        self, operations: EntryOperations, rank: int, reg: float, degree: int | None = 2
     ) -> None:
         self.operations = operations
         self._sample = sampled_entries(operations.observed)
@@ -65,7 +65,7 @@ class Problem(Scales):
         )  # λ is a ridge already
 
     @cached
-    def near(self) -> Operations:
+    def near(self) -> EntryOperations:
         """The entries without outliers on their face."""
         kept = self._is_near(self.operations.observed.rows.values)
         return (
@@ -125,7 +125,12 @@ class Problem(Scales):
         return self._is_near(values).astype(values.dtype)
 
     def sweep(
-        self, U: Array, V: Array, ridge: float, sigma: float, operations: Operations | None = None
+        self,
+        U: Array,
+        V: Array,
+        ridge: float,
+        sigma: float,
+        operations: EntryOperations | None = None,
     ) -> None:
         """One sweep of reweighted least squares with the Welsch loss at noise level σ, in place."""
         operations, loss = operations or self.operations, Welsch(TUNING * sigma)

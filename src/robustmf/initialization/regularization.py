@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Compressed
 from robustmf.initialization.initial_point import bias_start, without_biases
 from robustmf.initialization.problem import Problem
@@ -64,7 +64,7 @@ class Trial:
     least_reg: Callable[[Problem], float]
     reg_by_count: bool
     bias_unit: float
-    operations: Operations
+    operations: EntryOperations
     weights: Array | None
     aside: Holdout
 
@@ -111,7 +111,7 @@ class Trial:
 
 def choose(
     rank: int, loss_at: Callable[[float], Loss], least_reg: Callable[[Problem], float], reg_by_count: bool, bias_unit: float,
-    operations: Operations, weights: Array | None, bounds: tuple[float, float], biases: Sequence[bool], rng: np.random.Generator,
+    operations: EntryOperations, weights: Array | None, bounds: tuple[float, float], biases: Sequence[bool], rng: np.random.Generator,
 ) -> Choice | None:  # fmt: skip
     """λ, and whether with biases (what ``biases`` lists is tried); None where there are too few entries to tell."""
     operations, weights = _some_rows(operations, weights)
@@ -138,7 +138,9 @@ def choose(
     return None if best is None else best[1]
 
 
-def _some_rows(operations: Operations, weights: Array | None) -> tuple[Operations, Array | None]:
+def _some_rows(
+    operations: EntryOperations, weights: Array | None
+) -> tuple[EntryOperations, Array | None]:
     """All entries, or those of some of the rows, evenly spread, about as many as the sample may have: what a row has stays whole."""
     observed = operations.observed
     every = math.ceil(observed.n_entries / max(_SAMPLE, _SHARE * observed.n_entries))

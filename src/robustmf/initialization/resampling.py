@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.initialization.problem import Problem
 from robustmf.initialization.scales import TUNING
 
@@ -22,7 +22,7 @@ WIDER = 1.15
 
 
 def suspects(
-    operations: Operations, U: Array, V: Array, theta: float, z: float
+    operations: EntryOperations, U: Array, V: Array, theta: float, z: float
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Rows that explain fewer of their entries than the median row by z standard deviations, worst first; and subsets to try for each.
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
 from robustmf.io.model_file import Saved, discard_leftovers, read, write
 from robustmf.losses import Loss
@@ -85,7 +85,7 @@ class Checkpoint:
     def open(
         self,
         settings: dict[str, Any],
-        operations: Operations,
+        operations: EntryOperations,
         weights: Any,
         rng: np.random.Generator,
     ) -> tuple[FileProgress, np.random.Generator]:
@@ -290,7 +290,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _entries_digest(operations: Operations) -> str:
+def _entries_digest(operations: EntryOperations) -> str:
     rows = operations.observed.to_host().rows
     return _digest(rows.pointers, rows.indices, rows.values)
 

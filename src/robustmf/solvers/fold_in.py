@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.initialization.initial_point import Warm
 from robustmf.losses import L1, L2, Loss, smoothed
@@ -26,7 +26,7 @@ _FIFTHS = 5
 
 
 def fold_in(
-    operations: Operations,
+    operations: EntryOperations,
     loss: Loss,
     reg: float | Array,
     V: Array,
@@ -81,11 +81,11 @@ class Columns:
             return V, None
         return np.hstack([V, np.ones((len(V), 1), dtype)]), self.shifts.astype(dtype)
 
-    def _placed_design(self, operations: Operations) -> tuple[Array, Array | None]:
+    def _placed_design(self, operations: EntryOperations) -> tuple[Array, Array | None]:
         V, shifts = self._design(operations.observed.dtype)
         return operations.array(V), None if shifts is None else operations.array(shifts)
 
-    def fold_in(self, operations: Operations, weights: Array | None = None) -> Array:
+    def fold_in(self, operations: EntryOperations, weights: Array | None = None) -> Array:
         """Factors of the rows; zeros for a row without an entry (of weight > 0), which leaves it the shifts."""
         observed = operations.observed
         V, shifts = self._placed_design(operations)
@@ -104,7 +104,7 @@ class Columns:
         V, shifts = self._design(T.dtype)
         return np.asarray(T @ V.T if shifts is None else T @ V.T + shifts)
 
-    def left_out(self, operations: Operations) -> Array:
+    def left_out(self, operations: EntryOperations) -> Array:
         """A prediction for every entry, by its row's other entries alone: each row is folded in five times, a fifth of it left out.
 
         Which fifth an entry belongs to follows from its place within the row, so a row's answer depends on nothing but the row.
@@ -125,7 +125,9 @@ def _counts(observed: Observed, weights: Array) -> NDArray[np.intp]:
     return np.bincount(observed.rows.group_of_entry()[weights > 0], minlength=observed.shape[0])
 
 
-def extend(operations: Operations, weights: Array | None, columns: Columns, warm: Warm) -> Warm:
+def extend(
+    operations: EntryOperations, weights: Array | None, columns: Columns, warm: Warm
+) -> Warm:
     """A fit's factors for a larger matrix: new rows folded into the columns, then new columns into all rows.
 
     ``columns`` has loss, λ and the rest of the fit; the rows and columns known keep their factors.
@@ -154,8 +156,8 @@ def _padded(A: Array, length: int) -> Array:
 
 
 def _later_rows(
-    operations: Operations, weights: Array | None, first: int
-) -> tuple[Operations, Array | None]:
+    operations: EntryOperations, weights: Array | None, first: int
+) -> tuple[EntryOperations, Array | None]:
     """The rows from number ``first`` on."""
     later = operations.observed.later_rows(first)
     return operations.on(later), None if weights is None else weights[

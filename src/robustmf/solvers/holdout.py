@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.data.holdout import n_aside
 from robustmf.data.observed import Observed
 
@@ -50,11 +50,11 @@ class Holdout:
 
 
 def hold_out(
-    operations: Operations,
+    operations: EntryOperations,
     weights: Array | None,
     choose: Callable[[Observed, Array | None], NDArray[np.bool_]],
     bounds: tuple[float, float],
-) -> tuple[Operations, Array | None, Holdout]:
+) -> tuple[EntryOperations, Array | None, Holdout]:
     """Operations on the entries to fit, their weights, and those set aside: the ones that ``choose`` says.
 
     They are chosen on the host: equal seeds set the same entries aside on every device.

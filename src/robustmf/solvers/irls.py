@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.solvers.base import require_alike, small_change
 from robustmf.solvers.objective import Objective, squared_norm
@@ -217,7 +217,7 @@ class IRLS(Alternation):
 
     def __init__(
         self,
-        operations: Operations,
+        operations: EntryOperations,
         objective: Objective,
         sigma: float,
         center: float | None = None,
@@ -228,7 +228,7 @@ class IRLS(Alternation):
         observed = operations.observed
         self._weight = entries_weight(observed, sample_weights)
         least = math.inf
-        if operations.singles and is_large(observed.dtype, observed.n_entries):
+        if operations.capabilities.float32_sweeps and is_large(observed.dtype, observed.n_entries):
             least = least_width(squared_norm(observed.rows.values[None]), *self._weight, objective)
         super().__init__(objective, sigma, least)
         self._biases = BiasModel(center, bias_unit)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.losses import L1, Loss, smoothed
 from robustmf.solvers.base import require_alike, small_change
 from robustmf.solvers.objective import Objective
@@ -63,7 +63,7 @@ class Graduated(Loss):
         return self._inner.weight(residual / self.kappa)
 
 
-def oriented(operations: Operations) -> tuple[Operations, bool]:
+def oriented(operations: EntryOperations) -> tuple[EntryOperations, bool]:
     """Rows are the short side; and whether rows and columns were swapped for that."""
     m, n = operations.observed.shape
     return (operations, False) if m <= n else (operations.transposed, True)
@@ -72,7 +72,7 @@ def oriented(operations: Operations) -> tuple[Operations, bool]:
 class VarPro:
     """The solver, for the loop."""
 
-    def __init__(self, operations: Operations, objective: Objective) -> None:
+    def __init__(self, operations: EntryOperations, objective: Objective) -> None:
         self._operations, self._swapped = oriented(operations)
         self._problem = Projected(
             Entries(self._operations.observed, operations.team),
@@ -135,7 +135,7 @@ class VarPro:
 
 
 def varpro_start(
-    operations: Operations,
+    operations: EntryOperations,
     rank: int,
     objective_at: Callable[[Array], Objective],
     rng: np.random.Generator,

@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 import robustmf
 from robustmf import Observed, RobustMF
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask import (
     ShardedModel,
     Triplets,
@@ -98,7 +98,7 @@ class Begun:
             found = _iterated(
                 model._settings(observed, ()),
                 prepared,
-                Operations(observed, team),
+                CPUOperations(observed, team),
                 weights,
                 holdout,
                 Progress(),

@@ -10,7 +10,7 @@ import pytest
 import oracles
 from conftest import Root, random_problem
 from robustmf import RMFNL, RobustMF
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss, loss_names, make_loss
@@ -64,7 +64,7 @@ def test_criticality_falls_to_a_thousandth(name):
 
 def test_criticality_is_the_gradient_norm_away_from_kinks_and_smallest_at_them(team):
     observed, U, V = random_problem()
-    operations, objective = Operations(observed, team), Objective(make_loss("lsp"), 0.2)
+    operations, objective = CPUOperations(observed, team), Objective(make_loss("lsp"), 0.2)
     e = operations.residuals(U, V)
     X = oracles.dense(observed, objective.loss.derivative(e) * np.sign(e))
     plain = np.sqrt(((0.2 * U - X @ V) ** 2).sum() + ((0.2 * V - X.T @ U) ** 2).sum())
@@ -73,7 +73,7 @@ def test_criticality_is_the_gradient_norm_away_from_kinks_and_smallest_at_them(t
     at_kink = np.arange(observed.n_entries) % 3 == 0
     values = observed.rows.values.copy()
     values[at_kink] -= e[at_kink]
-    moved = Operations(observed.with_values(values), team)
+    moved = CPUOperations(observed.with_values(values), team)
     e = moved.residuals(U, V)
     smallest = criticality(moved, objective, U, V, e)
     rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 from conftest import random_problem
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.losses import L1, Loss, loss_names, make_loss
 from robustmf.solvers.mm import LADMPSAP, InnerRule, SparseAPG, inner_names, make_inner
@@ -26,7 +26,7 @@ TIGHT = InnerRule(gap=1e-11, max_iter=20000)
 
 def surrogate_at(name, team, seed=0, reg=0.3, dtype=np.float64):
     observed, U, V = random_problem(seed=seed, dtype=dtype)
-    operations = Operations(observed, team)
+    operations = CPUOperations(observed, team)
     objective = Objective(make_loss(name), reg)
     return Surrogate(operations, objective, U, V, operations.residuals(U, V)), objective
 
@@ -143,7 +143,7 @@ def test_independent_optimum_of_a_conic_solver(team):
     observed = Observed.from_indices(fixture["i"], fixture["j"], fixture["a"], shape)
     in_row_order = np.lexsort((fixture["j"], fixture["i"]))
     objective = Objective(Weighted(weights=fixture["w"][in_row_order]), float(fixture["lam"]))
-    operations = Operations(observed, team)
+    operations = CPUOperations(observed, team)
     U, V = fixture["U"], fixture["V"]
     surrogate = Surrogate(operations, objective, U, V, operations.residuals(U, V))
     for inner in ("apg", "apg-dense"):
@@ -156,7 +156,7 @@ def test_independent_optimum_of_a_conic_solver(team):
 def test_ladmpsap_makes_the_authors_own_steps(team):
     given, wanted = np.load(FIXTURES / "input.npz"), np.load(FIXTURES / "octave.npz")
     observed = Observed.from_indices(given["i"], given["j"], given["a"], given["M"].shape)
-    operations = Operations(observed, team)
+    operations = CPUOperations(observed, team)
     U, V = given["U0"], given["V0"]
     surrogate = Surrogate(operations, Objective(L1(), 20 / 105), U, V, operations.residuals(U, V))
     run = LADMPSAPRun(LADMPSAP(), surrogate)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.base import Capabilities
 from robustmf.backends.cpu.compiled_loss import value_address, weight_address, weight_parameters
 from robustmf.data.observed import Observed
 from robustmf.kernels import dual, entries, half_step, loss_sums, propagation, repair
@@ -38,7 +39,7 @@ def column_parts(n_entries: int, n_columns: int, rank: int) -> int:
     return min(max(n_entries // (2 * n_columns * rank), _LEAST_PARTS), _BLOCKS)
 
 
-class Operations:
+class CPUOperations:
     """Passes over the entries of ``observed``, run by ``team``.
 
     Factors are (m, r) and (n, r) arrays of the dtype of the entries; entry arrays are in row order. Sums that decide anything
@@ -58,21 +59,14 @@ class Operations:
         #: likewise the loss that weighed the entries last, and where the code of its weight is
         self._weighed: tuple[Loss | None, np.dtype[Any] | None, int | None] = (None, None, None)
 
-    #: The entries lie where ``varpro`` and the dense inner solvers can work on them.
-    projects: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
-    #: Half-steps and sums of losses have a quicker version in float32 for entries in float64.
-    singles: ClassVar[bool] = True
-
-    #: Half-steps go up to this rank.
-    largest_rank: ClassVar[float] = float("inf")
-
-    def on(self, observed: Observed) -> Operations:
+    def on(self, observed: Observed) -> CPUOperations:
         """The same operations on other entries."""
-        return Operations(observed, self.team)
+        return CPUOperations(observed, self.team)
 
-    def host(self) -> Operations:
-        """Operations on the same entries in the memory of the host: these."""
+    def host(self) -> CPUOperations:
+        """Operations of the CPU backend on the same entries: the object itself."""
         return self
 
     def array(self, values: Any) -> Array:
@@ -351,9 +345,9 @@ class Operations:
         )  # fmt: skip
 
     @cached
-    def transposed(self) -> Operations:
+    def transposed(self) -> CPUOperations:
         """The same operations with the roles of rows and columns swapped."""
-        other = Operations(self.observed.transposed, self.team)
+        other = CPUOperations(self.observed.transposed, self.team)
         other.__dict__["transposed"] = self
         return other
 
@@ -374,7 +368,7 @@ class Operations:
         ridge: float,
         theta: float,
         rows: NDArray[np.intp],
-        trials: NDArray[np.int64],
+        n_subsets: NDArray[np.int64],
         seed: int,
     ) -> NDArray[np.bool_]:
         """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
@@ -387,13 +381,13 @@ class Operations:
         )  # fmt: skip
         changed = np.zeros(len(rows), bool)
         self.team.run(
-            repair.repair_rows, len(rows), int((trials * by_row.counts[rows]).sum()) * rank**2,
-            by_row.pointers, by_row.indices, by_row.values, U, V, inverses, ridge, rate, rows, trials, np.uint64(seed), changed,
+            repair.repair_rows, len(rows), int((n_subsets * by_row.counts[rows]).sum()) * rank**2,
+            by_row.pointers, by_row.indices, by_row.values, U, V, inverses, ridge, rate, rows, n_subsets, np.uint64(seed), changed,
         )  # fmt: skip
         return changed
 
     def propagate(
-        self, U: Array, row_covariances: Array, V: Array, column_covariances: Array, places: NDArray[np.int64],
+        self, U: Array, row_covariances: Array, V: Array, column_covariances: Array, positions: NDArray[np.int64],
         row_weights: Array, column_weights: Array, precision: float, s2: float, t2: float, share: float,
     ) -> NDArray[np.float64]:  # fmt: skip
         """One half-iteration of message passing for the rows; returns inlier mass, its energy, outlier mass, its energy."""
@@ -401,7 +395,7 @@ class Operations:
         sums = np.empty((len(self._row_bounds) - 1, 4))
         self.team.run(
             propagation.propagate_half, len(sums), 6 * U.shape[1] ** 2 * len(rows.values),
-            self._row_bounds, rows.pointers, rows.indices, places, rows.values, U, row_covariances, V, column_covariances,
+            self._row_bounds, rows.pointers, rows.indices, positions, rows.values, U, row_covariances, V, column_covariances,
             row_weights, column_weights, precision, s2, t2, share, sums,
         )  # fmt: skip
         return np.asarray(sums.sum(axis=0))
@@ -426,7 +420,7 @@ class Operations:
 class DualPass:
     """One accelerated step on the dual as a pass over the entries, with its buffers kept between steps."""
 
-    def __init__(self, operations: Operations, rank: int) -> None:
+    def __init__(self, operations: CPUOperations, rank: int) -> None:
         observed = operations.observed
         self._team, self._rows = operations.team, observed.rows
         self._bounds = operations._part_bounds(rank)

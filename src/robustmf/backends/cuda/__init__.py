@@ -12,7 +12,7 @@ from robustmf.exceptions import DeviceError
 
 if TYPE_CHECKING:
     from robustmf.backends.cuda.observed import DeviceObserved
-    from robustmf.backends.cuda.operations import DeviceOperations
+    from robustmf.backends.cuda.operations import CUDAOperations
     from robustmf.kernels.team import Team
 
 __all__ = ["device_observed", "device_operations", "require_device"]
@@ -50,19 +50,19 @@ def device_observed(X: Any) -> DeviceObserved:
 
 def device_operations(
     observed: DeviceObserved, team: Team, rank: int, solver: str
-) -> DeviceOperations:
+) -> CUDAOperations:
     """The operations on the card's entries, if the card has room for what a fit of this rank (a bias counted in) takes."""
     from robustmf.backends.cuda.memory import require_room  # noqa: PLC0415
     from robustmf.backends.cuda.memory_estimate import fit_bytes  # noqa: PLC0415
-    from robustmf.backends.cuda.operations import DeviceOperations  # noqa: PLC0415
+    from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
 
-    if rank > DeviceOperations.largest_rank:
+    if not CUDAOperations.capabilities.allows_rank(rank):
         raise ValueError(
-            f"device='cuda' fits ranks up to {DeviceOperations.largest_rank}, a bias counted as one; got {rank}. Use device='cpu'."
+            f"device='cuda' fits ranks up to {CUDAOperations.capabilities.max_rank}, a bias counted as one; got {rank}. Use device='cpu'."
         )
     needed = fit_bytes(observed.shape, observed.n_entries, rank, observed.dtype.itemsize, solver)
     require_room(needed, observed.device, f"rank {rank} with {observed.n_entries} entries")
-    return DeviceOperations(observed, team)
+    return CUDAOperations(observed, team)
 
 
 def _interpreted() -> bool:

@@ -10,7 +10,7 @@ from robustmf.backends.cuda.kernels import dual
 from robustmf.backends.cuda.layout import entry_tile, padded, rows_of
 
 if TYPE_CHECKING:
-    from robustmf.backends.cuda.operations import DeviceOperations
+    from robustmf.backends.cuda.operations import CUDAOperations
 
 Array = Any
 
@@ -18,7 +18,7 @@ Array = Any
 class DeviceDualPass:
     """One accelerated step on the dual: a pass by rows, and one by columns for the products."""
 
-    def __init__(self, operations: DeviceOperations, rank: int) -> None:
+    def __init__(self, operations: CUDAOperations, rank: int) -> None:
         self._operations, self._rank = operations, rank
         chunks = operations.chunks
         self._parts = operations.empty(len(chunks), rank)

@@ -17,13 +17,13 @@ from robustmf.backends.cuda.layout import entry_tile, padded, rows_of
 from robustmf.losses import Loss, Smoothed
 
 if TYPE_CHECKING:
-    from robustmf.backends.cuda.operations import DeviceOperations
+    from robustmf.backends.cuda.operations import CUDAOperations
 
 Array = Any
 
 
 def loss_sums(
-    of: DeviceOperations, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None
+    of: CUDAOperations, losses: Sequence[Loss], U: Array, V: Array, sample_weights: Array | None
 ) -> list[float]:
     """Σ s·φ(|e|) for each of the losses. Losses that differ in how far their tip is rounded take one pass together."""
     bases = [loss.base if isinstance(loss, Smoothed) else loss for loss in losses]
@@ -41,7 +41,7 @@ def loss_sums(
 
 
 def row_losses(
-    of: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None = None
+    of: CUDAOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None = None
 ) -> Tensor:
     """Σ s·φ(|e|) row by row."""
     found = _values_by_chunk(of, loss, (0.0,), DeviceArray(U), DeviceArray(V), sample_weights)
@@ -50,7 +50,7 @@ def row_losses(
 
 
 def _values_by_chunk(
-    of: DeviceOperations,
+    of: CUDAOperations,
     loss: Loss,
     tips: Sequence[float],
     U: Array,

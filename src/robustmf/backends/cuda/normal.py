@@ -23,7 +23,7 @@ from robustmf.backends.cuda.loss_sums import row_losses
 from robustmf.losses import L2, GemanMcClure, Loss
 
 if TYPE_CHECKING:
-    from robustmf.backends.cuda.operations import DeviceOperations
+    from robustmf.backends.cuda.operations import CUDAOperations
 
 Array = Any
 
@@ -35,7 +35,7 @@ _SQUARINGS = 44
 
 
 def solve_rows(
-    of: DeviceOperations, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None, shifts: Array | None,
+    of: CUDAOperations, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None, shifts: Array | None,
     clip: tuple[float, float], curvature: float,
 ) -> None:  # fmt: skip
     """The half-step: solve for every row of U, in place, V held."""
@@ -60,7 +60,7 @@ def solve_rows(
     _normal_matrices(of, loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved, bends)
 
 
-def spectral_norms(of: DeviceOperations, V: Tensor) -> Tensor:
+def spectral_norms(of: CUDAOperations, V: Tensor) -> Tensor:
     """For each row the squared spectral norm of the rows of V it observes, from above."""
     norms = of.empty(len(of.counts), dtype=torch.float64)
     U = V.new_zeros(1, V.shape[1]).expand(len(norms), -1).contiguous()
@@ -73,7 +73,7 @@ def spectral_norms(of: DeviceOperations, V: Tensor) -> Tensor:
     return norms
 
 
-def normal_inverses(of: DeviceOperations, loss: Loss, ridge: float, U: Tensor, V: Tensor) -> Tensor:
+def normal_inverses(of: CUDAOperations, loss: Loss, ridge: float, U: Tensor, V: Tensor) -> Tensor:
     """(Σ w v vᵀ + ridge·I)⁻¹ row by row, with the loss's weights at (U, V)."""
     rank = V.shape[1]
     inverses = of.empty(len(of.counts), rank, rank)
@@ -87,7 +87,7 @@ def normal_inverses(of: DeviceOperations, loss: Loss, ridge: float, U: Tensor, V
     return inverses
 
 
-def solved_systems(of: DeviceOperations, systems: Tensor, ridge: float, rank: int) -> Tensor:
+def solved_systems(of: CUDAOperations, systems: Tensor, ridge: float, rank: int) -> Tensor:
     """Solutions of ridge systems, (rank + 1) × R arrays with the right-hand side as the last row."""
     U, every = (
         of.values.new_zeros(len(systems), rank),
@@ -98,7 +98,7 @@ def solved_systems(of: DeviceOperations, systems: Tensor, ridge: float, rank: in
 
 
 def _solve(
-    of: DeviceOperations,
+    of: CUDAOperations,
     rows: Tensor,
     slots: Tensor,
     offset: int,
@@ -118,13 +118,13 @@ def _solve(
         )
 
 
-def _rounding(of: DeviceOperations) -> float:
+def _rounding(of: CUDAOperations) -> float:
     """Pivots that are not above this share of their diagonal are noise."""
     return 4 * float(np.finfo(of.observed.dtype).eps)
 
 
 def _solve_by_lanes(
-    of: DeviceOperations, loss: Loss, ridge: Tensor, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
+    of: CUDAOperations, loss: Loss, ridge: Tensor, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
     clip: tuple[float, float], bends: Tensor | None,
 ) -> None:  # fmt: skip
     """One chunk a lane; rows of several chunks are added up and solved afterwards."""
@@ -149,7 +149,7 @@ def _solve_by_lanes(
 
 
 def _bends(
-    of: DeviceOperations,
+    of: CUDAOperations,
     loss: Loss,
     U: Array,
     V: Array,
@@ -175,7 +175,7 @@ def _bends(
 
 
 def _weight_numbers(
-    of: DeviceOperations, loss: Loss, clip: tuple[float, float] | None
+    of: CUDAOperations, loss: Loss, clip: tuple[float, float] | None
 ) -> tuple[Tensor, Any, bool]:
     """What kernels need to know of a loss's weight: its numbers, its code; and whether values are clipped."""
     formula, parameters = (None if loss.unit_weight else weight_code(loss)) or (
@@ -197,7 +197,7 @@ def _weight_numbers(
 
 
 def _normal_matrices(
-    of: DeviceOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
+    of: CUDAOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
     clip: tuple[float, float] | None, use: Callable[[int, int, int, Tensor, int], None], bends: Tensor | None = None,
 ) -> None:  # fmt: skip
     """Hand the rows' weighted normal matrices to ``use``, a slice of rows at a time: low, high, first chunk, parts, rank."""

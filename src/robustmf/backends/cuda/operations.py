@@ -1,6 +1,6 @@
 """The operations that solvers are made of, on the card: Triton kernels bound to one set of entries.
 
-The contract is that of :class:`robustmf.backends.cpu.operations.Operations`; one suite of tests runs over both.
+The contract is :class:`robustmf.backends.base.EntryOperations`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 import triton
 from torch import Tensor
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import Capabilities
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.cuda.array import DeviceArray, tensor_like
 from robustmf.backends.cuda.chunks import Chunks, Slice, cut
 from robustmf.backends.cuda.dual import DeviceDualPass
@@ -34,12 +35,15 @@ from robustmf.losses import Loss, Welsch
 Array = Any
 
 
-class DeviceOperations(Operations):
+class CUDAOperations(CPUOperations):
     """Passes over the entries of ``observed`` on its card. ``team`` serves what stays on the host: small starts."""
 
-    projects = False
-    singles = False
-    largest_rank = 128  # whose normal matrix is one tile
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        host_arrays=False,
+        float32_sweeps=False,
+        message_passing=False,
+        max_rank=128,  # its normal matrix is one tile
+    )
 
     def __init__(self, observed: DeviceObserved, team: Team) -> None:
         self.observed: DeviceObserved = observed
@@ -48,25 +52,25 @@ class DeviceOperations(Operations):
         self._pointers, self.indices, self.values = (
             cast("Any", array).tensor for array in (rows.pointers, rows.indices, rows.values)
         )
-        self._other: DeviceOperations | None = None
-        self._original: weakref.ref[DeviceOperations] | None = None
+        self._other: CUDAOperations | None = None
+        self._original: weakref.ref[CUDAOperations] | None = None
         self.starts, self.counts = self._pointers[:-1], self._pointers.diff()
         self._slices: dict[int, list[Slice]] = {}
 
-    def on(self, observed: Observed) -> DeviceOperations:
+    def on(self, observed: Observed) -> CUDAOperations:
         """The same operations on other entries."""
-        return DeviceOperations(cast("DeviceObserved", observed), self.team)
+        return CUDAOperations(cast("DeviceObserved", observed), self.team)
 
-    def host(self) -> Operations:
+    def host(self) -> CPUOperations:
         """The same entries in the memory of the host, and operations there."""
-        return Operations(self.observed.to_host(), self.team)
+        return CPUOperations(self.observed.to_host(), self.team)
 
     def array(self, values: Any) -> Array:
         """``values`` on the card."""
         return DeviceArray(tensor_like(values, self.values).contiguous())
 
     @property
-    def transposed(self) -> DeviceOperations:
+    def transposed(self) -> CUDAOperations:
         """The same operations with the roles of rows and columns swapped."""
         original = None if self._original is None else self._original()
         if original is not None:
@@ -206,16 +210,16 @@ class DeviceOperations(Operations):
         return DeviceArray(1 - lost / torch.clamp(self.counts, min=1))
 
     def repair_rows(
-        self, U: Array, V: Array, ridge: float, theta: float, rows: Array, trials: Array, seed: int
+        self, U: Array, V: Array, ridge: float, theta: float, rows: Array, n_subsets: Array, seed: int
     ) -> Array:  # fmt: skip
         """Refit the given rows of U, in place, from random subsets of their entries; which of them found something better."""
         return DeviceArray(
-            repair_rows(self, U.tensor, V.tensor, ridge, theta, rows.tensor, trials.tensor, seed)
+            repair_rows(self, U.tensor, V.tensor, ridge, theta, rows.tensor, n_subsets.tensor, seed)
         )
 
     def propagate(self, *arguments: Any) -> Any:
         """Message passing has no twin here: problems small enough for it have their start on the host."""
-        raise NotImplementedError("message passing runs on the host; see Operations.host")
+        raise NotImplementedError("message passing runs on the CPU; see EntryOperations.host")
 
     def dual_pass(self, rank: int) -> Any:
         """Buffers for repeated steps on the dual at this rank."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustmf.backends.cuda.operations import DeviceOperations
+from robustmf.backends.cuda.operations import CUDAOperations
 
 #: Predictions held at once.
 _TOGETHER = 1 << 28
 
 
 def top_columns(
-    U: Tensor, V: Tensor, count: int, seen: DeviceOperations | None = None
+    U: Tensor, V: Tensor, count: int, seen: CUDAOperations | None = None
 ) -> tuple[Tensor, Tensor]:
     """For each row the ``count`` columns with the largest u·v, best first, and these predictions.
 

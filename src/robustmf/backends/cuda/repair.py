@@ -22,7 +22,7 @@ from robustmf.data.observed import Compressed
 from robustmf.losses import Welsch
 
 if TYPE_CHECKING:
-    from robustmf.backends.cuda.operations import DeviceOperations
+    from robustmf.backends.cuda.operations import CUDAOperations
 
 
 #: A row changes only for a cost lower by 2 %.
@@ -30,7 +30,7 @@ _BETTER = 0.98
 
 
 def repair_rows(
-    operations: DeviceOperations,
+    operations: CUDAOperations,
     U: Tensor,
     V: Tensor,
     ridge: float,
@@ -63,7 +63,7 @@ class _Trials:
     """Rows tried together."""
 
     def __init__(
-        self, operations: DeviceOperations, U: Tensor, V: Tensor, inverses: Tensor, ridge: float, theta: float, rows: Tensor,
+        self, operations: CUDAOperations, U: Tensor, V: Tensor, inverses: Tensor, ridge: float, theta: float, rows: Tensor,
         generator: torch.Generator,
     ) -> None:  # fmt: skip
         self._rows, self._ridge, self._loss, self._generator = rows, ridge, Welsch(theta), generator

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.start import Basis
 from robustmf.backends.dask.tasks import on_block
@@ -77,7 +77,7 @@ def _solve_again(
     if shifts is not None:
         observed = observed.with_values(observed.rows.values - shifts[observed.rows.indices])
     theta = TUNING * basis.sigma
-    rows, trials = suspects(Operations(observed, Team(1)), own, design, theta, _BAD)
+    rows, trials = suspects(CPUOperations(observed, Team(1)), own, design, theta, _BAD)
     kept = missing[rows]
     rows, trials = rows[kept], trials[kept]
     counts = observed.rows.counts[rows]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.identity import merged_ids, taken
 from robustmf.data.hashing import Ids
@@ -157,7 +157,7 @@ def start_on(
     if weights is not None:
         weights = Observed.from_indices(places[0], places[1], weights, shape).rows.values
     with Team(1) as team:
-        found = prepare(settings, Operations(observed, team), weights, rng, "irls", "")
+        found = prepare(settings, CPUOperations(observed, team), weights, rng, "irls", "")
     typical = float(np.median(np.abs(values)))
     basis = Basis(
         found.sigma,

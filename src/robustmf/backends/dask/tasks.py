@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -48,9 +48,9 @@ class Sums:
         )
 
 
-def on_block(block: Block) -> Operations:
+def on_block(block: Block) -> CPUOperations:
     """The passes over a block's entries, on the thread of the task."""
-    return Operations(block.observed, Team(1))
+    return CPUOperations(block.observed, Team(1))
 
 
 def offered(factors: Array, wanted: NDArray[np.int32]) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.solvers.mm.acceleration import accelerated
 from robustmf.solvers.mm.apg import SparseSteps
 from robustmf.solvers.mm.surrogate import BoxDual
@@ -27,13 +27,13 @@ _MOST_STEPS = 2000
 _SETTLED = 1e-10
 
 
-def kink_width(operations: Operations) -> float:
+def kink_width(operations: EntryOperations) -> float:
     """The default width of the kink, in the unit of the data."""
     return KINK_SHARE * float(np.median(np.abs(operations.observed.rows.values)))
 
 
 def criticality(
-    operations: Operations,
+    operations: EntryOperations,
     objective: Objective,
     U: Array,
     V: Array,
@@ -63,7 +63,7 @@ def criticality(
 
 
 def _smallest(
-    operations: Operations,
+    operations: EntryOperations,
     objective: Objective,
     U: Array,
     V: Array,

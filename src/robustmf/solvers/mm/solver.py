@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.exceptions import NumericalError
 from robustmf.solvers.base import require_alike, small_change
 from robustmf.solvers.mm import Increment, InnerRule, InnerSolver
@@ -33,7 +33,7 @@ class MM:
     """Each step minimises the surrogate at the current point and adds the increments."""
 
     def __init__(
-        self, operations: Operations, objective: Objective, inner: InnerSolver, rule: InnerRule
+        self, operations: EntryOperations, objective: Objective, inner: InnerSolver, rule: InnerRule
     ) -> None:
         require_concave(objective.loss)
         self._operations, self._objective, self._inner, self._rule = (

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.base import EntryOperations
 from robustmf.solvers.objective import Objective, inner_product, squared_norm
 
 Array = NDArray[np.floating[Any]]
@@ -41,7 +41,7 @@ class BoxDual:
     inverses : (a, g), arrays over rows and columns
     """
 
-    operations: Operations
+    operations: EntryOperations
     factors: Pair
     residual: Array
     weights: Array
@@ -84,7 +84,7 @@ class Surrogate:
 
     def __init__(
         self,
-        operations: Operations,
+        operations: EntryOperations,
         objective: Objective,
         U: Array,
         V: Array,
