@@ -23,11 +23,11 @@ lint: $(VENV)/.dev
 
 # the card's operations on a GPU; without one, in Triton's interpreter
 gpu-test: $(VENV)/.gpu
-	$(BIN)/pytest -n auto -m card
+	$(BIN)/pytest -n auto -m gpu
 
 # the same in the interpreter, with a CPU build of torch: CI's way
 interpreter-test: $(VENV)/.interpreter
-	$(BIN)/pytest -n auto -m card
+	$(BIN)/pytest -n auto -m gpu
 
 bench: $(VENV)/.dev
 	$(BIN)/robustmf bench mm

@@ -17,13 +17,13 @@ from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 
 #: Why there is nothing to run the card's operations with; else None. Without a GPU they run in Triton's interpreter.
-NO_CARD = (
+NO_GPU = (
     None
     if importlib.util.find_spec("torch") and importlib.util.find_spec("triton")
     else "needs the extra 'gpu' (torch, triton)"
 )
 INTERPRETED = False
-if NO_CARD is None:
+if NO_GPU is None:
     import torch
 
     INTERPRETED = not torch.cuda.is_available()
@@ -32,12 +32,12 @@ if NO_CARD is None:
 
 
 def pytest_configure(config):
-    """``-m card`` chooses what runs the card's operations; Ctrl-C is heard; a warning that Triton's interpreter causes is none of ours."""
+    """``-m gpu`` selects the tests of the CUDA backend; Ctrl-C is heard; a warning that Triton's interpreter causes is none of ours."""
     # a job in the background is started deaf to Ctrl-C, and so would be the processes that tests start
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
-        "markers", "card: runs the card's operations, on a GPU or in Triton's interpreter"
+        "markers", "gpu: runs the CUDA backend, on a GPU or in Triton's interpreter"
     )
     if INTERPRETED:
         config.addinivalue_line(
@@ -46,14 +46,14 @@ def pytest_configure(config):
         )
 
 
-needs_card = pytest.mark.card
+needs_gpu = pytest.mark.gpu
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """What needs a card says so where there is none."""
-    if NO_CARD is not None and item.get_closest_marker("card"):
-        pytest.skip(NO_CARD)
+    if NO_GPU is not None and item.get_closest_marker("gpu"):
+        pytest.skip(NO_GPU)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -108,7 +108,7 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
     return Observed.from_dense(X.astype(dtype)), U.astype(dtype), V.astype(dtype)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_card)])
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_gpu)])
 def operations_on(request, team, monkeypatch):
     """Makes the operations on given entries, of either device; on the card with short chunks, so that rows are split."""
     if request.param == "cpu":

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conftest import INTERPRETED, Root, needs_card, random_problem
+from conftest import INTERPRETED, Root, needs_gpu, random_problem
 from robustmf import RMFNL, Observed, RobustMF
 
 pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
@@ -91,7 +91,7 @@ def fits(X, model=RobustMF, weights=None, **settings):
     ]
 
 
-@needs_card
+@needs_gpu
 @pytest.mark.parametrize(
     ("model", "settings"),
     [
@@ -124,7 +124,7 @@ def test_the_same_model_on_both_devices(model, settings):
     assert set(card.history_) == set(cpu.history_)
 
 
-@needs_card
+@needs_gpu
 def test_fold_in_weights_and_start_on_both_devices():
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
@@ -137,7 +137,7 @@ def test_fold_in_weights_and_start_on_both_devices():
     np.testing.assert_allclose(card.entry_weights(observed), cpu.entry_weights(observed), atol=1e-5)
 
 
-@needs_card
+@needs_gpu
 def test_validation_sets_the_same_entries_aside_and_residuals_are_clipped():
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
@@ -169,7 +169,7 @@ def with_ids(i, j, v):
     )
 
 
-@needs_card
+@needs_gpu
 @pytest.mark.parametrize("bias", [False, True])
 def test_more_entries_on_both_devices(bias):
     m, n, rank = SIZE
@@ -192,7 +192,7 @@ def test_more_entries_on_both_devices(bias):
     )
 
 
-@needs_card
+@needs_gpu
 def test_entries_stay_on_the_card_until_they_are_asked_for(tmp_path):
     import torch  # noqa: PLC0415
 
@@ -226,7 +226,7 @@ def test_entries_stay_on_the_card_until_they_are_asked_for(tmp_path):
         )
 
 
-@needs_card
+@needs_gpu
 def test_a_model_is_saved_from_the_card(tmp_path):
     pytest.importorskip("safetensors")
     from robustmf import load  # noqa: PLC0415
@@ -241,7 +241,7 @@ def test_a_model_is_saved_from_the_card(tmp_path):
     np.testing.assert_array_equal(loaded.row_factors_, model.row_factors_)
 
 
-@needs_card
+@needs_gpu
 def test_new_rows_without_entries_get_zeros():
     observed, _, _ = random_problem(*SIZE)
     model = RobustMF(2, device="cuda", max_iter=1, init="ridge", random_state=0).fit(observed)
@@ -250,7 +250,7 @@ def test_new_rows_without_entries_get_zeros():
     )
 
 
-@needs_card
+@needs_gpu
 def test_the_same_bits_in_every_run():
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank, dtype=np.float32)
@@ -262,7 +262,7 @@ def test_the_same_bits_in_every_run():
     np.testing.assert_array_equal(once.column_factors_, twice.column_factors_)
 
 
-@needs_card
+@needs_gpu
 def test_entries_are_compressed_on_the_card():
     import torch  # noqa: PLC0415
 
@@ -291,7 +291,7 @@ def test_entries_are_compressed_on_the_card():
         np.testing.assert_array_equal(np.asarray(made.column_order), observed.column_order)
 
 
-@needs_card
+@needs_gpu
 @pytest.mark.skipif(
     INTERPRETED or importlib.util.find_spec("cupy") is None, reason="needs a GPU and CuPy"
 )
@@ -337,7 +337,7 @@ def test_arrays_of_other_libraries_come_by_dlpack():
         np.testing.assert_array_equal(model.row_factors_, wanted.row_factors_)
 
 
-@needs_card
+@needs_gpu
 def test_bad_entries_are_refused_as_on_the_host():
     from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
 
@@ -359,7 +359,7 @@ def test_bad_entries_are_refused_as_on_the_host():
         DeviceObserved.from_indices(v, j, v, device=device)
 
 
-@needs_card
+@needs_gpu
 @pytest.mark.skipif(INTERPRETED, reason="the host's memory is not the card's")
 def test_more_than_the_card_holds_is_refused_with_the_sizes_and_leaves_nothing_behind():
     """In a process of its own, which may have 0.8 GB: entries of the host and of the card that do not fit, then a fit that does."""
@@ -401,7 +401,7 @@ RobustMF(2, device="cuda", init="random", max_iter=1, random_state=0).fit(small)
     assert left == ["left 0"] * 3
 
 
-@needs_card
+@needs_gpu
 def test_solvers_that_need_the_host_are_refused():
     with pytest.raises(ValueError, match="solver='varpro' needs device='cpu'"):
         RobustMF(2, device="cuda", solver="varpro").fit(np.eye(3) + 1)
@@ -411,7 +411,7 @@ def test_solvers_that_need_the_host_are_refused():
         RobustMF(2, device="cuda", solver="mm", loss="lsp", inner="apg-dense").fit(np.eye(3) + 1)
 
 
-@needs_card
+@needs_gpu
 def test_formulas_are_traced():
     from robustmf.backends.cuda.expression import value_code, weight_code  # noqa: PLC0415
     from robustmf.losses import loss_names, make_loss  # noqa: PLC0415
@@ -426,7 +426,7 @@ def test_formulas_are_traced():
     assert value_code(make_loss("lsp", 1.0))[0] is value_code(make_loss("lsp", 2.0))[0]
 
 
-@needs_card
+@needs_gpu
 def test_top_columns_leave_out_what_was_seen():
     import torch  # noqa: PLC0415
 

@@ -7,12 +7,12 @@ import copy
 import numpy as np
 import pytest
 
-from conftest import INTERPRETED, needs_card
+from conftest import INTERPRETED, needs_gpu
 from robustmf import Observed, RobustMF, load
 from robustmf.initialization import regularization as shrink
 
 pytestmark = [
-    needs_card,
+    needs_gpu,
     pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning"),
 ]
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.commands.bench import app as bench
-from conftest import INTERPRETED, needs_card
+from conftest import INTERPRETED, needs_gpu
 from robustmf.cli import app
 from robustmf.datasets import make_tracks
 
@@ -76,7 +76,7 @@ on_a_gpu = pytest.mark.skipif(
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[needs_card, on_a_gpu] if name == "gpu" else []) for name in SMALL],
+    [pytest.param(name, marks=[needs_gpu, on_a_gpu] if name == "gpu" else []) for name in SMALL],
 )
 def test_measurement_runs_small(name, small_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

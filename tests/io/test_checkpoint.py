@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import robustmf
-from conftest import Root, needs_card, random_problem
+from conftest import Root, needs_gpu, random_problem
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.cli import app
 from robustmf.datasets import make_synthetic
@@ -383,7 +383,7 @@ def test_an_error_in_a_callback_is_not_blamed_on_the_file(path):
         model(callbacks=[fail]).fit(entries(), checkpoint=path)
 
 
-@needs_card
+@needs_gpu
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize(
     "settings",
