@@ -20,7 +20,7 @@ from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.prepare import Prepared, prepare
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss, smoothed
-from robustmf.solvers.base import Outcome, require_alike, run, warn_of_limit
+from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
 from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.mm import InnerRule, make_inner
@@ -181,8 +181,8 @@ def _checked(found: _Kept, rank: int, operations: EntryOperations) -> _Kept:
         np.broadcast_to(operations.observed.dtype.type(0), (size, rank))
         for size in operations.observed.shape
     ]
-    require_alike((found.U, found.V), sides)
-    require_alike(
+    require_same_layout((found.U, found.V), sides)
+    require_same_layout(
         (found.row_bias, found.column_bias),
         [side[:, 0] if found.row_bias.ndim == 1 else side[:, :1] for side in sides],
     )
@@ -295,7 +295,7 @@ def _iterated(
         U, V = outcome.best or varpro.factors
     else:
         unit = operations.observed.dtype.type(settings.bias_unit)
-        irls = IRLS(
+        irls = IRLS.on_entries(
             operations,
             objective,
             sigma,
@@ -313,10 +313,10 @@ def _iterated(
             settings.max_iter,
             settings.tol,
             settings.callbacks,
-            keep=lambda: irls.own_factors,
+            keep=lambda: irls.augmented_factors,
             **watch,
         )
-        U, V = outcome.best or irls.own_factors
+        U, V = outcome.best or irls.augmented_factors
         if bias:
             U, row_bias, V, column_bias = (
                 U[:, :-1].copy(),

@@ -169,7 +169,7 @@ def _sealed_again(
     elif kind == 2:
         start["U"] = start["U"][:-1].copy()
     else:
-        state["loops"]["fit"]["solver"]["own"] = (np.zeros((3, 2)), np.zeros((3, 2)))
+        state["loops"]["fit"]["solver"]["point"] = (np.zeros((3, 2)), np.zeros((3, 2)))
     write(path, Saved(saved.kind, saved.parameters, state))
     return _model(), data
 

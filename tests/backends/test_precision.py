@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -15,17 +15,18 @@ from robustmf.data.observed import Observed
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
 from robustmf.kernels import team as team_module
+from robustmf.kernels.reductions import squared_norm
 from robustmf.losses import Loss, make_loss, smoothed
 from robustmf.solvers import precision
 from robustmf.solvers.irls import IRLS
-from robustmf.solvers.objective import Objective, squared_norm
+from robustmf.solvers.objective import Objective
 from robustmf.solvers.precision import is_large, least_width
 
 
 @pytest.fixture
 def for_all(monkeypatch):
     """Problems of any size begin in float32."""
-    monkeypatch.setattr(precision, "_MANY", 0)
+    monkeypatch.setattr(precision, "OPTIONS", replace(precision.OPTIONS, min_entries=0))
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_a_fit_begins_in_float32_and_ends_where_float64_does(monkeypatch, sweeps
     theta, tol = None if loss in ("l1", "l2") else 1.0, 2e-5 if loss in ("lsp", "l1") else 1e-6
     fits = []
     for many in (10**9, 0):
-        monkeypatch.setattr(precision, "_MANY", many)
+        monkeypatch.setattr(precision, "OPTIONS", replace(precision.OPTIONS, min_entries=many))
         sweeps.clear()
         fits.append(
             RobustMF(
@@ -201,7 +202,7 @@ def test_a_state_goes_on_where_it_was(for_all, team, steps):
     rng = np.random.default_rng(0)
     start = [rng.standard_normal((size, 3)) for size in observed.shape]
     one, other = (
-        IRLS(CPUOperations(observed, team), Objective(make_loss("lsp", 1.0), 0.1), 0.5)
+        IRLS.on_entries(CPUOperations(observed, team), Objective(make_loss("lsp", 1.0), 0.1), 0.5)
         for _ in range(2)
     )
 
@@ -296,7 +297,7 @@ def test_a_fit_does_not_end_by_the_change_of_precision(monkeypatch, loss, offset
     data = data.with_values(data.rows.values + offset)
     fits = []
     for many in (10**9, 0):
-        monkeypatch.setattr(precision, "_MANY", many)
+        monkeypatch.setattr(precision, "OPTIONS", replace(precision.OPTIONS, min_entries=many))
         fits.append(
             RobustMF(
                 3,
@@ -339,7 +340,7 @@ def test_where_float32_is_left_the_objective_is_measured_again(for_all, team, na
     observed = make_synthetic(120, random_state=3).train
     operations, rng = CPUOperations(observed, team), np.random.default_rng(0)
     objective = Objective(make_loss(name, 1.0), 0.1)
-    solver = IRLS(operations, objective, 0.5)
+    solver = IRLS.on_entries(operations, objective, 0.5)
     before = solver.begin(*(rng.standard_normal((size, 3)) for size in observed.shape))
     for _ in range(300):
         value = solver.step()
@@ -347,7 +348,7 @@ def test_where_float32_is_left_the_objective_is_measured_again(for_all, team, na
         before = value
         if not solver.state()["single"]:
             break
-    tip = solver.state()["tip"][0] if objective.loss.concave else 0.0
+    tip = solver.state()["smoothing"][0] if objective.loss.concave else 0.0
     losses = objective.loss.value(np.sqrt(operations.residuals(*solver.factors) ** 2 + tip**2))
     assert solver.state()["value"] == pytest.approx(
         losses.sum() + objective.penalty(*solver.factors), rel=1e-13

@@ -349,7 +349,7 @@ def test_sealed_files_with_other_parts_are_refused(part, path):
     elif part == "shape of the start":
         state["prepared"]["U"] = np.zeros((7, 3))
     elif part == "shape of the solver":
-        state["loops"]["fit"]["solver"]["own"] = (np.zeros((7, 3)), np.zeros((7, 3)))
+        state["loops"]["fit"]["solver"]["point"] = (np.zeros((7, 3)), np.zeros((7, 3)))
     else:
         state["ended"] = [{"U": 1}]
     modelfile.write(path, saved)

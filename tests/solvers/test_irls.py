@@ -23,6 +23,7 @@ from robustmf.initialization.problem import Problem
 from robustmf.kernels import team as team_module
 from robustmf.losses import Loss, loss_names, make_loss
 from robustmf.solvers import irls as irls_module
+from robustmf.solvers.irls import IRLS, IRLSOptions
 from robustmf.solvers.mm.criticality import criticality
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.registry import is_worth_eliminating
@@ -565,11 +566,11 @@ def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeyp
     start = Problem(operations, 5, 0.03).ridge_start(np.random.default_rng(1), 15)
 
     def objectives(curvature):
-        monkeypatch.setattr(irls_module, "_CURVATURE", curvature)
-        solver = irls_module.IRLS(operations, Objective(make_loss("lsp", 1.0), 0.03), 1.0)
+        monkeypatch.setattr(irls_module, "OPTIONS", IRLSOptions(curvature=curvature))
+        solver = IRLS.on_entries(operations, Objective(make_loss("lsp", 1.0), 0.03), 1.0)
         return np.array([solver.begin(*start), *(solver.step() for _ in range(40))])
 
-    ours, plain = objectives(irls_module._CURVATURE), objectives(np.inf)
+    ours, plain = objectives(IRLSOptions().curvature), objectives(np.inf)
     # far too long steps: such sweeps are done again without
     hasty = objectives(1e-4)
     assert all(np.all(np.diff(values) <= 1e-12 * values[0]) for values in (ours, plain, hasty))

@@ -1,108 +1,113 @@
-"""The rounded tip of a kinked loss: what is measured with it, and when it is narrowed."""
+"""The smoothing width of a nonsmooth loss: what is measured with it, and when it is reduced."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from robustmf.backends.base import Measurement
 from robustmf.losses import make_loss
-from robustmf.solvers.smoothing import Measured, Tip
+from robustmf.solvers.smoothing import ObjectiveByWidth, SmoothingSchedule
 
 
-def measured(tip, loss, residuals, weights=None, penalty=0.0, ahead=True):
-    """As an objective would have it: sums over the entries of the loss with each tip."""
+def measured(schedule, residuals, weights=None, penalty=0.0, look_ahead=True):
+    """The objective by width, from sums over the entries of the loss with each width."""
     weights = np.ones(len(residuals)) if weights is None else weights
-    sums = [float(weights @ each.value(np.abs(residuals))) for each in tip.measured_losses(ahead)]
-    return tip.measured(sums, float(weights.sum()), int((weights > 0).sum()), penalty)
+    losses = schedule.losses(look_ahead)
+    sums = [float(weights @ loss.value(np.abs(residuals))) for loss in losses]
+    n_weighted = int((weights > 0).sum())
+    return schedule.objective(Measurement(sums, float(weights.sum()), n_weighted, penalty))
 
 
-def found(values, crowds, entries=100):
-    return Measured(values, crowds, entries)
+def l1_schedule():
+    return SmoothingSchedule(make_loss("l1"), 1.0)
 
 
-def test_the_objective_falls_with_the_tip_to_that_of_the_loss_itself():
-    loss, residuals = make_loss("lsp", 0.7), np.random.default_rng(0).standard_normal(50)
-    tip = Tip(loss, 1.0)
-    values = measured(tip, loss, residuals, penalty=3.0).values
+def test_the_objective_falls_with_the_width_to_that_of_the_loss_itself():
+    loss = make_loss("lsp", 0.7)
+    residuals = np.random.default_rng(0).standard_normal(50)
+    schedule = SmoothingSchedule(loss, 1.0)
+    values = measured(schedule, residuals, penalty=3.0).values
     assert np.all(np.diff(values) < 0)
     assert values[-1] == pytest.approx(loss.value(np.abs(residuals)).sum() + 3, rel=1e-2)
-    assert measured(tip, loss, residuals, penalty=3.0, ahead=False).values == values[:1]
+    assert measured(schedule, residuals, penalty=3.0, look_ahead=False).values == values[:1]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_entries_within_the_tip_are_counted_and_those_far_away_are_not(weighted):
-    loss = make_loss("l1")
-    tip = Tip(loss, 1.0)
-    near, far = np.zeros(30), np.full(70, 1000.0)
-    weights = np.concatenate([np.full(100, 7.0), np.zeros(50)]) if weighted else None
-    residuals = (
-        np.concatenate([near, far, np.zeros(50)]) if weighted else np.concatenate([near, far])
-    )
-    crowds = measured(tip, loss, residuals, weights).crowds
-    assert crowds == pytest.approx([30.0] * len(crowds), abs=0.1)
-    halfway = measured(tip, loss, np.full(100, tip.width)).crowds[0]
-    assert 40 < halfway < 75
+def test_residuals_below_the_width_are_counted_and_those_far_above_are_not(weighted):
+    schedule = l1_schedule()
+    residuals = np.concatenate([np.zeros(30), np.full(70, 1000.0)])
+    weights = None
+    if weighted:
+        residuals = np.concatenate([residuals, np.zeros(50)])
+        weights = np.concatenate([np.full(100, 7.0), np.zeros(50)])
+    counts = measured(schedule, residuals, weights).near_zero
+    assert counts == pytest.approx([30.0] * len(counts), abs=0.1)
+    at_the_width = measured(schedule, np.full(100, schedule.width)).near_zero[0]
+    assert 40 < at_the_width < 75
 
 
-def test_a_loss_without_a_kink_is_measured_as_it_is():
+def test_a_smooth_loss_is_measured_as_it_is():
     loss = make_loss("welsch", 1.0)
-    tip = Tip(loss, 1.0)
-    assert tip.loss is loss
-    one = measured(tip, loss, np.ones(5), penalty=1.0)
+    schedule = SmoothingSchedule(loss, 1.0)
+    assert schedule.loss is loss
+    one = measured(schedule, np.ones(5), penalty=1.0)
     assert one.values == [pytest.approx(5 * float(loss.value(np.ones(1))[0]) + 1)]
-    assert tip.steps_to_narrow(0.0, one, 10) == 0
+    assert schedule.reductions(0.0, one, 10) == 0
 
 
-def test_the_first_tip_waits_for_the_valley_then_goes_to_where_entries_do_not_crowd_it():
-    tip = Tip(make_loss("l1"), 1.0)
-    falling = [100.0, 60.0, 40.0, 30.0, 28.0]
-    crowded = found(falling, [99.0, 80.0, 50.0, 30.0])
-    assert tip.first
-    assert tip.steps_to_narrow(50.0, crowded, 40) == 0
-    assert tip.steps_to_narrow(0.1, crowded, 40) == 1
-    assert tip.steps_to_narrow(0.1, crowded, 15) == 2
-    assert tip.steps_to_narrow(0.1, crowded, 8) == 3
-    assert tip.steps_to_narrow(0.1, crowded, 2) == 4
-    before = tip.width
-    tip.narrow(2)
-    assert tip.width == pytest.approx(before * 0.16)
-    assert not tip.first
+def test_the_first_change_waits_for_the_basin_and_ends_where_few_residuals_are_near_zero():
+    schedule = l1_schedule()
+    at = ObjectiveByWidth([100.0, 60.0, 40.0, 30.0, 28.0], [99.0, 80.0, 50.0, 30.0], 100)
+    assert schedule.is_initial
+    assert schedule.reductions(50.0, at, 40) == 0
+    assert schedule.reductions(0.1, at, 40) == 1
+    assert schedule.reductions(0.1, at, 15) == 2
+    assert schedule.reductions(0.1, at, 8) == 3
+    assert schedule.reductions(0.1, at, 2) == 4
+    before = schedule.width
+    schedule.reduce(2)
+    assert schedule.width == pytest.approx(before * 0.16)
+    assert not schedule.is_initial
 
 
-def test_with_plenty_of_entries_the_valley_is_found_sooner():
-    values, crowds = [100.0, 60.0, 40.0, 30.0, 28.0], [99.0, 80.0, 50.0, 30.0]
-    assert Tip(make_loss("l1"), 1.0).steps_to_narrow(10.0, found(values, crowds, 1000), 1000) == 0
-    assert Tip(make_loss("l1"), 1.0).steps_to_narrow(10.0, found(values, crowds, 10_000), 1000) > 0
+def test_with_many_entries_per_unknown_the_basin_is_located_sooner():
+    values = [100.0, 60.0, 40.0, 30.0, 28.0]
+    counts = [99.0, 80.0, 50.0, 30.0]
+    assert l1_schedule().reductions(10.0, ObjectiveByWidth(values, counts, 1000), 1000) == 0
+    assert l1_schedule().reductions(10.0, ObjectiveByWidth(values, counts, 10_000), 1000) > 0
 
 
-def test_a_tip_is_kept_while_sweeps_have_more_left_to_gain():
-    """The same gain, after gains that fell fast and after gains that fell slowly."""
-    fast, slow = Tip(make_loss("l1"), 1.0), Tip(make_loss("l1"), 1.0)
-    offered = found([100.0, 50.0], [10.0])
-    for tip, before in ((fast, 20.0), (slow, 5.0)):
-        tip.narrow(1)
-        assert tip.steps_to_narrow(before, offered, 40) == 0
-    assert fast.steps_to_narrow(4.0, offered, 40) == 1
-    assert slow.steps_to_narrow(4.0, offered, 40) == 0
-    # a sweep that gained nothing, or lost by rounding
-    assert slow.steps_to_narrow(0.0, offered, 40) == 1
-    assert slow.steps_to_narrow(-1e-9, offered, 40) == 1
+def test_a_width_is_kept_while_sweeps_promise_a_larger_decrease():
+    """The same decrease, after decreases that fell fast and after decreases that fell slowly."""
+    fast = l1_schedule()
+    slow = l1_schedule()
+    offered = ObjectiveByWidth([100.0, 50.0], [10.0], 100)
+    for schedule, before in ((fast, 20.0), (slow, 5.0)):
+        schedule.reduce(1)
+        assert schedule.reductions(before, offered, 40) == 0
+    assert fast.reductions(4.0, offered, 40) == 1
+    assert slow.reductions(4.0, offered, 40) == 0
+    # a sweep without decrease, or with an increase by rounding
+    assert slow.reductions(0.0, offered, 40) == 1
+    assert slow.reductions(-1e-9, offered, 40) == 1
 
 
-def test_the_last_tip_is_not_narrowed_and_a_state_goes_on_where_it_was():
-    loss = make_loss("l1")
-    tip = Tip(loss, 1.0)
+def test_the_final_width_is_not_reduced():
+    schedule = l1_schedule()
     for _ in range(60):
-        looked = measured(tip, loss, np.linspace(-1, 1, 101))
-        tip.narrow(tip.steps_to_narrow(0.0, looked, 10))
-    assert 1e-5 < tip.width <= 1e-4
-    assert len(looked.values) == 1
-    one, other = Tip(loss, 1.0), Tip(loss, 1.0)
-    one.narrow(1)
-    one.steps_to_narrow(20.0, found([100.0, 50.0], [10.0]), 40)
+        at = measured(schedule, np.linspace(-1, 1, 101))
+        schedule.reduce(schedule.reductions(0.0, at, 10))
+    assert 1e-5 < schedule.width <= 1e-4
+    assert len(at.values) == 1
+
+
+def test_a_restored_schedule_continues_where_it_was():
+    offered = ObjectiveByWidth([100.0, 50.0], [10.0], 100)
+    one = l1_schedule()
+    other = l1_schedule()
+    one.reduce(1)
+    one.reductions(20.0, offered, 40)
     other.restore(one.state())
-    assert [tip.steps_to_narrow(4.0, found([100.0, 50.0], [10.0]), 40) for tip in (one, other)] == [
-        1,
-        1,
-    ]
+    assert [schedule.reductions(4.0, offered, 40) for schedule in (one, other)] == [1, 1]
     assert one.state() == other.state()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 #: A NumPy array, or an array of the backend that accepts NumPy's functions.
 Array = Any
 
+#: A pair of (augmented) factors in whatever representation a backend keeps them: arrays, or blocks on
+#: many workers. Both have ``shape`` and ``dtype``.
+Point = tuple[Any, Any]
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -283,6 +287,93 @@ class DualPass(Protocol):
         increments: Array,
     ) -> None:
         """Write products and increments at z = x + momentum·(x − x_before)."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Sums over all entries at one point.
+
+    Attributes
+    ----------
+    loss_sums : sequence of float
+        Σ s·φ(|e|) for each of the requested losses φ, with the entry weights s.
+    weight : float
+        Σ s, the number of entries where there are no entry weights.
+    n_weighted : int
+        The number of entries with a positive weight.
+    penalty : float
+        Σ λ/2‖·‖² over all rows and columns.
+    """
+
+    loss_sums: Sequence[float]
+    weight: float
+    n_weighted: int
+    penalty: float
+
+
+class Sweeps(Protocol):
+    """Sweeps of alternating weighted least squares over all rows and columns, for the solver ``irls``.
+
+    An implementation holds the entries, their weights, λ and the bias model. It knows where factors are
+    stored; the solver decides what to do with them.
+    """
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision of the entries."""
+
+    @property
+    def n_entries(self) -> int:
+        """The number of entries."""
+
+    @property
+    def supports_single(self) -> bool:
+        """Whether passes over float64 entries can be computed in float32."""
+
+    def entries_size(self) -> tuple[float, float, int]:
+        """The sum of the squared values, the sum of the entries' weights, and how many have a positive one."""
+
+    def place(self, U: Any, V: Any) -> Point:
+        """The initial factors, in the representation of this backend."""
+
+    def predictors(self, point: Point) -> Point:
+        """Factors whose product is the prediction, biases included."""
+
+    def sweep(
+        self,
+        point: Point,
+        previous: Point,
+        extrapolation: float,
+        loss: Loss,
+        losses: Sequence[Loss],
+        *,
+        curvature: float,
+        single: bool,
+    ) -> tuple[Point, Measurement]:
+        """Solve for all rows, then for all columns, each side with the other held fixed.
+
+        Parameters
+        ----------
+        point, previous : Point
+            The current and the previous iterate. The sweep starts at
+            ``point + extrapolation·(point − previous)``; neither is changed.
+        loss : Loss
+            Its weights at the residuals define the least-squares problems.
+        losses : sequence of Loss
+            The losses to sum at the new point.
+        curvature : float
+            See :meth:`EntryOperations.half_step`.
+        single : bool
+            Compute in float32.
+
+        Returns
+        -------
+        (Point, Measurement)
+            The new iterate, and what is measured there.
+        """
+
+    def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:
+        """Sums of losses and penalties at a point."""
 
 
 @dataclass(frozen=True)

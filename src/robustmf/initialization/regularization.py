@@ -94,13 +94,13 @@ class Trial:
         )
         for k in range(_DOUBLINGS):
             sigma = problem.sigma(residual, problem.reg_for(2, reg, self.loss_at(1.0).degree))
-            irls = IRLS(
+            irls = IRLS.on_entries(
                 self.operations, Objective(self.loss_at(sigma), reg), sigma, center, self.weights, self.reg_by_count, self.bias_unit
             )  # fmt: skip
             irls.begin(*own)
             for _ in range(_SWEEPS if k else _FIRST_SWEEPS):
                 irls.step()
-            own = list(irls.own_factors)
+            own = list(irls.augmented_factors)
             found.append((self.aside.error(*irls.factors), reg))
             # no end is near while no factors at all would do better: then what rises is how far the first λ have overfitted
             if found[-1][0] > (1 + _WORSE) * min(found)[0] and min(found)[0] < nothing:

@@ -75,7 +75,7 @@ class Record(Protocol):
         ...
 
 
-def require_alike(saved: Sequence[Array], own: Sequence[Array]) -> Any:
+def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
     """``saved``, whose arrays must be of the shapes and types that ``own`` has: kernels look up without asking."""
     if len(saved) != len(own) or any(
         A.shape != B.shape or A.dtype != B.dtype for A, B in zip(saved, own, strict=True)

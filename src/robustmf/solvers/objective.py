@@ -8,23 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.kernels.reductions import squared_norm
 from robustmf.losses import Loss
 
 Array = NDArray[np.floating[Any]]
-
-
-def squared_norm(A: Array) -> float:
-    """‖A‖², summed in float64.
-
-    Not by BLAS: a reduction by several BLAS threads loses terms when another thread forks the process, and idle BLAS threads
-    compete for the cores.
-    """
-    return float(np.einsum("ij,ij->", A, A, dtype=np.float64))
-
-
-def inner_product(a: Array, b: Array) -> float:
-    """⟨a, b⟩ of two vectors, summed in float64; not by BLAS, see :func:`squared_norm`."""
-    return float(np.einsum("t,t->", a, b, dtype=np.float64))
 
 
 def paper_reg(shape: tuple[int, int]) -> float:

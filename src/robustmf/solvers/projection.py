@@ -10,9 +10,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from robustmf.data.observed import Observed
 from robustmf.kernels import varpro as kernels
+from robustmf.kernels.reductions import squared_norm
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import Loss
-from robustmf.solvers.objective import squared_norm
 
 Array = NDArray[np.float64]
 

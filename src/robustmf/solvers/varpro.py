@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.losses import L1, Loss, smoothed
-from robustmf.solvers.base import require_alike, small_change
+from robustmf.solvers.base import require_same_layout, small_change
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.projection import (
     Entries,
@@ -120,7 +120,9 @@ class VarPro:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         point = self._steps.point
-        U, V, e = require_alike((state["U"], state["V"], state["e"]), (point.U, point.V, point.e))
+        U, V, e = require_same_layout(
+            (state["U"], state["V"], state["e"]), (point.U, point.V, point.e)
+        )
         self._steps.point = replace(point, U=U, V=V, e=e)
         self._steps.value, self._steps.damping = state["value"], state["damping"]
 

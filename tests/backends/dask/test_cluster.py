@@ -29,6 +29,7 @@ from typer.testing import CliRunner
 
 import robustmf
 from robustmf import Observed, RobustMF
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask import (
     ShardedModel,
@@ -63,7 +64,6 @@ from robustmf.initialization.prepare import Prepared
 from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
 from robustmf.solvers.holdout import Holdout
-from robustmf.solvers.irls import BiasModel
 
 
 @pytest.fixture(scope="module")

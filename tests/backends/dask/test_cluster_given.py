@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.medians import Scattered, of_ranks
 from robustmf.initialization.scales import Held
 from robustmf.losses import loss_names
+from robustmf.solvers import precision
 
 LOSSES = [name for name in loss_names() if not name.startswith("smoothed")]
 
@@ -114,7 +116,7 @@ def test_single_precision(client):
 def test_sweeps_in_float32_of_large_data_in_float64(plain, weighted, monkeypatch, loss):
     """Large enough for them is here any size; rounding differs, as columns are in another order."""
     exact = plain.assert_same(loss=loss, reg=0.2)
-    monkeypatch.setattr("robustmf.solvers.precision._MANY", 0)
+    monkeypatch.setattr(precision, "OPTIONS", replace(precision.OPTIONS, min_entries=0))
     rough = plain.assert_same(2e-4, loss=loss, reg=0.2)
     assert not np.array_equal(exact.row_factors_, rough.row_factors_)
     weighted.assert_same(2e-4, loss=loss, bias=True)

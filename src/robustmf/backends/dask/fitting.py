@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.checkpoint import Folder, Known
 from robustmf.backends.dask.connection import Connection
@@ -39,7 +40,6 @@ from robustmf.fitting import Fit
 from robustmf.initialization.initial_point import check_init
 from robustmf.io.checkpoint import Checkpoint
 from robustmf.solvers.base import Outcome, run, warn_of_limit
-from robustmf.solvers.irls import BiasModel
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.settings import Settings
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.start import Basis
@@ -18,7 +19,6 @@ from robustmf.initialization.scales import TUNING
 from robustmf.kernels import repair
 from robustmf.kernels.team import Team
 from robustmf.solvers.fold_in import Columns
-from robustmf.solvers.irls import BiasModel
 
 Array = NDArray[np.floating[Any]]
 

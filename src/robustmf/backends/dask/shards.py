@@ -16,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.factors import Factors, gather_mended
 from robustmf.backends.dask.identity import listed
@@ -23,7 +24,6 @@ from robustmf.backends.dask.load import Matrix
 from robustmf.data.hashing import Ids, compact
 from robustmf.data.lookup import kind
 from robustmf.exceptions import ModelFileError
-from robustmf.solvers.irls import BiasModel
 
 Array = NDArray[np.floating[Any]]
 

@@ -1,4 +1,4 @@
-"""``irls`` on a cluster: the decisions of :class:`~robustmf.solvers.irls.Alternation`, the sweeps as tasks over blocks.
+"""``irls`` on a cluster: the decisions of :class:`~robustmf.solvers.alternation.Alternation`, the sweeps as tasks over blocks.
 
 A sweep has two exchanges. Row blocks solve, and send their factors to the column blocks; these solve, and send theirs to the row blocks,
 which measure the objective with them, and begin the next sweep with what they have.
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from robustmf.backends.base import Measurement
 from robustmf.backends.dask.factors import Factors, gather_mended
 from robustmf.backends.dask.load import Matrix
 from robustmf.backends.dask.tasks import (
@@ -21,10 +22,10 @@ from robustmf.backends.dask.tasks import (
     row_sums,
     sweep_total,
 )
-from robustmf.solvers.irls import Alternation
+from robustmf.solvers.alternation import Alternation
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.precision import is_large, least_width
-from robustmf.solvers.smoothing import Measured
+from robustmf.solvers.smoothing import ObjectiveByWidth
 
 Pair = tuple[Factors, Factors]
 
@@ -59,13 +60,13 @@ class ClusterIRLS(Alternation):
     def _placed(self, U: Any, V: Any) -> Any:
         return U, V
 
-    def _measured(self, own: Any, ahead: bool = False) -> Measured:
+    def _measured(self, own: Any, ahead: bool = False) -> ObjectiveByWidth:
         return self._swept(None, math.inf)[1]
 
     def _sweep(self, ahead: float, curvature: float) -> Any:
         return self._swept(ahead, curvature)
 
-    def _swept(self, ahead: float | None, curvature: float) -> tuple[Pair, Measured]:
+    def _swept(self, ahead: float | None, curvature: float) -> tuple[Pair, ObjectiveByWidth]:
         """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
         connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
         self._matrix.welcome()
@@ -78,7 +79,7 @@ class ClusterIRLS(Alternation):
             if all(future.status == "finished" for future in bound):
                 break
         self._aside = sums.aside
-        measured = self._tip.measured(sums.losses, sums.weight, sums.entries, penalty)
+        measured = self._tip.objective(Measurement(sums.losses, sums.weight, sums.entries, penalty))
         if ahead is None:
             return self._own, measured  # type: ignore[return-value]
         width = self._own[0].shape[1]
@@ -100,7 +101,7 @@ class ClusterIRLS(Alternation):
         rows, columns = self._matrix.sides
         loss, losses, single = (
             self._tip.loss,
-            self._tip.measured_losses(ahead is not None),
+            self._tip.losses(ahead is not None),
             self._single,
         )
         U_blocks, V_blocks, sections = U.blocks, V.blocks, self._kept_sections(V)  # type: ignore[attr-defined]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.biases import BiasModel, entries_weight, penalty, ridge
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
+from robustmf.kernels.reductions import squared_norm
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
-from robustmf.solvers.irls import BiasModel, entries_weight, penalty, ridge
-from robustmf.solvers.objective import squared_norm
 
 Array = NDArray[np.floating[Any]]
 

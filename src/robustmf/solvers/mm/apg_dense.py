@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.observed import Observed
+from robustmf.kernels.reductions import inner_product
 from robustmf.solvers.mm.acceleration import Step, WarmStartedAPG
 from robustmf.solvers.mm.inner import Increment
 from robustmf.solvers.mm.surrogate import Surrogate
-from robustmf.solvers.objective import inner_product
 
 Array = NDArray[np.floating[Any]]
 

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.kernels.reductions import squared_norm
 from robustmf.solvers.mm.acceleration import accelerated
 from robustmf.solvers.mm.apg import SparseSteps
 from robustmf.solvers.mm.surrogate import BoxDual
-from robustmf.solvers.objective import Objective, squared_norm
+from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.kernels.reductions import squared_norm
 from robustmf.solvers.mm.apg_dense import collect, spread
 from robustmf.solvers.mm.inner import PATIENCE, Increment, InnerRule
 from robustmf.solvers.mm.surrogate import Surrogate
-from robustmf.solvers.objective import squared_norm
 
 Array = NDArray[np.floating[Any]]
 

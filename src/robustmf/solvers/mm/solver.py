@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.exceptions import NumericalError
-from robustmf.solvers.base import require_alike, small_change
+from robustmf.solvers.base import require_same_layout, small_change
 from robustmf.solvers.mm import Increment, InnerRule, InnerSolver
 from robustmf.solvers.mm.criticality import criticality
 from robustmf.solvers.mm.surrogate import Surrogate
@@ -80,10 +80,13 @@ class MM:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._factors, self._value = require_alike(state["factors"], self._factors), state["value"]
+        self._factors, self._value = (
+            require_same_layout(state["factors"], self._factors),
+            state["value"],
+        )
         self._residual = self._operations.residuals(*self._factors)
         if state["last"] is not None:
-            (witness,) = require_alike((state["last"]["witness"],), (self._residual,))
+            (witness,) = require_same_layout((state["last"]["witness"],), (self._residual,))
             self._last = Certificate(witness, state["last"]["gap"], state["last"]["iterations"])
             self._inner.restore(state["inner"], witness)
 

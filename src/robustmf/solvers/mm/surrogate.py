@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.solvers.objective import Objective, inner_product, squared_norm
+from robustmf.kernels.reductions import inner_product, squared_norm
+from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 Pair = tuple[Array, Array]
