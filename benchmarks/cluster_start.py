@@ -1,4 +1,4 @@
-"""How good a fit is whose start was looked for on a share of the rows, against a start on all of them: the table of docs/design/cluster.md.
+"""How good a fit is whose start was looked for on a share of the rows, against a start on all of them: the table of docs/design/dask.md.
 
 No cluster is needed: the functions that workers run (``sample_rows``, ``start_on``, ``folded``) are called here, and then the sweeps of
 one machine. Run as ``python benchmarks/cluster_start.py [seeds]``.

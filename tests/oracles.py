@@ -28,7 +28,7 @@ def objective(observed, loss, reg, U, V):
 
 
 def surrogate(observed, loss, reg, U, V, dU, dV):
-    """F(dU, dV) as docs/design/mathematics.md writes it."""
+    """F(dU, dV) as docs/design/mm.md writes it."""
     i, j = observed.rows.group_of_entry(), observed.rows.indices
     e = residuals(observed, U, V)
     w = loss.derivative(e)

@@ -25,7 +25,7 @@ This page is written by the runs themselves:
     robustmf report --out docs
 
 It was not written in the checkout that this site was built from. How runs, records and verdicts work:
-[design notes](design/reproduction.md).
+[design notes](design/baselines.md).
 """
 
 _pictures: dict[str, dict[str, str]] = {}

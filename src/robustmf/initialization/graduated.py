@@ -5,7 +5,7 @@
 3. The check: noise well below the spread, repair settled, most entries explained. Where it fails and the problem is small
    enough, message passing and repair again, from new random starts with a slower schedule; the best objective is kept.
 
-docs/design/start.md has the figures, and what each part buys.
+docs/design/initialization.md has the figures, and what each part buys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the iteration starts: factors, and the noise level seen there.
 
-The paper's Gaussian start leads every nonconvex loss into a bad valley. "auto" is a start that works; docs/design/start.md has the
+The paper's Gaussian start leads every nonconvex loss into a bad valley. "auto" is a start that works; docs/design/initialization.md has the
 figures.
 """
 

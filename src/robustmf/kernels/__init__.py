@@ -1,1 +1,1 @@
-"""The hot loops and nothing else: arrays in, arrays out. See docs/design/kernels.md for their contract."""
+"""The hot loops and nothing else: arrays in, arrays out. See docs/design/backends.md for their contract."""

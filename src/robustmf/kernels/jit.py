@@ -8,7 +8,7 @@ from numba import njit
 FAST_BUT_HONEST = {"reassoc", "contract", "arcp", "nsz"}
 
 #: Compiled into the kernels that call it; forced, since a copy that is called instead may be another one in the next process, with the
-#: terms of a sum in another order: see "One piece of code" in docs/design/kernels.md.
+#: terms of a sum in another order: see "Forced inlining" in docs/design/backends.md.
 inlined = njit(nogil=True, forceinline=True, error_model="numpy", fastmath=FAST_BUT_HONEST)
 
 #: Compiled once, kept on disk, free of the GIL; division by zero gives inf as in NumPy.

@@ -1,4 +1,4 @@
-"""Bytes that a sweep puts on the wire: what the model of docs/design/cluster.md says, and what the workers have sent."""
+"""Bytes that a sweep puts on the wire: what the model of docs/design/dask.md says, and what the workers have sent."""
 
 from __future__ import annotations
 
