@@ -20,6 +20,7 @@ import robustmf
 from benchmarks.gpu_agreement import RANKS, half_step_error, same_as_cpu, same_as_cpu_large
 from benchmarks.gpu_problem import Made, clean_rmse, make_entries
 from benchmarks.netflix_scale import RANK, SHAPE
+from robustmf.backends.base import ProblemSize
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.memory_estimate import fit_bytes
 from robustmf.backends.cuda.observed import DeviceObserved
@@ -28,6 +29,7 @@ from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
+from robustmf.solvers.memory import IRLS_MEMORY
 
 MOVIELENS = (69_878, 10_677)
 
@@ -272,7 +274,8 @@ def memory(made: Made) -> dict[str, Any]:
     return {
         "peak_gigabytes": _peak(sweeps, X),
         "defaults_peak_gigabytes": _peak(RobustMF(RANK, random_state=0, device="cuda"), X),
-        "estimate_gigabytes": fit_bytes(SHAPE, len(host[2]), RANK, 4, "irls") / 1e9,
+        "estimate_gigabytes": fit_bytes(ProblemSize(SHAPE, len(host[2]), RANK, 4), IRLS_MEMORY)
+        / 1e9,
     }
 
 

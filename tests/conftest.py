@@ -117,7 +117,7 @@ def operations_on(request, team, monkeypatch):
     from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
     from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
 
-    monkeypatch.setattr(chunks, "LONGEST", 8)
+    monkeypatch.setattr(chunks, "CHUNK_LENGTH", 8)
     device = torch.device("cpu" if INTERPRETED else "cuda")
     return lambda observed: CUDAOperations(DeviceObserved.from_host(observed, device), team)
 

@@ -31,8 +31,8 @@ from benchmarks import growth as growth_experiment
 from benchmarks import loading as loading_experiment
 from benchmarks import peers as peers_experiment
 from benchmarks.report import growth_page
-from robustmf.backends.cuda import require_device
 from robustmf.backends.dask import require_dask
+from robustmf.backends.registry import get_backend
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -172,7 +172,7 @@ def gpu(
     record: Record = None,
 ) -> None:
     """One GPU (extra 'gpu'): half-steps beside their bounds, whole fits, mm, fold-in, recommendation, and the CPU's results."""
-    require_device("cuda")
+    get_backend("cuda").check_available()
     from benchmarks import gpu_speed  # noqa: PLC0415 - imports torch
 
     console = Console()

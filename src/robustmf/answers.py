@@ -13,16 +13,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from robustmf.backends.base import EntryOperations
-from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.backends.cuda import device_observed, device_operations, require_device
+from robustmf.backends.registry import get_backend
 from robustmf.data.lookup import UNKNOWN, Lookup
-from robustmf.data.observed import Compressed, Observed, as_observed
+from robustmf.data.observed import Compressed, Observed
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.prediction import Predictor
 from robustmf.ranking import Ranked, seen_pairs, similar, top_n
 from robustmf.solvers.fold_in import Columns
+from robustmf.solvers.memory import solver_memory
 from robustmf.validation import (
     columns_by_id,
     new_rows,
@@ -233,16 +233,11 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _placed(self, X: Any) -> Observed:
         """X as entries, where this model computes."""
-        require_device(self.device)
-        return as_observed(X) if self.device == "cpu" else device_observed(X)
+        return get_backend(self.device).observe(X)
 
     def _operations(self, observed: Any, team: Team, rank: int) -> EntryOperations:
         """The operations on placed entries; ``rank`` counts a bias as one."""
-        return (
-            CPUOperations(observed, team)
-            if self.device == "cpu"
-            else device_operations(observed, team, rank, self.solver)
-        )
+        return get_backend(self.device).operations(observed, team, rank, solver_memory(self.solver))
 
     def _columns(self) -> Columns:
         shifts = self._shifts() if self._has_bias else None

@@ -8,13 +8,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.cpu.memory import entries_bytes, fit_bytes
-from robustmf.backends.cuda import memory_estimate as estimate
+from robustmf.backends.base import FitPlan, ProblemSize
+from robustmf.backends.registry import get_backend
 from robustmf.data.observed import Observed, as_observed
 from robustmf.initialization.initial_point import Init
+from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.learning import Learner
 from robustmf.losses import Loss, make_loss
 from robustmf.solvers.base import Callback
+from robustmf.solvers.memory import solver_memory
 from robustmf.solvers.mm import InnerRule
 from robustmf.solvers.objective import paper_reg
 from robustmf.solvers.registry import is_worth_eliminating
@@ -261,31 +263,27 @@ class RobustMF(Learner):
             shape, n_entries, dtype = observed.shape, observed.n_entries, observed.dtype
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
-        if self.device == "cuda":
-            rank, itemsize = int(self.rank) + int(self.bias is True), np.dtype(dtype).itemsize
-            on_card = estimate.fit_bytes(shape, int(n_entries), rank, itemsize, self.solver)
-            return max(estimate.entry_bytes(int(n_entries), itemsize), on_card)
-        graduated = isinstance(self.init, str) and self.init == "auto"
-        itemsize, held_out = np.dtype(dtype).itemsize, self.validation_fraction is not None
-        conversion = int(source_bytes) * int(n_entries) + entries_bytes(
-            shape, int(n_entries), itemsize
-        )
-        biased, kinked = (
-            self.bias is True,
-            make_loss(self.loss, None if self.theta == "auto" else self.theta).concave,
-        )
+        backend = get_backend(self.device)
+        bias = self.bias is True
+        nonsmooth = make_loss(self.loss, None if self.theta == "auto" else self.theta).concave
         eliminates = (
             self.solver == "auto"
-            and not biased
-            and is_worth_eliminating(shape, int(n_entries), int(self.rank), kinked)
+            and backend.capabilities.host_arrays
+            and not bias
+            and is_worth_eliminating(shape, int(n_entries), int(self.rank), nonsmooth)
         )
-        solver = "varpro" if eliminates else self.solver
-        return max(
-            conversion,
-            fit_bytes(
-                shape, int(n_entries), int(self.rank), itemsize, solver, graduated, held_out, biased
-            ),
+        size = ProblemSize(
+            shape, int(n_entries), int(self.rank) + int(bias), np.dtype(dtype).itemsize
         )
+        plan = FitPlan(
+            solver_memory("varpro" if eliminates else self.solver),
+            scale_sample=SCALE_SAMPLE,
+            graduated=isinstance(self.init, str) and self.init == "auto",
+            held_out=self.validation_fraction is not None,
+            bias=bias,
+            source_bytes=int(source_bytes),
+        )
+        return backend.fit_bytes(size, plan)
 
     def _check_parameters(self, observed: Observed) -> None:
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")

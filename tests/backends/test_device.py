@@ -266,7 +266,7 @@ def test_the_same_bits_in_every_run():
 def test_entries_are_compressed_on_the_card():
     import torch  # noqa: PLC0415
 
-    from robustmf.backends.cuda import device_observed  # noqa: PLC0415
+    from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
 
     observed, _, _ = random_problem(dtype=np.float32)
     i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
@@ -283,7 +283,7 @@ def test_entries_are_compressed_on_the_card():
         observed,
         torch.from_numpy(np.where(coo.toarray() == 0, np.nan, coo.toarray())),
     ):
-        made = device_observed(X)
+        made = CUDABackend().observe(X)
         for got, wanted in ((made.rows, observed.rows), (made.columns, observed.columns)):
             np.testing.assert_array_equal(np.asarray(got.pointers), wanted.pointers)
             np.testing.assert_array_equal(np.asarray(got.indices), wanted.indices)
@@ -300,7 +300,7 @@ def test_arrays_of_other_libraries_come_by_dlpack():
     import torch  # noqa: PLC0415
     from cupyx.scipy import sparse  # noqa: PLC0415
 
-    from robustmf.backends.cuda import device_observed  # noqa: PLC0415
+    from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
     from robustmf.backends.cuda.observed import DeviceObserved, _to_card  # noqa: PLC0415
 
     observed, _, _ = random_problem(dtype=np.float32)
@@ -314,10 +314,10 @@ def test_arrays_of_other_libraries_come_by_dlpack():
     pointers = cupy.asarray(observed.rows.pointers.astype(np.int32))
     given = {
         "indices": DeviceObserved.from_indices(i, j, v, observed.shape),
-        "coo": device_observed(sparse.coo_matrix((v, (i, j)), shape=observed.shape)),
-        "csr": device_observed(sparse.csr_matrix((v, j, pointers), shape=observed.shape)),
-        "dense": device_observed(X),
-        "torch": device_observed(torch.from_dlpack(X)),
+        "coo": CUDABackend().observe(sparse.coo_matrix((v, (i, j)), shape=observed.shape)),
+        "csr": CUDABackend().observe(sparse.csr_matrix((v, j, pointers), shape=observed.shape)),
+        "dense": CUDABackend().observe(X),
+        "torch": CUDABackend().observe(torch.from_dlpack(X)),
     }
     for name, made in given.items():
         np.testing.assert_array_equal(
@@ -430,13 +430,13 @@ def test_formulas_are_traced():
 def test_top_columns_leave_out_what_was_seen():
     import torch  # noqa: PLC0415
 
-    from robustmf.backends.cuda import device_observed  # noqa: PLC0415
+    from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
     from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
     from robustmf.backends.cuda.recommend import top_columns  # noqa: PLC0415
     from robustmf.kernels.team import Team  # noqa: PLC0415
 
     observed, U, V = random_problem()
-    made = device_observed(observed)
+    made = CUDABackend().observe(observed)
     with Team(1) as team:
         columns, values = top_columns(
             torch.from_numpy(U).to(made.device),

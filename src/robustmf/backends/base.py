@@ -423,6 +423,34 @@ class SolverMemory:
     other_bytes: Callable[[ProblemSize], int] | None = None
 
 
+@dataclass(frozen=True)
+class FitPlan:
+    """What a fit will do, as far as its memory depends on it.
+
+    Attributes
+    ----------
+    solver : SolverMemory
+        The declaration of the solver.
+    scale_sample : int
+        The number of entries on which scales are estimated, at most.
+    graduated : bool
+        Whether the initialization is by graduated non-convexity.
+    held_out : bool
+        Whether entries are held out.
+    bias : bool
+        Whether the model has biases.
+    source_bytes : int
+        Bytes per entry of what the entries are made from and that is released before the fit.
+    """
+
+    solver: SolverMemory
+    scale_sample: int = 0
+    graduated: bool = False
+    held_out: bool = False
+    bias: bool = False
+    source_bytes: int = 0
+
+
 class Backend(Protocol):
     """Where a fit is computed."""
 
@@ -436,38 +464,13 @@ class Backend(Protocol):
         """The entries of what ``fit`` accepts, in the memory of this backend."""
 
     def operations(
-        self, observed: Observed, team: Team, rank: int, memory: SolverMemory
+        self, observed: Observed, team: Team, rank: int, solver: SolverMemory
     ) -> EntryOperations:
-        """Operations on entries of :meth:`observe`.
+        """Operations on the entries that :meth:`observe` returned.
 
-        Raises ValueError if ``rank`` (one for a bias included) exceeds ``capabilities.max_rank``,
-        and MemoryError if it is known that a solver with this ``memory`` will not fit.
+        Raises ValueError if ``rank``, one factor for a bias included, exceeds the maximum, and
+        MemoryError if a fit by a solver with this declaration will not fit into memory.
         """
 
-    def fit_bytes(
-        self,
-        size: ProblemSize,
-        memory: SolverMemory,
-        *,
-        graduated: bool = False,
-        held_out: bool = False,
-        bias: bool = False,
-        source_bytes: int = 0,
-    ) -> int:
-        """Bytes at the peak of a fit, in the memory of this backend.
-
-        Parameters
-        ----------
-        size : ProblemSize
-            The problem.
-        memory : SolverMemory
-            The declaration of the solver.
-        graduated : bool, default=False
-            Whether the initialization is by graduated non-convexity.
-        held_out : bool, default=False
-            Whether entries are held out.
-        bias : bool, default=False
-            Whether the model has biases.
-        source_bytes : int, default=0
-            Bytes per entry of what the entries are made from and that is released before the fit.
-        """
+    def fit_bytes(self, size: ProblemSize, plan: FitPlan) -> int:
+        """Bytes at the peak of a fit, in the memory of this backend."""

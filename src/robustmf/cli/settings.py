@@ -108,10 +108,10 @@ def make_model(
     device: str = "cpu", **others: Any,
 ) -> RobustMF:  # fmt: skip
     """The estimator that the options ask for; with a progress bar where someone is watching."""
-    from robustmf.backends.cuda import require_device  # noqa: PLC0415 - so that --help is quick
+    from robustmf.backends.registry import get_backend  # noqa: PLC0415 - so that --help is quick
     from robustmf.estimator import RobustMF  # noqa: PLC0415
 
-    require_device(device)  # before any file is read
+    get_backend(device).check_available()  # before any file is read
     return RobustMF(
         rank,
         theta=_number("--theta", theta, ("auto",)),

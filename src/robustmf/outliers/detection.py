@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.answers import Answers
+from robustmf.backends.registry import get_backend
 from robustmf.data.lookup import UNKNOWN
 from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
@@ -168,7 +169,7 @@ class Detection(Answers):
         """Values minus predictions at the observed entries of X, whose rows are those of ``fit``, in row order."""
         self._require_factors()
         observed, predictor = self._placed(X), self._predictor()
-        if self.device == "cpu" or observed.row_ids is not None:
+        if get_backend(self.device).capabilities.host_arrays or observed.row_ids is not None:
             observed, i, j = self._located(observed)
             return np.asarray(observed.rows.values - predictor.pairs(i, j))
         self._require_fitted_shape(observed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-def require_room(needed: int, device: torch.device, what: str) -> None:
+def check_memory(needed: int, device: torch.device, what: str) -> None:
     """Refuse, with the sizes, what does not fit."""
     if device.type != "cuda":
         return

@@ -1,34 +1,48 @@
-"""How much of the card's memory a fit will take: known without a card, and without torch."""
+"""Estimates of GPU memory, which need neither a GPU nor torch."""
 
 from __future__ import annotations
 
-#: Entries of a chunk at most: rows are cut into chunks, so that no long one holds the others up.
-LONGEST = 512
+from robustmf.backends.base import ProblemSize, SolverMemory
 
-#: Entries of the rows whose repair is tried together, at most.
-TRIED_TOGETHER = 1 << 24
+#: The largest number of entries in a chunk. Rows are cut into chunks, so that a long row does not
+#: delay the others.
+CHUNK_LENGTH = 512
+
+#: The largest number of entries in rows that are repaired together.
+REPAIR_BATCH = 1 << 24
+
+#: Bytes per entry of a pass over the dual: the order of the entries by columns, and four float64
+#: arrays in which the loss is evaluated.
+_DUAL_PASS_BYTES = 16 + 4 * 8
+
+#: Bytes per entry of sorting the entries by columns.
+_SORTING_BYTES = 28
 
 
 def entry_bytes(n_entries: int, itemsize: int) -> int:
-    """Bytes on the card while the entries are sorted: what is given, the keys twice, their order, the sort's own room."""
+    """Bytes while the entries are sorted: the source, the keys twice, their order, and buffers."""
     return n_entries * (8 + itemsize + 4 * 8)
 
 
-def fit_bytes(shape: tuple[int, int], n_entries: int, rank: int, itemsize: int, solver: str) -> int:
-    """Bytes on the card at the peak of a fit: the entries four times (by rows and columns, each once more in lane order), and more.
+def fit_bytes(size: ProblemSize, solver: SolverMemory) -> int:
+    """Bytes at the peak of a fit.
 
-    ``mm`` keeps eight arrays over the entries, their order by columns, and evaluates the loss in float64; others sort them once, or
-    have some of them tried again: with places, values, lanes, and five rows of factors an entry.
+    The entries are stored four times: by rows and by columns, each also in lane order. The solver's
+    arrays and those of the repair of rows (indices, values, lanes and five rows of factors per
+    entry) are not alive at the same time.
     """
-    m, n = shape
-    entries = 4 * n_entries * (4 + itemsize) + 24 * (m + n)
-    factors = 6 * (m + n) * rank * itemsize
-    # the sums of every chunk up to rank 16, beyond it of as many as fit a gigabyte
-    sums = (
-        rank * (rank + 3) // 2 * itemsize * (max(m, n) + n_entries // LONGEST)
-        if rank <= 16
-        else 1 << 30
-    )
-    tried = min(n_entries, TRIED_TOGETHER) * (40 + 5 * rank * itemsize)
-    working = n_entries * (8 * itemsize + 16 + 4 * 8) if solver == "mm" else n_entries * 28
-    return int(entries + factors + sums + max(working, tried))
+    m, n = size.shape
+    entries = 4 * size.n_entries * (4 + size.itemsize) + 24 * (m + n)
+    factors = 6 * (m + n) * size.rank * size.itemsize
+    if size.rank <= 16:
+        # the normal equations of every chunk
+        n_chunks = max(m, n) + size.n_entries // CHUNK_LENGTH
+        systems = size.rank * (size.rank + 3) // 2 * size.itemsize * n_chunks
+    else:
+        # of as many chunks as fit into one gigabyte
+        systems = 1 << 30
+    repair = min(size.n_entries, REPAIR_BATCH) * (40 + 5 * size.rank * size.itemsize)
+    by_entry = _SORTING_BYTES
+    if solver.dual_pass:
+        by_entry = solver.entry_arrays * size.itemsize + _DUAL_PASS_BYTES
+    return int(entries + factors + systems + max(size.n_entries * by_entry, repair))

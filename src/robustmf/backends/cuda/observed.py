@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.kept import KeptOnCard
-from robustmf.backends.cuda.memory import require_room
+from robustmf.backends.cuda.memory import check_memory
 from robustmf.backends.cuda.memory_estimate import entry_bytes
 from robustmf.data.observed import Compressed, Duplicates, Observed, as_observed
 from robustmf.exceptions import DuplicateEntryError
@@ -85,7 +85,7 @@ class DeviceObserved(Observed):
     def from_host(cls, observed: Observed, device: torch.device) -> DeviceObserved:
         """The entries of ``observed``, copied to the card."""
         rows = observed.rows
-        require_room(
+        check_memory(
             entry_bytes(observed.n_entries, observed.dtype.itemsize),
             device,
             f"X with {observed.n_entries} entries",
@@ -107,7 +107,7 @@ class DeviceObserved(Observed):
     ) -> DeviceObserved:
         """Entries given by row numbers, column numbers and values: NumPy arrays, torch tensors, or anything that speaks DLPack."""
         device = torch.device(device)
-        require_room(entry_bytes(len(values), 4), device, f"X with {len(values)} entries")
+        check_memory(entry_bytes(len(values), 4), device, f"X with {len(values)} entries")
         i, j, v = (_to_card(array, device) for array in (rows, cols, values))
         if not i.shape == j.shape == v.shape or i.ndim != 1:
             raise ValueError(

@@ -18,6 +18,7 @@ from torch import Tensor
 from robustmf.backends.base import Capabilities
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.cuda.array import DeviceArray, tensor_like
+from robustmf.backends.cuda.backend import CUDABackend
 from robustmf.backends.cuda.chunks import Chunks, Slice, cut
 from robustmf.backends.cuda.dual import DeviceDualPass
 from robustmf.backends.cuda.kernels import dual, entries, parts
@@ -38,12 +39,7 @@ Array = Any
 class CUDAOperations(CPUOperations):
     """Passes over the entries of ``observed`` on its card. ``team`` serves what stays on the host: small starts."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        host_arrays=False,
-        float32_sweeps=False,
-        message_passing=False,
-        max_rank=128,  # its normal matrix is one tile
-    )
+    capabilities: ClassVar[Capabilities] = CUDABackend.capabilities
 
     def __init__(self, observed: DeviceObserved, team: Team) -> None:
         self.observed: DeviceObserved = observed

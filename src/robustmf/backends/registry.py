@@ -1,0 +1,35 @@
+"""The backends by name: the only place that knows the values of the parameter ``device``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, cast
+
+from robustmf.backends.base import Backend
+
+#: Module and class of each backend; imported when first requested.
+_BACKENDS = {
+    "cpu": ("robustmf.backends.cpu.backend", "CPUBackend"),
+    "cuda": ("robustmf.backends.cuda.backend", "CUDABackend"),
+}
+
+
+def get_backend(device: Any) -> Backend:
+    """Return the backend for the value of a parameter ``device``.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda"}
+        The name.
+
+    Raises
+    ------
+    ValueError
+        If there is no backend of this name. Whether the machine can run it is checked by
+        :meth:`~robustmf.backends.base.Backend.check_available`.
+    """
+    if not isinstance(device, str) or device not in _BACKENDS:
+        names = " or ".join(map(repr, _BACKENDS))
+        raise ValueError(f"device must be {names}, got device={device!r}")
+    module, name = _BACKENDS[device]
+    return cast("Backend", getattr(importlib.import_module(module), name)())
