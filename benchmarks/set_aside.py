@@ -12,9 +12,8 @@ from functools import partial
 import numpy as np
 
 from robustmf.data.hashing import hashes
-from robustmf.data.holdout import set_aside
+from robustmf.data.holdout import select_by_hash, select_by_permutation
 from robustmf.data.observed import Compressed, Observed
-from robustmf.solvers.holdout import drawn
 
 ROWS, COLUMNS, A_ROW = 100_000, 20_000, 100
 
@@ -32,8 +31,8 @@ def main() -> None:
         Compressed(np.arange(0, ROWS * A_ROW + 1, A_ROW), columns, values), (ROWS, COLUMNS)
     )
     for name, choose in {
-        "hash": partial(set_aside, seed=0),
-        "permutation": partial(drawn, rng=rng),
+        "hash": partial(select_by_hash, seed=0),
+        "permutation": partial(select_by_permutation, rng=rng),
     }.items():
         seconds = min(_seconds(partial(choose, observed, None, 0.1)) for _ in range(3))
         tracemalloc.start()

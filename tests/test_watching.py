@@ -10,14 +10,12 @@ import textwrap
 import time
 import warnings
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
 from robustmf import RMFNL, RobustMF
-from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.data.holdout import set_aside
+from robustmf.data.holdout import Holdout, hold_out, select_by_hash, select_by_permutation
 from robustmf.data.observed import Observed
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import (
@@ -27,7 +25,6 @@ from robustmf.exceptions import (
     RobustMFWarning,
 )
 from robustmf.solvers.base import run, small_change
-from robustmf.solvers.holdout import Holdout, drawn, hold_out
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +79,12 @@ def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(da
 
 
 def test_the_validation_error_is_that_of_clipped_predictions():
-    holdout = Holdout(np.array([0, 1]), np.array([0, 0]), np.array([5.0, 2.0]), None, (1.0, 5.0))
+    holdout = Holdout(np.array([0, 1]), np.array([0, 0]), np.array([5.0, 2.0]), None)
     U, V = np.array([[7.0], [0.5]]), np.array([[1.0]])
-    assert holdout.error(U, V) == (0 + 1) / 2
-    assert replace(holdout, weights=np.array([1.0, 3.0])).error(U, V) == 3 / 4
-    assert replace(holdout, bounds=(-np.inf, np.inf)).error(U, V) == (2 + 1.5) / 2
+    weighted = replace(holdout, weights=np.array([1.0, 3.0]))
+    assert holdout.error(U, V, (1.0, 5.0)) == (0 + 1) / 2
+    assert weighted.error(U, V, (1.0, 5.0)) == 3 / 4
+    assert holdout.error(U, V, (-np.inf, np.inf)) == (2 + 1.5) / 2
 
 
 @pytest.mark.parametrize("solver", ["irls", "varpro", "mm"])
@@ -116,37 +114,34 @@ def test_several_starts_with_validation_keep_the_lowest_error(data):
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
 
 
-def drawn_with_seed(observed, weights, fraction, seed):
-    return drawn(observed, weights, fraction, np.random.default_rng(seed))
+def permutation_with_seed(observed, weights, fraction, seed):
+    return select_by_permutation(observed, weights, fraction, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("choose", [set_aside, drawn_with_seed])
-def test_what_is_set_aside_leaves_every_row_and_column_an_entry(team, choose):
+@pytest.mark.parametrize("choose", [select_by_hash, permutation_with_seed])
+def test_what_is_set_aside_leaves_every_row_and_column_an_entry(choose):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((40, 30)) < 0.08, 1.0, np.nan)
     dense[np.arange(40), rng.integers(30, size=40)] = 1.0
     dense[rng.integers(40, size=30), np.arange(30)] = 1.0
-    operations = CPUOperations(Observed.from_dense(dense), team)
-    observed = operations.observed
+    observed = Observed.from_dense(dense)
     weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
     for seed in range(5):
-        kept, _, aside = hold_out(
-            operations, None, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf)
-        )
-        assert kept.observed.rows.counts.min() >= 1
-        assert kept.observed.columns.counts.min() >= 1
+        kept, _, held_out = hold_out(observed, None, choose(observed, None, 0.5, seed))
+        assert kept.rows.counts.min() >= 1
+        assert kept.columns.counts.min() >= 1
         assert (
             0
-            < len(aside.values)
-            == observed.n_entries - kept.observed.n_entries
+            < len(held_out.values)
+            == observed.n_entries - kept.n_entries
             <= round(observed.n_entries / 2)
         )
-        kept, kept_weights, aside = hold_out(
-            operations, weights, partial(choose, fraction=0.5, seed=seed), (-np.inf, np.inf)
+        kept, kept_weights, held_out = hold_out(
+            observed, weights, choose(observed, weights, 0.5, seed)
         )
-        assert np.all(aside.weights == 2)
-        assert len(kept_weights) == kept.observed.n_entries
-    few = hold_out(operations, None, partial(choose, fraction=0.1, seed=0), (-np.inf, np.inf))[2]
+        assert np.all(held_out.weights == 2)
+        assert len(kept_weights) == kept.n_entries
+    few = hold_out(observed, None, choose(observed, None, 0.1, 0))[2]
     assert len(few.values) == round(0.1 * observed.n_entries)
     with pytest.raises(ValueError, match=r"validation_fraction=0\.5 finds no entry to set aside"):
         RobustMF(1, validation_fraction=0.5).fit(np.ones((1, 1)))
@@ -161,7 +156,7 @@ def test_what_is_set_aside_is_a_fair_share_of_short_and_long_rows():
     observed = Observed.from_indices(rows, columns, np.ones(len(rows)))
     shares = []
     for seed in range(30):
-        aside = set_aside(observed, None, 0.1, seed)
+        aside = select_by_hash(observed, None, 0.1, seed)
         assert aside.sum() == round(0.1 * len(rows))
         shares.append(
             [
@@ -183,7 +178,7 @@ def test_what_is_set_aside_depends_on_ids_not_on_their_order_or_the_entries():
             col=(3 * j[order]).tolist(),
             value=rng.normal(size=len(i)).tolist(),
         )
-        aside = set_aside(entries, None, 0.2, 5)
+        aside = select_by_hash(entries, None, 0.2, 5)
         at = zip(entries.rows.group_of_entry()[aside], entries.rows.indices[aside], strict=True)
         return {(entries.row_ids[a], entries.column_ids[b]) for a, b in at}
 
@@ -193,8 +188,10 @@ def test_what_is_set_aside_depends_on_ids_not_on_their_order_or_the_entries():
     bare = Observed.from_indices(i, j, np.ones(len(i)))
     named = Observed.from_triplets(row=i.tolist(), col=j.tolist(), value=np.ones(len(i)))
     assert named.row_ids == list(range(30))
-    assert np.array_equal(set_aside(bare, None, 0.2, 5), set_aside(named, None, 0.2, 5))
-    assert not np.array_equal(set_aside(bare, None, 0.2, 5), set_aside(bare, None, 0.2, 6))
+    assert np.array_equal(select_by_hash(bare, None, 0.2, 5), select_by_hash(named, None, 0.2, 5))
+    assert not np.array_equal(
+        select_by_hash(bare, None, 0.2, 5), select_by_hash(bare, None, 0.2, 6)
+    )
 
 
 @pytest.mark.parametrize(

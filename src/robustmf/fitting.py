@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.cpu.blas import one_blas_thread
-from robustmf.data.holdout import aside_seed, set_aside
+from robustmf.data.holdout import Holdout, aside_seed, hold_out, select_by_hash
 from robustmf.exceptions import InterruptedFitWarning, warn_user
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.prepare import Prepared, prepare
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss, smoothed
 from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
-from robustmf.solvers.holdout import Holdout, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.mm import InnerRule, make_inner
 from robustmf.solvers.mm.solver import MM
@@ -120,12 +119,18 @@ def fit(
         progress, rng = checkpoint.open(settings.deciding(), operations, sample_weights, rng)
     streams, holdout = rng.spawn(settings.n_init), None
     if settings.validation_fraction is not None:
-        choose = partial(
-            set_aside, fraction=settings.validation_fraction, seed=aside_seed(streams[0])
+        host_weights = None if sample_weights is None else np.asarray(sample_weights)
+        # selected on the host: equal seeds hold out the same entries on every device
+        selected = select_by_hash(
+            operations.observed.to_host(),
+            host_weights,
+            settings.validation_fraction,
+            aside_seed(streams[0]),
         )
-        operations, sample_weights, holdout = hold_out(
-            operations, sample_weights, choose, settings.bounds
+        observed, sample_weights, holdout = hold_out(
+            operations.observed, sample_weights, operations.array(selected)
         )
+        operations = operations.on(observed)
     with progress.reading():
         fits = [
             _checked(Fit.of(ended, settings.loss), settings.rank, operations)
@@ -260,7 +265,7 @@ def _iterated(
     objective = Objective(loss, settings.reg)
     U, V = prepared.U, prepared.V
     watch: dict[str, Any] = {
-        "validation": None if holdout is None else holdout.error,
+        "validation": None if holdout is None else partial(holdout.error, bounds=settings.bounds),
         "patience": settings.patience,
     }
     watch["record"] = progress.loop("fit")

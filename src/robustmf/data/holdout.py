@@ -5,6 +5,7 @@ Of every row and of every column the entry with the largest key stays. Of the ot
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ _STAYS = np.uint64((1 << 64) - 1)
 
 #: Entries looked at in one go.
 _SLICE = 1 << 16
+
+#: Entries predicted at once, which bounds the memory of gathered factors.
+_ERROR_SLICE = 1 << 18
 
 
 def aside_seed(first_start: np.random.Generator) -> int:
@@ -82,7 +86,7 @@ def up_to(keys: Hashes, last: np.uint64) -> NDArray[np.bool_]:
     return (keys <= last) & (keys < _STAYS)
 
 
-def set_aside(
+def select_by_hash(
     observed: Observed, weights: Array | None, fraction: float, seed: int
 ) -> NDArray[np.bool_]:
     """Which entries are set aside: a random ``fraction``, by the ids of their rows and columns, or by their numbers without ids."""
@@ -107,3 +111,83 @@ def set_aside(
 
 def _slices(keys: Hashes) -> list[slice]:
     return [slice(low, low + _SLICE) for low in range(0, len(keys), _SLICE)]
+
+
+def select_by_permutation(
+    observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Select a random ``fraction`` of the entries by a random permutation, whatever their ids.
+
+    One entry of every row and column stays, and so do entries of weight 0.
+    """
+    rows = observed.rows
+    n_entries = observed.n_entries
+    index_type = np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64
+    order = rng.permutation(np.arange(n_entries, dtype=index_type))
+    free = np.ones(n_entries, bool) if weights is None else weights > 0
+    for index, size in zip((rows.group_of_entry(), rows.indices), observed.shape, strict=True):
+        # of each row (column), the last one in random order among those that may be held out
+        stays = np.full(size, -1)
+        movable = order[free[order]]
+        stays[index[movable]] = movable
+        free[stays[stays >= 0]] = False
+    selected = np.zeros(n_entries, bool)
+    selected[order[free[order]][: n_aside(fraction, n_entries)]] = True
+    return selected
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Entries that a fit does not see.
+
+    Attributes
+    ----------
+    rows, columns : array of int
+        Their indices.
+    values : array
+    weights : array or None
+    """
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: Array
+    weights: Array | None
+
+    def error_sums(self, U: Array, V: Array, bounds: tuple[float, float]) -> tuple[float, float]:
+        """Σ s·|error| and Σ s for the predictions UVᵀ clipped to ``bounds``; s are the weights."""
+        total = 0.0
+        for low in range(0, len(self.values), _ERROR_SLICE):
+            part = slice(low, low + _ERROR_SLICE)
+            predicted = np.einsum("tq,tq->t", U[self.rows[part]], V[self.columns[part]])
+            error = np.abs(self.values[part] - np.clip(predicted, *bounds))
+            if self.weights is not None:
+                error = error * self.weights[part]
+            total += float(error.sum(dtype=np.float64))
+        if self.weights is None:
+            return total, float(len(self.values))
+        return total, float(self.weights.sum(dtype=np.float64))
+
+    def error(self, U: Array, V: Array, bounds: tuple[float, float]) -> float:
+        """The (weighted) mean absolute error, in which a few gross outliers do not decide."""
+        total, weight = self.error_sums(U, V, bounds)
+        return total / weight
+
+
+def hold_out(
+    observed: Observed, weights: Array | None, selected: Any
+) -> tuple[Observed, Array | None, Holdout]:
+    """Split the entries into those to fit, with their weights, and the selected ones.
+
+    ``selected`` is a mask over the entries, in the memory of the entries.
+    """
+    rows = observed.rows
+    positions = np.flatnonzero(selected)
+    row = np.searchsorted(rows.pointers, positions, side="right") - 1
+    holdout = Holdout(
+        row.astype(np.int32),
+        rows.indices[positions],
+        rows.values[positions],
+        None if weights is None else weights[positions],
+    )
+    kept_weights = None if weights is None else weights[~selected]
+    return observed.select(~selected), kept_weights, holdout

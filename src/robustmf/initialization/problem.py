@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
-from robustmf.initialization.scales import FAR, TUNING, Held, Scales, least_noise, sampled_places
+from robustmf.data.sampling import evenly_spaced
+from robustmf.initialization.scales import FAR, TUNING, Held, Scales, least_noise
 from robustmf.lazily import cached
 from robustmf.losses import L2, Welsch
 from robustmf.solvers.objective import Objective, paper_reg
@@ -155,6 +156,6 @@ def sampled_entries(observed: Observed) -> tuple[NDArray[np.int32], NDArray[np.i
     rows = observed.rows
     if observed.n_entries <= SAMPLE:
         return rows.group_of_entry(), rows.indices, rows.values
-    chosen = sampled_places(observed.n_entries, SAMPLE)
+    chosen = evenly_spaced(observed.n_entries, SAMPLE)
     row = np.searchsorted(rows.pointers, chosen, side="right") - 1
     return row.astype(np.int32), rows.indices[chosen], rows.values[chosen]

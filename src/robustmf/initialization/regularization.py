@@ -10,18 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.holdout import Holdout, hold_out, select_by_permutation
 from robustmf.data.observed import Compressed
 from robustmf.initialization.initial_point import bias_start, without_biases
 from robustmf.initialization.problem import Problem
 from robustmf.losses import Loss
-from robustmf.solvers.holdout import Holdout, drawn, hold_out
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.objective import Objective
 
@@ -67,6 +66,7 @@ class Trial:
     operations: EntryOperations
     weights: Array | None
     aside: Holdout
+    bounds: tuple[float, float]
 
     def best(self, bias: bool, seed: int) -> tuple[float, float]:
         """The lowest error on what was set aside, and its λ. λ rises: no descent leaves factors that are zero."""
@@ -86,12 +86,9 @@ class Trial:
             for A, b in zip(factors, biases, strict=True)
         ]
         reg, found = self.least_reg(problem), []
-        nothing = self.aside.error(
-            *(
-                np.zeros((k, 1), self.operations.observed.dtype)
-                for k in self.operations.observed.shape
-            )
-        )
+        m, n = self.operations.observed.shape
+        dtype = self.operations.observed.dtype
+        nothing = self.aside.error(np.zeros((m, 1), dtype), np.zeros((n, 1), dtype), self.bounds)
         for k in range(_DOUBLINGS):
             sigma = problem.sigma(residual, problem.reg_for(2, reg, self.loss_at(1.0).degree))
             irls = IRLS.on_entries(
@@ -101,7 +98,7 @@ class Trial:
             for _ in range(_SWEEPS if k else _FIRST_SWEEPS):
                 irls.step()
             own = list(irls.augmented_factors)
-            found.append((self.aside.error(*irls.factors), reg))
+            found.append((self.aside.error(*irls.factors, self.bounds), reg))
             # no end is near while no factors at all would do better: then what rises is how far the first λ have overfitted
             if found[-1][0] > (1 + _WORSE) * min(found)[0] and min(found)[0] < nothing:
                 break
@@ -124,10 +121,20 @@ def choose(
     n_aside = round(_ASIDE * observed.n_entries)
     if not _LEAST_ASIDE <= n_aside <= spare:
         return None
-    seen, seen_weights, aside = hold_out(
-        operations, weights, partial(drawn, fraction=_ASIDE, rng=rng), bounds
+    host_weights = None if weights is None else np.asarray(weights)
+    selected = select_by_permutation(observed.to_host(), host_weights, _ASIDE, rng)
+    seen, seen_weights, aside = hold_out(observed, weights, operations.array(selected))
+    trial = Trial(
+        rank,
+        loss_at,
+        least_reg,
+        reg_by_count,
+        bias_unit,
+        operations.on(seen),
+        seen_weights,
+        aside,
+        bounds,
     )
-    trial = Trial(rank, loss_at, least_reg, reg_by_count, bias_unit, seen, seen_weights, aside)
     # two models' errors, of much the same size at each entry, differ by chance by about this share in the mean
     seed, worth = int(rng.integers(1 << 40)), 0.5 * n_aside**-0.5
     best: tuple[float, Choice] | None = None

@@ -74,11 +74,6 @@ class Held:
         return Held(self.array[np.abs(self.array - middle) <= most])
 
 
-def sampled_places(n_entries: int, at_most: int) -> NDArray[np.int64]:
-    """So many of more entries, which stand for all: spread evenly over them, by their places in row order."""
-    return np.linspace(0, n_entries - 1, at_most).astype(np.int64)
-
-
 def power(unit: float, exponent: int) -> float:
     """unit^exponent by products: a unit that is a power of two then changes no digit, which C's ``pow`` does not promise."""
     product = math.prod([unit] * abs(exponent), start=1.0)

@@ -13,6 +13,7 @@ from robustmf.answers import Answers
 from robustmf.backends.registry import get_backend
 from robustmf.data.lookup import UNKNOWN
 from robustmf.data.observed import Observed
+from robustmf.data.sampling import evenly_spaced
 from robustmf.kernels.team import Team
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_lines
 from robustmf.outliers.evidence import Lines, both_sides, combined, is_scale
@@ -206,12 +207,12 @@ class Detection(Answers):
         """Some of the fit's entries, evenly spread, and how many each row and column has."""
         stored = self.entries_
         if "pointers" not in stored:  # they stayed on a cluster
-            chosen = _spread(len(stored["values"]))
+            chosen = evenly_spaced(len(stored["values"]), SAMPLE)
             found = stored["rows"][chosen], stored["columns"][chosen], stored["values"][chosen]
             return *found, (stored["row_counts"], stored["column_counts"])
         entries = self._fitted_entries()
         rows = entries.rows
-        chosen = _spread(entries.n_entries)
+        chosen = evenly_spaced(entries.n_entries, SAMPLE)
         i, j = np.searchsorted(rows.pointers, chosen, side="right") - 1, rows.indices[chosen]
         return (
             i,
@@ -330,11 +331,6 @@ class Detection(Answers):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         by_row, by_column = both_sides(self._lines(judged, noise, rows))
         return by_row.scores, by_column.scores
-
-
-def _spread(n_entries: int) -> NDArray[np.int64]:
-    """Places evenly spread over entries, as many as the noise is judged by."""
-    return np.unique(np.linspace(0, n_entries - 1, min(SAMPLE, n_entries)).astype(np.int64))
 
 
 def _names(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:

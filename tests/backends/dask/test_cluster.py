@@ -51,6 +51,7 @@ from robustmf.backends.dask.source import pieces_of
 from robustmf.backends.dask.start import SHARE, Sample
 from robustmf.cli import app
 from robustmf.data.hashing import hashes
+from robustmf.data.holdout import Holdout
 from robustmf.exceptions import (
     CheckpointError,
     ClusterLostError,
@@ -63,7 +64,6 @@ from robustmf.fitting import _iterated
 from robustmf.initialization.prepare import Prepared
 from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
-from robustmf.solvers.holdout import Holdout
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +270,7 @@ def test_entries_set_aside(client, ratings, begun):
     chosen = np.zeros(observed.shape, bool)
     chosen[i, j] = True
     left = observed.select(~chosen[observed.rows.group_of_entry(), observed.rows.indices])
-    holdout = Holdout(i.astype(np.int32), j.astype(np.int32), values, None, (-np.inf, np.inf))
+    holdout = Holdout(i.astype(np.int32), j.astype(np.int32), values, None)
     one = begun[0].alone(left, holdout=holdout, loss="huber", validation_fraction=0.1)
     assert_same(model, one)
     np.testing.assert_allclose(model.history_["validation"], one.history_["validation"], rtol=1e-5)

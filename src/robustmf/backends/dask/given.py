@@ -14,6 +14,7 @@ from robustmf.backends.dask.load import Matrix
 from robustmf.backends.dask.medians import Scattered
 from robustmf.backends.dask.start import Basis
 from robustmf.backends.dask.tasks import on_block
+from robustmf.data.sampling import evenly_spaced
 from robustmf.initialization import problem
 from robustmf.initialization.initial_point import (
     bias_half_step,
@@ -22,7 +23,7 @@ from robustmf.initialization.initial_point import (
     without_biases,
 )
 from robustmf.initialization.prepare import average_reg, in_units
-from robustmf.initialization.scales import Scales, least_sigma, sampled_places
+from robustmf.initialization.scales import Scales, least_sigma
 from robustmf.losses import Loss
 from robustmf.solvers.settings import Settings
 
@@ -211,7 +212,7 @@ def _sampled(
     places, row = places[sorted_], row[sorted_]
     within = np.arange(len(row)) - np.searchsorted(row, row)
     return places[
-        np.isin(starts[row] + within, sampled_places(n_entries, at_most), assume_unique=True)
+        np.isin(starts[row] + within, evenly_spaced(n_entries, at_most), assume_unique=True)
     ]
 
 
