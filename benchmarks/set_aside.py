@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from robustmf.data.hashing import hashes
+from robustmf.data.hashing import hash_ids
 from robustmf.data.holdout import select_by_hash, select_by_permutation
 from robustmf.data.observed import Compressed, Observed
 
@@ -42,7 +42,7 @@ def main() -> None:
         )
         tracemalloc.stop()
     ids = [f"user {k}" for k in range(ROWS)]
-    print(f"{ROWS} ids of text: {min(_seconds(partial(hashes, ids)) for _ in range(3)):.2f} s")
+    print(f"{ROWS} ids of text: {min(_seconds(partial(hash_ids, ids)) for _ in range(3)):.2f} s")
 
 
 def _seconds(call: partial[object]) -> float:

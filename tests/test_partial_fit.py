@@ -220,6 +220,6 @@ def test_what_does_not_go_on_as_it_began_is_refused():
     )
     with pytest.raises(
         ValueError,
-        match="partial_fit must go on as it began: rows had ids so far, now they have numbers",
+        match="must identify rows in the same way: by ids so far, by indices in this batch",
     ):
         by_id.partial_fit(np.ones((3, 2)))

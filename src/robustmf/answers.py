@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.registry import get_backend
-from robustmf.data.lookup import UNKNOWN, Lookup
+from robustmf.data.factorization import UNKNOWN
+from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Compressed, Observed
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.kernels.team import Team
@@ -35,7 +36,7 @@ from robustmf.validation import (
 Array = NDArray[np.floating[Any]]
 
 #: Made from the ids when first asked for: kept beside the models, not in them, so that a saved model is its data and nothing else.
-_lookups: WeakKeyDictionary[Answers, dict[str, tuple[Sequence[Hashable], Lookup]]] = (
+_lookups: WeakKeyDictionary[Answers, dict[str, tuple[Sequence[Hashable], Vocabulary]]] = (
     WeakKeyDictionary()
 )
 
@@ -114,17 +115,17 @@ class Answers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Row or column numbers from what a caller names them by, in the argument of this name."""
         lookup = self._lookup(side)
         if lookup is not None:
-            return lookup(asked)
+            return lookup.indices(asked)
         size = len(self.row_factors_ if side == "row" else self.column_factors_)
         return positions(asked, argument, size)
 
-    def _lookup(self, side: Literal["row", "column"]) -> Lookup | None:
+    def _lookup(self, side: Literal["row", "column"]) -> Vocabulary | None:
         ids = self.row_ids_ if side == "row" else self.column_ids_
         if ids is None:
             return None
         known = _lookups.setdefault(self, {})
         if side not in known or known[side][0] is not ids:
-            known[side] = (ids, Lookup(ids, side))
+            known[side] = (ids, Vocabulary(ids, side))
         return known[side][1]
 
     def recommend(self, users: Any, n: int = 10, *, exclude_seen: bool = True) -> Ranked:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.lookup import UNKNOWN
+from robustmf.data.factorization import UNKNOWN
 
 Array = NDArray[np.floating[Any]]
 

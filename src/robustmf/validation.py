@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.data.lookup import UNKNOWN, Lookup
+from robustmf.data.factorization import UNKNOWN
+from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Compressed, Observed, as_observed
 from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning, warn_user
 
@@ -113,9 +114,9 @@ def new_rows(X: Any, convert: Callable[[Any], Observed] = as_observed) -> Observ
     return convert(X)
 
 
-def columns_by_id(rows: Observed, known: Lookup) -> Observed:
+def columns_by_id(rows: Observed, known: Vocabulary) -> Observed:
     """The rows with their columns in the places of the known ones; entries in unknown columns are left out, with a warning."""
-    place = known(rows.column_ids)
+    place = known.indices(rows.column_ids)
     kept = place[rows.rows.indices] != UNKNOWN
     if not kept.all():
         warn_user(

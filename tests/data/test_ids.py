@@ -118,7 +118,7 @@ def test_numbers_that_do_not_exist_stay_an_error(observed):
         (
             {"user01"},
             TypeError,
-            "row ids must come as a list, an array or a column of a table, got a set",
+            "row ids must be a list, an array or a column of a table, got a set",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustmf import Observed
-from robustmf.data.ids import number_ids
+from robustmf.data.ids import Vocabulary
 from robustmf.exceptions import DuplicateEntryError
 
 COLUMNS = {"user": [30, 10, 10, -5], "item": ["b", "a", "b", "ü"], "stars": [1.0, 2.0, 3.0, 0.0]}
@@ -114,9 +114,9 @@ def test_ids_of_any_kind_are_numbered_in_their_order(kind):
 @settings(deadline=None, max_examples=60)
 def test_counting_and_hashing_agree_with_sorting(values, dtype):
     array = np.array(values, dtype)
-    numbers, ids = number_ids(array, "row")
+    numbers, vocabulary = Vocabulary.encode(array, "row")
     unique, inverse = np.unique(array, return_inverse=True)
-    assert ids == unique.tolist()
+    assert vocabulary.ids == unique.tolist()
     assert numbers.tolist() == inverse.tolist()
 
 
@@ -131,7 +131,7 @@ def frame(**changed):
         (pl.DataFrame(COLUMNS), ("user", "item", 3), ValueError, "value=3 is not a column of the data"),
         (pl.LazyFrame(COLUMNS), ("user", "movie", "stars"), ValueError, r"col='movie' is not a column of the data; it has \['user', "),
         (frame(), ("user", np.array([1, 2]), "stars"), TypeError, "col must be the name of a column of the data, got ndarray"),
-        (frame(user=[1, None, 2, 3]), None, ValueError, "row ids must not be missing, got None at position 1; drop or name"),
+        (frame(user=[1, None, 2, 3]), None, ValueError, "row ids must not be missing, got None at position 1; drop these entries"),
         (frame(item=["a", "b", None, "c"]), None, ValueError, "col ids must not be missing, got None at position 2"),
         (pl.DataFrame({**COLUMNS, "item": ["a", "b", "c", None]}), None, ValueError, "col ids must not be missing, got None at position 3"),
         ({**COLUMNS, "user": np.array([1, 2, np.nan, 3])}, None, ValueError, r"row ids must not be missing, got .*nan.* at position 2"),

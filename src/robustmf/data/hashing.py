@@ -1,14 +1,14 @@
-"""Hashes of ids: the same id has the same hash in every process, whatever type it was read as.
+"""Hashes of ids that are the same in every process.
 
-Python's own hash of text differs from process to process. Ids that Python holds equal (1, 1.0, True) have one hash here, and so have 7
-and "7", which are refused where both meet.
+Python's hash of a string differs between processes. Ids that are equal in Python (1, 1.0, True)
+have the same hash. So have 7 and "7", which cannot both be ids of one side.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,42 +16,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Integers that fit 64 bits as an array, everything else as a list.
-Ids = NDArray[np.int64] | list[Any]
+from robustmf.data.ids import Ids
+
 Hashes = NDArray[np.uint64]
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _64_BITS = (1 << 64) - 1
 
 
-def mixed(codes: Hashes) -> Hashes:
-    """A permutation of the 64-bit numbers in which neighbours are far apart (splitmix64)."""
+def mix(codes: Hashes) -> Hashes:
+    """The finalizer of splitmix64: a permutation of the 64-bit integers without structure."""
     x = codes + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-def hashes(ids: Ids) -> Hashes:
-    """One hash an id."""
+def hash_ids(ids: Ids) -> Hashes:
+    """One hash per id."""
     if isinstance(ids, np.ndarray):
-        return mixed(ids.astype(np.uint64))
-    return mixed(np.fromiter(map(_code, ids), np.uint64, count=len(ids)))
-
-
-def compact(ids: Sequence[Hashable]) -> Ids:
-    """Ids in the form that is cheapest to keep and to send."""
-    if isinstance(ids, np.ndarray):
-        return ids
-    if {type(key) for key in ids} == {int}:
-        try:
-            return np.array(ids, np.int64)
-        except OverflowError:
-            pass
-    return list(ids)
+        return mix(ids.astype(np.uint64))
+    return mix(np.fromiter(map(_code, ids), np.uint64, count=len(ids)))
 
 
 def _code(key: Hashable) -> int:
+    """An integer as it is, the text of any other id through BLAKE2."""
     text = _text(key)
     if _INTEGER.fullmatch(text):
         return int(text) & _64_BITS
@@ -61,7 +50,7 @@ def _code(key: Hashable) -> int:
 
 
 def _text(key: Any) -> str:
-    """Text that equal ids have in common."""
+    """A text that is the same for equal ids."""
     if isinstance(key, tuple):
         return f"({','.join(map(_text, key))})"
     if isinstance(key, datetime) and key.tzinfo is not None:
@@ -75,5 +64,5 @@ def _text(key: Any) -> str:
 
 
 def _digits(number: int) -> str:
-    # Python refuses to write out more than 4,300 decimal digits
+    # Python does not convert integers of more than 4,300 decimal digits to text
     return str(number) if number.bit_length() < 10_000 else hex(number)

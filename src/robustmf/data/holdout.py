@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.hashing import Hashes, compact, hashes, mixed
+from robustmf.data.hashing import Hashes, hash_ids, mix
+from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Compressed, Observed
 
 Array = NDArray[np.floating[Any]]
@@ -46,14 +47,14 @@ def none_aside(fraction: float) -> ValueError:
 
 def row_codes(of_ids: Hashes, seed: int) -> Hashes:
     """What rows bring to the keys of their entries, from the hashes of their ids; columns bring the hashes themselves."""
-    return mixed(of_ids ^ np.uint64(seed))
+    return mix(of_ids ^ np.uint64(seed))
 
 
 def place_keys(rows: Compressed, own: Hashes, other: Hashes, weights: Array | None) -> Hashes:
     """The keys of the entries, from what each row (of the side ``own``) and column brings; 0 for those of weight 0."""
     keys, group = np.empty(len(rows.indices), np.uint64), rows.group_of_entry()
     for part in _slices(keys):
-        keys[part] = mixed(own[group[part]] ^ other[rows.indices[part]])
+        keys[part] = mix(own[group[part]] ^ other[rows.indices[part]])
     if weights is not None:
         keys[weights == 0] = 0
     return keys
@@ -92,7 +93,7 @@ def select_by_hash(
     """Which entries are set aside: a random ``fraction``, by the ids of their rows and columns, or by their numbers without ids."""
     rows, (m, n) = observed.rows, observed.shape
     own, other = (
-        hashes(np.arange(size) if ids is None else compact(list(ids)))
+        hash_ids(np.arange(size) if ids is None else compact_ids(list(ids)))
         for size, ids in zip((m, n), (observed.row_ids, observed.column_ids), strict=True)
     )
     keys = place_keys(rows, row_codes(own, seed), other, weights)

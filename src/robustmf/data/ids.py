@@ -1,147 +1,322 @@
-"""Ids of rows and columns: numbers 0, 1, … for ids of any hashable kind.
+"""Identifiers of rows and columns.
 
-Ids that can be compared are numbered in their order, others in order of appearance. Ids that Python holds equal (1 and 1.0) are one.
+A :class:`Vocabulary` maps ids of any hashable type to the indices 0, 1, … and back. Ids that can be
+ordered are indexed in ascending order, others in order of appearance. Ids that are equal in Python
+(1 and 1.0) are one id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.data.factorization import UNKNOWN
 from robustmf.kernels.numbering import look_up, number_present
 
-Numbers = NDArray[np.int32] | NDArray[np.int64]
+Indices = NDArray[np.int32] | NDArray[np.int64]
+
+#: Compact form of ids: an array if all of them are integers of at most 64 bits, otherwise a list.
+Ids = NDArray[np.int64] | list[Any]
 
 
-def number_ids(ids: Any, role: str) -> tuple[Numbers, Sequence[Hashable]]:
-    """The number of every id, and the ids by their numbers.
+class Vocabulary:
+    """The ids of the rows, or of the columns, of a matrix.
 
-    ``ids`` is a NumPy array, an Arrow array or any sequence; ``role`` ("row", "col") names it in errors.
+    The table for look-ups is built when it is first needed and is not pickled, so that a vocabulary
+    costs no more than its list of ids until then.
+
+    Parameters
+    ----------
+    ids : sequence of hashable
+        The id of every index, each id once.
+    side : str
+        What the ids identify ("row", "column"), for error messages.
+
+    Examples
+    --------
+    >>> from robustmf.data.ids import Vocabulary
+    >>> indices, films = Vocabulary.encode(["Dune", "Alien", "Dune"], "column")
+    >>> indices.tolist(), films.ids
+    ([1, 0, 1], ['Alien', 'Dune'])
+    >>> films.indices(["Dune", "Solaris"]).tolist()
+    [1, -1]
     """
-    if isinstance(ids, (list, tuple)):
-        return _python_column(ids, role)
-    if not isinstance(ids, np.ndarray):
-        return _arrow_column(ids, role)
-    if ids.ndim != 1:
-        raise ValueError(f"{role} ids must be one column, got shape {ids.shape}")
-    kind = ids.dtype.kind
+
+    def __init__(self, ids: Sequence[Hashable], side: str) -> None:
+        self.ids = ids
+        self.side = side
+        self._index_of: dict[Hashable, int] | None = None
+        self._types: set[type] = set()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_index_of": None, "_types": set()}
+
+    @classmethod
+    def encode(cls, column: Any, side: str) -> tuple[Indices, Vocabulary]:
+        """Index the ids of one column of a table.
+
+        Parameters
+        ----------
+        column : ndarray, Arrow array or sequence
+            One id per entry.
+        side : str
+            What the ids identify ("row", "col"), for error messages.
+
+        Returns
+        -------
+        indices : ndarray of int32 or int64
+            The index of the id of every entry.
+        vocabulary : Vocabulary
+            The distinct ids.
+        """
+        indices, ids = _encode(column, side)
+        return indices, cls(ids, side)
+
+    def indices(self, ids: Any) -> NDArray[np.intp]:
+        """Indices of the given ids, in the order and shape given; ``UNKNOWN`` (-1) for unknown ids.
+
+        A string, a number or anything else that is not a list, an array or a column is one id. So is
+        a tuple if the ids of the vocabulary are tuples.
+        """
+        if self._index_of is None:
+            self._types = {id_type(key) for key in self.ids}
+            self._index_of = {key: k for k, key in enumerate(self.ids)}
+        index_of = self._index_of
+        keys, shape = self._keys(ids)
+        try:
+            found = np.fromiter(
+                (index_of.get(key, UNKNOWN) for key in keys), np.intp, count=len(keys)
+            )
+        except TypeError as error:
+            raise TypeError(f"{self.side} ids must be hashable: {error}") from None
+        for k in np.flatnonzero(found == UNKNOWN).tolist():
+            self._require_valid_unknown(keys[k], k)
+        return found.reshape(shape)
+
+    def extended(self, ids: Sequence[Hashable]) -> tuple[NDArray[np.int64], Vocabulary]:
+        """Append the unknown ones of ``ids``; the indices of all of ``ids``, and the new vocabulary."""
+        index_of = {key: k for k, key in enumerate(self.ids)}
+        indices = np.fromiter(
+            (index_of.setdefault(key, len(index_of)) for key in ids), np.int64, count=len(ids)
+        )
+        return indices, Vocabulary(list(index_of), self.side)
+
+    def _require_valid_unknown(self, key: Any, position: int) -> None:
+        """Refuse a missing id, and an id of a type that no id of the vocabulary has."""
+        if _is_missing(key):
+            raise ValueError(
+                f"{self.side} ids must not be missing, got {key!r} at position {position}"
+            )
+        if id_type(key) not in self._types:
+            known = self.ids[0]
+            raise TypeError(
+                f"{self.side} ids were of type {type(known).__name__} in fit (such as {known!r}), "
+                f"got {key!r} of type {type(key).__name__} at position {position}; "
+                "convert them to the type used in fit"
+            )
+
+    def _keys(self, ids: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
+        """The ids as a flat sequence of Python objects, and the shape of the result."""
+        tuple_is_id = isinstance(ids, tuple) and tuple in self._types
+        if isinstance(ids, (list, tuple)) and not tuple_is_id:
+            return ids, (len(ids),)
+        if isinstance(ids, (str, bytes, tuple)) or not isinstance(ids, Iterable):
+            return [ids.item() if isinstance(ids, np.generic) else ids], ()
+        array = np.asarray(ids)
+        if array.ndim == 0 and not isinstance(ids, np.ndarray):
+            if type(ids) not in self._types:
+                raise TypeError(
+                    f"{self.side} ids must be a list, an array or a column of a table, "
+                    f"got a {type(ids).__name__}"
+                )
+            return [ids], ()
+        return array.ravel().tolist(), array.shape
+
+
+def id_type(key: Any) -> type:
+    """The class of ids that can equal ``key``: ``float`` for all numbers, ``str``, or its own type."""
+    if isinstance(key, (bool, int, float, np.number, np.bool_)):
+        return float
+    return str if isinstance(key, str) else type(key)
+
+
+def compact_ids(ids: Sequence[Hashable]) -> Ids:
+    """Ids in the form that takes the least memory and is the cheapest to send."""
+    if isinstance(ids, np.ndarray):
+        return ids
+    if {type(key) for key in ids} == {int}:
+        try:
+            return np.array(ids, np.int64)
+        except OverflowError:
+            pass
+    return list(ids)
+
+
+def as_list(ids: Ids) -> list[Any]:
+    """Compact ids as a list of Python objects."""
+    return ids.tolist() if isinstance(ids, np.ndarray) else ids
+
+
+def take_ids(ids: Ids, indices: NDArray[Any]) -> Ids:
+    """The ids at the given indices, as ``numpy.take``."""
+    return ids[indices] if isinstance(ids, np.ndarray) else [ids[k] for k in indices.tolist()]
+
+
+def merge_ids(parts: Sequence[Ids], side: str) -> tuple[NDArray[np.integer[Any]], Ids]:
+    """Index the ids of all parts, one part after the other; the indices and the distinct ids."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        every = np.concatenate([np.empty(0, np.int64), *parts])
+        unique, inverse = np.unique(every, return_inverse=True)
+        return inverse, unique
+    indices, vocabulary = Vocabulary.encode(list(chain.from_iterable(map(as_list, parts))), side)
+    return indices, compact_ids(vocabulary.ids)
+
+
+def locate_ids(known: Ids, ids: Ids) -> NDArray[np.int32]:
+    """Positions of ``ids`` in ``known``, which must contain all of them; arrays must be sorted."""
+    if isinstance(known, np.ndarray) and isinstance(ids, np.ndarray):
+        return np.searchsorted(known, ids).astype(np.int32)
+    index_of = {key: k for k, key in enumerate(as_list(known))}
+    return np.fromiter((index_of[key] for key in as_list(ids)), np.int32, count=len(ids))
+
+
+def _encode(column: Any, side: str) -> tuple[Indices, Sequence[Hashable]]:
+    """The index of every id, and the distinct ids."""
+    if isinstance(column, (list, tuple)):
+        return _encode_sequence(column, side)
+    if not isinstance(column, np.ndarray):
+        return _encode_arrow(column, side)
+    if column.ndim != 1:
+        raise ValueError(f"{side} ids must be one column, got shape {column.shape}")
+    kind = column.dtype.kind
     if kind in "fMm":
-        missing = np.isnan(ids) if kind == "f" else np.isnat(ids)
+        missing = np.isnan(column) if kind == "f" else np.isnat(column)
         if missing.any():
-            raise _missing_id(role, ids[missing][0].item(), int(np.argmax(missing)))
-    if kind in "iu" and ids.size:
-        return _integers(ids)
+            raise _missing_id(side, column[missing][0].item(), int(np.argmax(missing)))
+    if kind in "iu" and column.size:
+        return _encode_integers(column)
     if kind in "Mm":
-        unique, numbers = np.unique(ids, return_inverse=True)
-        return numbers, unique.tolist()
+        unique, indices = np.unique(column, return_inverse=True)
+        return indices, unique.tolist()
     if kind in "fUSb":
-        import pyarrow as pa  # noqa: PLC0415 - only those who number ids pay for it
+        import pyarrow as pa  # noqa: PLC0415 - import deferred until ids have to be encoded
 
-        # + 0.0 makes one id of 0.0 and -0.0
-        return _by_hashing(pa.array(ids + 0.0 if kind == "f" else ids))
-    return _by_dictionary(ids.tolist(), role)
+        # adding 0.0 turns -0.0 into 0.0, which is the same id
+        return _encode_by_hashing(pa.array(column + 0.0 if kind == "f" else column))
+    return _encode_objects(column.tolist(), side)
 
 
-def _python_column(ids: Sequence[Hashable], role: str) -> tuple[Numbers, Sequence[Hashable]]:
-    """A list; only of one type it becomes an array: NumPy would turn 7 into "7" beside a string."""
+def _encode_sequence(ids: Sequence[Hashable], side: str) -> tuple[Indices, Sequence[Hashable]]:
+    """Ids of one type as an array. NumPy would convert 7 to "7" if they were of several types."""
     types = {type(key) for key in ids}
     try:
         if types in ({int}, {float}):
-            return number_ids(np.array(ids, np.int64 if types == {int} else np.float64), role)
+            return _encode(np.array(ids, np.int64 if types == {int} else np.float64), side)
         if types == {str}:
-            import pyarrow as pa  # noqa: PLC0415 - only those who number ids pay for it
+            import pyarrow as pa  # noqa: PLC0415 - as above
 
-            return _by_hashing(pa.array(ids, pa.large_string()))
+            return _encode_by_hashing(pa.array(ids, pa.large_string()))
     except (OverflowError, UnicodeEncodeError):
-        pass  # integers beyond 64 bits, text that is not Unicode
-    return _by_dictionary(ids, role)
+        pass  # integers of more than 64 bits, text that is not Unicode
+    return _encode_objects(ids, side)
 
 
-def _integers(ids: NDArray[np.integer[Any]]) -> tuple[Numbers, Sequence[Hashable]]:
-    low, high = int(ids.min()), int(ids.max())
+def _encode_integers(ids: NDArray[np.integer[Any]]) -> tuple[Indices, Sequence[Hashable]]:
+    """Integers from a range that is not much longer than their number are counted."""
+    low = int(ids.min())
+    high = int(ids.max())
     if high - low > 2 * len(ids) + 65_536 or high > np.iinfo(np.int64).max:
-        import pyarrow as pa  # noqa: PLC0415 - only those who number ids pay for it
+        import pyarrow as pa  # noqa: PLC0415 - as above
 
-        return _by_hashing(pa.array(ids))
+        return _encode_by_hashing(pa.array(ids))
     values = ids if ids.dtype in (np.int32, np.int64) else ids.astype(np.int64)
-    number, out = np.zeros(high - low + 1, np.int32), np.empty(len(ids), np.int32)
-    number_present(values, low, number)
-    look_up(values, low, number, out)
-    return out, (np.flatnonzero(number >= 0) + low).tolist()
+    index_of = np.zeros(high - low + 1, np.int32)
+    out = np.empty(len(ids), np.int32)
+    number_present(values, low, index_of)
+    look_up(values, low, index_of, out)
+    return out, (np.flatnonzero(index_of >= 0) + low).tolist()
 
 
-def _arrow_column(ids: Any, role: str) -> tuple[Numbers, Sequence[Hashable]]:
-    """An Arrow array, whole or in chunks."""
-    import pyarrow as pa  # noqa: PLC0415 - whoever passes one has imported it
+def _encode_arrow(ids: Any, side: str) -> tuple[Indices, Sequence[Hashable]]:
+    """An Arrow array or chunked array."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
 
     if ids.null_count:
         position = ids.is_null().index(pa.scalar(True)).as_py()
-        raise _missing_id(role, None, position)
+        raise _missing_id(side, None, position)
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
     if pa.types.is_integer(ids.type) or pa.types.is_floating(ids.type):
-        return number_ids(np.asarray(ids), role)
+        return _encode(np.asarray(ids), side)
     try:
-        return _by_hashing(ids)
+        return _encode_by_hashing(ids)
     except pa.ArrowNotImplementedError:
-        return _by_dictionary(ids.to_pylist(), role)
+        return _encode_objects(ids.to_pylist(), side)
 
 
-def _by_hashing(ids: Any) -> tuple[Numbers, Sequence[Hashable]]:
-    """Arrow's hash table, then the few different ids sorted."""
-    import pyarrow as pa  # noqa: PLC0415 - whoever comes here has imported it
+def _encode_by_hashing(ids: Any) -> tuple[Indices, Sequence[Hashable]]:
+    """Use Arrow's hash table, and sort only the distinct ids."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
     encoded = ids.dictionary_encode()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
     order = np.asarray(pc.sort_indices(encoded.dictionary))
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order))
-    return place[np.asarray(encoded.indices)], encoded.dictionary.take(pa.array(order)).to_pylist()
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return rank[np.asarray(encoded.indices)], encoded.dictionary.take(pa.array(order)).to_pylist()
 
 
-def _by_dictionary(ids: Sequence[Hashable], role: str) -> tuple[Numbers, Sequence[Hashable]]:
-    """Ids of mixed or unusual types, one by one."""
-    seen: dict[Hashable, int] = {}
+def _encode_objects(ids: Sequence[Hashable], side: str) -> tuple[Indices, Sequence[Hashable]]:
+    """Ids of several types, or of types that neither NumPy nor Arrow has."""
+    index_of: dict[Hashable, int] = {}
     try:
-        numbers = np.fromiter(
-            (seen.setdefault(key, len(seen)) for key in ids), np.int64, count=len(ids)
+        indices = np.fromiter(
+            (index_of.setdefault(key, len(index_of)) for key in ids), np.int64, count=len(ids)
         )
     except TypeError as error:
-        raise TypeError(f"{role} ids must be hashable: {error}") from None
-    for key, number in seen.items():
+        raise TypeError(f"{side} ids must be hashable: {error}") from None
+    for key, index in index_of.items():
         if _is_missing(key):
-            raise _missing_id(role, key, int(np.argmax(numbers == number)))
-    _refuse_twins(seen, role)
+            raise _missing_id(side, key, int(np.argmax(indices == index)))
+    _require_one_type_per_id(index_of, side)
     try:
-        ordered = sorted(seen)  # type: ignore[type-var]
+        ordered = sorted(index_of)  # type: ignore[type-var]
     except TypeError:
-        return numbers, list(seen)
-    place = np.empty(len(seen), np.int64)
-    place[[seen[key] for key in ordered]] = np.arange(len(seen))
-    return place[numbers], ordered
+        return indices, list(index_of)
+    rank = np.empty(len(index_of), np.int64)
+    rank[[index_of[key] for key in ordered]] = np.arange(len(index_of))
+    return rank[indices], ordered
 
 
-def _refuse_twins(seen: dict[Hashable, int], role: str) -> None:
-    """7 and "7" in one column are one id read in two ways, not two ids."""
-    for key in seen:
-        if not isinstance(key, str) and str(key) in seen:
+def _require_one_type_per_id(index_of: dict[Hashable, int], side: str) -> None:
+    """Refuse 7 and "7" in one column: they are one id that was read with two types."""
+    for key in index_of:
+        if not isinstance(key, str) and str(key) in index_of:
             raise ValueError(
-                f"{role} ids hold both {key!r} and {str(key)!r}, an id of mixed types; convert the column to one type"
+                f"{side} ids hold both {key!r} and {str(key)!r}, an id of mixed types; "
+                "convert the column to one type"
             )
 
 
-def _is_missing(key: Hashable) -> bool:
+def _is_missing(key: Any) -> bool:
+    """Whether an id is None, NaN, NaT or pandas.NA."""
     try:
         return key is None or bool(key != key)
-    except TypeError:  # pandas.NA does not say whether it equals itself
+    except (TypeError, ValueError):  # the truth value of pandas.NA is not defined
         return True
 
 
-def _missing_id(role: str, value: Any, position: int) -> ValueError:
+def _missing_id(side: str, value: Any, position: int) -> ValueError:
     return ValueError(
-        f"{role} ids must not be missing, got {value!r} at position {position}; drop or name these entries"
+        f"{side} ids must not be missing, got {value!r} at position {position}; "
+        "drop these entries or give them an id"
     )

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.data.compressed import Compressed, Duplicates, Values, compress, merged, turned
-from robustmf.data.ids import number_ids
+from robustmf.data.ids import Vocabulary
 from robustmf.data.tables import triplet_columns
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.kernels.compress import group_order
@@ -300,8 +300,10 @@ class Observed:
                [3., 4.]])
         """
         rows, cols, values = triplet_columns(data, row, col, value)
-        i, row_ids = number_ids(rows, "row")
-        j, column_ids = number_ids(cols, "col")
+        i, row_vocabulary = Vocabulary.encode(rows, "row")
+        j, column_vocabulary = Vocabulary.encode(cols, "col")
+        row_ids = row_vocabulary.ids
+        column_ids = column_vocabulary.ids
         try:
             made = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
         except DuplicateEntryError as error:

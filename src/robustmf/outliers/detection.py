@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robustmf.answers import Answers
 from robustmf.backends.registry import get_backend
-from robustmf.data.lookup import UNKNOWN
+from robustmf.data.factorization import UNKNOWN
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
 from robustmf.kernels.team import Team
@@ -234,7 +234,11 @@ class Detection(Answers):
                 raise ValueError(
                     "X has ids, but the fit had none; give X by row and column numbers"
                 )
-            return observed, rows(observed.row_ids)[i], columns(observed.column_ids)[j]
+            return (
+                observed,
+                rows.indices(observed.row_ids)[i],
+                columns.indices(observed.column_ids)[j],
+            )
         self._require_fitted_shape(observed)
         return observed, i, j
 
@@ -259,7 +263,7 @@ class Detection(Answers):
             places: NDArray[Any] = observed.rows.indices
             lookup = self._lookup("column")
             if observed.column_ids is not None and lookup is not None:
-                places = lookup(observed.column_ids)[places]
+                places = lookup.indices(observed.column_ids)[places]
             known = places != UNKNOWN
             i, j = observed.rows.group_of_entry()[known], places[known]
             predicted = (

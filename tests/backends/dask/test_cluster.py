@@ -50,7 +50,7 @@ from robustmf.backends.dask.parts import Part
 from robustmf.backends.dask.source import pieces_of
 from robustmf.backends.dask.start import SHARE, Sample
 from robustmf.cli import app
-from robustmf.data.hashing import hashes
+from robustmf.data.hashing import hash_ids
 from robustmf.data.holdout import Holdout
 from robustmf.exceptions import (
     CheckpointError,
@@ -340,7 +340,7 @@ def test_ids_of_any_type(client, convert, begun):
 
 
 def test_ids_have_one_hash_in_every_process():
-    code = "from robustmf.data.hashing import hashes; print(hashes(['a', 'b', (1, 'x')]).tolist(), hashes([1, '1', 1.0]).tolist())"
+    code = "from robustmf.data.hashing import hash_ids; print(hash_ids(['a', 'b', (1, 'x')]).tolist(), hash_ids([1, '1', 1.0]).tolist())"
     printed = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -352,9 +352,9 @@ def test_ids_have_one_hash_in_every_process():
         for seed in ("1", "2")
     }
     assert len(printed) == 1
-    assert len(set(hashes([1, "1", 1.0, True]).tolist())) == 1
-    assert hashes(np.array([5, -5]))[0] == hashes([5])[0]
-    assert hashes(np.array([5, -5]))[1] == hashes(["-5"])[0]
+    assert len(set(hash_ids([1, "1", 1.0, True]).tolist())) == 1
+    assert hash_ids(np.array([5, -5]))[0] == hash_ids([5])[0]
+    assert hash_ids(np.array([5, -5]))[1] == hash_ids(["-5"])[0]
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.data.lookup import UNKNOWN
+from robustmf.data.factorization import UNKNOWN
 from robustmf.data.observed import Observed
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.dask.aside import Aside, split_off
-from robustmf.backends.dask.identity import bytes_of, listed, merged_ids, taken
+from robustmf.backends.dask.identity import bytes_of
 from robustmf.backends.dask.parts import Part
-from robustmf.data.hashing import Ids, hashes
+from robustmf.data.hashing import hash_ids
+from robustmf.data.ids import Ids, as_list, merge_ids, take_ids
 from robustmf.data.observed import Compressed, Duplicates, Observed
 from robustmf.exceptions import DuplicateEntryError
 
@@ -111,14 +112,14 @@ def gather_block(
 ) -> Gathered:
     """One block of side 0 (rows) or 1 (columns) from its parts of all pieces, in the order of the pieces."""
     roles = ("row", "col") if side == 0 else ("col", "row")
-    numbers, ids = merged_ids([part.own_ids for part in parts], roles[0])
-    other_numbers, others = merged_ids([part.other_ids for part in parts], roles[1])
-    block_of = (hashes(others) % np.uint64(other_blocks)).astype(np.intp)
+    numbers, ids = merge_ids([part.own_ids for part in parts], roles[0])
+    other_numbers, others = merge_ids([part.other_ids for part in parts], roles[1])
+    block_of = (hash_ids(others) % np.uint64(other_blocks)).astype(np.intp)
     order = np.argsort(block_of, kind="stable")
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))
     bounds = np.concatenate(([0], np.cumsum(np.bincount(block_of, minlength=other_blocks))))
-    wanted = [taken(others, order[low:high]) for low, high in pairwise(bounds)]
+    wanted = [take_ids(others, order[low:high]) for low, high in pairwise(bounds)]
     i = _numbered([part.own for part in parts], [len(part.own_ids) for part in parts], numbers)
     j = place[
         _numbered(
@@ -134,8 +135,8 @@ def gather_block(
         rows = Observed.from_indices(i, j, values, shape, duplicates).rows
     except DuplicateEntryError as error:
         place_of = (
-            listed(taken(ids, np.array([error.row])))[0],
-            listed(taken(others, order[[error.column]]))[0],
+            as_list(take_ids(ids, np.array([error.row])))[0],
+            as_list(take_ids(others, order[[error.column]]))[0],
         )
         raise error.named(
             *(place_of if side == 0 else place_of[::-1]), "robustmf.backends.dask.Triplets"

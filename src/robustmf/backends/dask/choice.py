@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robustmf.backends.dask.blocks import Gathered
 from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.medians import of_ranks
-from robustmf.data.hashing import Hashes, hashes
+from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
     largest_keys,
     mark_those_that_stay,
@@ -54,7 +54,7 @@ def chosen(
 
 
 def _keys(block: Gathered, side: int, seed: int) -> Hashes:
-    codes = [hashes(block.ids), np.concatenate([hashes(ids) for ids in block.wanted])]
+    codes = [hash_ids(block.ids), np.concatenate([hash_ids(ids) for ids in block.wanted])]
     codes[side] = row_codes(codes[side], seed)
     return place_keys(block.rows, codes[0], codes[1], block.weights)
 

@@ -24,12 +24,11 @@ from robustmf.backends.dask.blocks import (
 from robustmf.backends.dask.choice import chosen
 from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.factors import Factors
-from robustmf.backends.dask.identity import listed, merged_ids, positions
 from robustmf.backends.dask.parts import Columns, Part, split
 from robustmf.backends.dask.source import ParquetPiece, Triplets, pieces_of
 from robustmf.backends.dask.tasks import offered, same
-from robustmf.data.hashing import Ids
 from robustmf.data.holdout import none_aside
+from robustmf.data.ids import Ids, as_list, locate_ids, merge_ids
 
 #: A block that wants more than this share of another's factors is sent all of them: one message serves every block on a worker.
 WHOLE = 0.5
@@ -133,10 +132,10 @@ class Matrix:
     def _numbering(self) -> list[tuple[NDArray[Any], list[Any]]]:
         """Places and ids of both sides, here: what an ordinary model needs, and nothing else; so it is asked for as late as can be."""
         numbered = [
-            self.connection.submit(merged_ids, side.ids, role)
+            self.connection.submit(merge_ids, side.ids, role)
             for side, role in zip(self.sides, ("row", "col"), strict=True)
         ]
-        return [(places, listed(ids)) for places, ids in self.connection.gather(numbered)]
+        return [(places, as_list(ids)) for places, ids in self.connection.gather(numbered)]
 
     def factors(self, side: int, blocks: Sequence[Any], width: int) -> Factors:
         """Factors of one side in blocks."""
@@ -192,7 +191,7 @@ def load(
     sizes = [[one.n_ids for one in side] for side in summaries]
     ids = [[connection.submit(_ids, one) for one in side] for side in gathered]
     places = [[[
-        connection.submit(positions, ids[1 - side][c], connection.submit(_wanted, gathered[side][b], c)) for c in range(blocks)
+        connection.submit(locate_ids, ids[1 - side][c], connection.submit(_wanted, gathered[side][b], c)) for c in range(blocks)
     ] for b in range(blocks)] for side in (0, 1)]  # fmt: skip
     n_entries = sum(one.n_entries for one in summaries[0])
     aside: Any = [[None] * blocks] * 2

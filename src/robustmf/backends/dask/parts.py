@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.dask.identity import bytes_of, taken
-from robustmf.data.hashing import Ids, compact, hashes
-from robustmf.data.ids import number_ids
+from robustmf.backends.dask.identity import bytes_of
+from robustmf.data.hashing import hash_ids
+from robustmf.data.ids import Ids, Vocabulary, compact_ids, take_ids
 from robustmf.data.tables import triplet_columns
 
 
@@ -52,9 +52,9 @@ def split(table: Any, columns: Columns, blocks: tuple[int, int]) -> tuple[list[P
             triplet_columns(table, columns.row, columns.col, columns.weight, "weights")[2]
         )
     )
-    i, row_ids = number_ids(rows, "row")
-    j, column_ids = number_ids(cols, "col")
-    sides = (i, compact(row_ids)), (j, compact(column_ids))
+    i, row_vocabulary = Vocabulary.encode(rows, "row")
+    j, column_vocabulary = Vocabulary.encode(cols, "col")
+    sides = (i, compact_ids(row_vocabulary.ids)), (j, compact_ids(column_vocabulary.ids))
     return (
         _routed(*sides[0], *sides[1], values, weights, blocks[0]),
         _routed(*sides[1], *sides[0], values, weights, blocks[1]),
@@ -78,7 +78,7 @@ def _routed(
     weights: NDArray[Any] | None,
     blocks: int,
 ) -> list[Part]:
-    block_of_id = (hashes(own_ids) % np.uint64(blocks)).astype(np.uint16)
+    block_of_id = (hash_ids(own_ids) % np.uint64(blocks)).astype(np.uint16)
     ids_by_block, id_bounds = _grouped(block_of_id, blocks)
     place = np.empty(len(own_ids), np.int32)
     place[ids_by_block] = np.arange(len(own_ids)) - np.repeat(id_bounds[:-1], np.diff(id_bounds))
@@ -92,9 +92,9 @@ def _routed(
         number = np.cumsum(used, dtype=np.int32) - np.int32(1)
         parts.append(
             Part(
-                taken(own_ids, ids_by_block[id_bounds[block] : id_bounds[block + 1]]),
+                take_ids(own_ids, ids_by_block[id_bounds[block] : id_bounds[block + 1]]),
                 place[own[chosen]],
-                taken(other_ids, np.flatnonzero(used)),
+                take_ids(other_ids, np.flatnonzero(used)),
                 number[others],
                 values[chosen],
                 None if weights is None else weights[chosen],

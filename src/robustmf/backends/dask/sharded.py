@@ -26,12 +26,11 @@ from robustmf.backends.dask.answers import (
     warn_of_strangers,
     with_seen,
 )
-from robustmf.backends.dask.identity import listed, taken
 from robustmf.backends.dask.noise import noise_of
 from robustmf.backends.dask.shards import SIDES, Shard, read_manifest, read_shard
-from robustmf.data.hashing import Ids, compact, hashes
-from robustmf.data.ids import number_ids
-from robustmf.data.lookup import UNKNOWN, kind
+from robustmf.data.factorization import UNKNOWN
+from robustmf.data.hashing import hash_ids
+from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, id_type, take_ids
 from robustmf.data.observed import Observed
 from robustmf.data.tables import id_column, triplet_columns
 from robustmf.prediction import Predictor
@@ -160,7 +159,7 @@ class ShardedModel:
     def _some_items(self) -> list[Any]:
         """One id of a column."""
         file = next(file for file in self.facts["files"]["columns"] if file["rows"])
-        return listed(read_shard(str(self.folder), file, self.facts["dtype"]).ids)[:1]
+        return as_list(read_shard(str(self.folder), file, self.facts["dtype"]).ids)[:1]
 
 
 def _column(frame: Any, name: Any) -> Any:
@@ -170,19 +169,19 @@ def _column(frame: Any, name: Any) -> Any:
 def _routed(ids: Any, role: str, blocks: int) -> Asked:
     if not len(ids):
         return Asked(np.empty(0, np.intp), [[]] * blocks, [np.empty(0, np.intp)] * blocks)
-    numbers, unique = number_ids(ids, role)
-    known = compact(unique)
-    block_of = hashes(known) % np.uint64(blocks)
+    numbers, vocabulary = Vocabulary.encode(ids, role)
+    known = compact_ids(vocabulary.ids)
+    block_of = hash_ids(known) % np.uint64(blocks)
     places = [np.flatnonzero(block_of == block) for block in range(blocks)]
-    return Asked(numbers, [taken(known, place) for place in places], places)
+    return Asked(numbers, [take_ids(known, place) for place in places], places)
 
 
 def _looked_up(asked: Asked, shard: Shard, block: int, kinds: Sequence[str]) -> Found:
-    ids = listed(asked.ids[block])
+    ids = as_list(asked.ids[block])
     place = np.fromiter((shard.place.get(key, UNKNOWN) for key in ids), np.intp, count=len(ids))
     known = place != UNKNOWN
     for k in np.flatnonzero(~known).tolist():
-        if kind(ids[k]).__name__ not in kinds:
+        if id_type(ids[k]).__name__ not in kinds:
             raise TypeError(
                 f"ids were of type {' or '.join(kinds)} in fit, got {ids[k]!r} of type {type(ids[k]).__name__}"
             )
@@ -285,7 +284,7 @@ def _best(
     most = n + max(map(len, questions.values()))
     ranked, ids = (
         top_n(found.factors, shard.factors, shifts, min(most, len(shifts)), None),
-        listed(shard.ids),
+        as_list(shard.ids),
     )
     return [
         [

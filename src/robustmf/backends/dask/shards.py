@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.factors import Factors, gather_mended
-from robustmf.backends.dask.identity import listed
 from robustmf.backends.dask.load import Matrix
-from robustmf.data.hashing import Ids, compact
-from robustmf.data.lookup import kind
+from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.exceptions import ModelFileError
 
 Array = NDArray[np.floating[Any]]
@@ -59,7 +57,7 @@ class Shard:
     @cached_property
     def place(self) -> Mapping[Any, int]:
         """Where each id stands."""
-        return {key: k for k, key in enumerate(listed(self.ids))}
+        return {key: k for k, key in enumerate(as_list(self.ids))}
 
 
 def require_storable(ids: Ids) -> None:
@@ -67,12 +65,12 @@ def require_storable(ids: Ids) -> None:
     import pyarrow as pa  # noqa: PLC0415 - in the worker
 
     try:
-        same = pa.array(ids).to_pylist() == listed(ids)
+        same = pa.array(ids).to_pylist() == as_list(ids)
     except (pa.ArrowException, OverflowError):
         same = False
     if not same:
         raise TypeError(
-            f"ids such as {listed(ids)[0]!r} cannot be written as Parquet shards; use text, numbers or dates, all of one type"
+            f"ids such as {as_list(ids)[0]!r} cannot be written as Parquet shards; use text, numbers or dates, all of one type"
         )
 
 
@@ -138,7 +136,7 @@ def _write(ids: Ids, block: Block, factors: Array, biases: BiasModel, path: str)
     pq.write_table(pa.table(columns), temporary)
     facts = {
         "name": Path(path).name, "rows": len(ids), "bytes": temporary.stat().st_size, "sha256": _checksum(temporary),
-        "kinds": sorted({kind(key).__name__ for key in listed(ids)}),
+        "kinds": sorted({id_type(key).__name__ for key in as_list(ids)}),
     }  # fmt: skip
     temporary.replace(path)
     return facts
@@ -226,7 +224,7 @@ def read_shard(folder: str, facts: Mapping[str, Any], dtype: str) -> Shard:
     factors = np.column_stack([table[name].to_numpy() for name in names]).astype(dtype, copy=False)
     bias = table["bias"].to_numpy() if "bias" in table.column_names else np.zeros(len(table), dtype)
     return Shard(
-        compact(table["id"].to_pylist()),
+        compact_ids(table["id"].to_pylist()),
         factors,
         bias,
         table["entries"].to_numpy().astype(np.int64),

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.identity import merged_ids, taken
-from robustmf.data.hashing import Ids
+from robustmf.data.ids import Ids, merge_ids, take_ids
 from robustmf.data.observed import Observed
 from robustmf.initialization.prepare import Prepared, prepare
 from robustmf.kernels.team import Team
@@ -96,7 +95,7 @@ def names_of(ids: Ids, first: int, asked: Sequence[NDArray[np.int64]]) -> Names:
     """Those of the numbers asked for that belong to a block, and their ids."""
     numbers = np.unique(np.concatenate(asked))
     numbers = numbers[(numbers >= first) & (numbers < first + len(ids))]
-    return numbers, taken(ids, numbers - first)
+    return numbers, take_ids(ids, numbers - first)
 
 
 def spread_places(n_entries: int, at_most: int, share: float) -> NDArray[np.int64]:
@@ -173,7 +172,7 @@ def start_on(
 def _in_order_of_ids(index: NDArray[np.int64], parts: Sequence[Names], role: str) -> NDArray[Any]:
     """Numbers over all blocks as places in the order of the ids."""
     numbers = np.concatenate([part[0] for part in parts])
-    places = merged_ids([part[1] for part in parts], role)[0]
+    places = merge_ids([part[1] for part in parts], role)[0]
     order = np.argsort(numbers)
     return np.asarray(places[order[np.searchsorted(numbers[order], index)]])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.ids import number_ids
+from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.exceptions import DuplicateEntryError, MalformedFileError
 from robustmf.io.reading.ratings import require_precision
@@ -60,11 +60,11 @@ def read_grouped(sources: Iterable[Source], form: GroupedForm, dtype: str = "flo
         np.concatenate([part.values for part in parts]),
     )
     parts.clear()
-    numbers, ids = number_ids(members, "member")
+    numbers, vocabulary = Vocabulary.encode(members, "member")
     del members
     try:
         return Observed.from_columns(
-            pointers, numbers.astype(np.int32, copy=False), values, (ids, groups), dtype
+            pointers, numbers.astype(np.int32, copy=False), values, (vocabulary.ids, groups), dtype
         )
     except DuplicateEntryError as error:
         where = f"row {error.row!r}, column {error.column!r} (values {error.values[0]!r} and {error.values[1]!r})"

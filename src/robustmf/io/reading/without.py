@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.ids import number_ids
+from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.io.reading.layout import Layout
 from robustmf.io.reading.source import Source
@@ -79,7 +79,8 @@ def _replaced(out: Path) -> Iterator[Path]:
 
 def _marked(rows: Any, cols: Any, bad: Places, n: int) -> NDArray[np.bool_]:
     """Which of the entries with these ids, in the order of the file, are at bad places (row number · n + column number)."""
-    i, j = number_ids(rows, "row")[0], number_ids(cols, "col")[0]
+    i = Vocabulary.encode(rows, "row")[0]
+    j = Vocabulary.encode(cols, "col")[0]
     return np.isin(i.astype(np.int64) * n + j, bad)
 
 
