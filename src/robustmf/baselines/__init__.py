@@ -1,4 +1,9 @@
-"""The systems that the paper compares with, behind one small interface: ``fit``, ``predict``, ``history_``."""
+"""The comparison systems of the paper, with a common interface: ``fit``, ``predict``, ``history_``.
+
+Every estimator derives from :class:`Baseline`, which holds the parameters and runs the common
+loop. The algorithm itself is a separate class with the methods ``begin`` and ``step``
+(:class:`robustmf.solvers.base.Solver`), which the estimator creates.
+"""
 
 from robustmf.baselines.alt_grad import AltGrad
 from robustmf.baselines.alt_impute import AltImpute

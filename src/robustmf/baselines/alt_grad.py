@@ -1,4 +1,4 @@
-"""AltGrad: l2 matrix factorization by gradient steps (the paper's "alternating gradient descent", citing PMF)."""
+"""AltGrad: least-squares matrix factorization by gradient steps (PMF)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ from robustmf.solvers.base import Callback, Solver, small_change
 
 Array = NDArray[np.floating[Any]]
 
-#: Standard deviation of a factor's entry at the start, where values have the size of products of N(0, 1) factors.
-_START = {"alternating": 0.1, "joint": 0.001, "minibatch": 0.1}
+#: Standard deviation of the entries of the initial factors, per variant, where values have the
+#: scale of products of N(0, 1) factors. "joint": AltMinLs; "minibatch": the authors' pmf.m.
+_INITIAL_SCALE = {"alternating": 0.1, "joint": 0.001, "minibatch": 0.1}
+
+#: λ of "minibatch" unless given as a number, from the authors' pmf.m.
+_MINIBATCH_REG = 0.01
 
 
 class AltGrad(Baseline):
@@ -28,15 +32,27 @@ class AltGrad(Baseline):
 
     Parameters
     ----------
-    reg : float, "auto" or "paper"
-        λ. "paper" is 20/(m+n), which hardly regularises; "auto" is a share of the noise scale, chosen by validation.
-    variant : {"alternating", "joint", "minibatch"}
-        "alternating" moves U, then V, each by the exact step. "joint" moves both by one step length that adapts (AltMinLs; no
-        ridge). "minibatch" is PMF for ratings: centred values, batches, momentum, predictions cropped to the range of the data; its
-        λ counts once an entry, 0.01 by default.
-    rank, max_iter, tol, random_state, n_jobs, callbacks
-        See :class:`Baseline`. The first two stop when the objective falls by less than ``tol``, after 5·rank iterations at least;
-        "minibatch" makes ``max_iter`` epochs.
+    rank : int, default=10
+        Number of factors.
+    reg : float, "auto" or "paper", default="auto"
+        λ. "auto" is a fraction of the noise scale, chosen by validation; "paper" is 20/(m+n), a
+        weak regularization.
+    variant : {"alternating", "joint", "minibatch"}, default="alternating"
+        "alternating" updates U, then V, each with the exact step size. "joint" updates both with
+        one adaptive step size (AltMinLs; no regularization). "minibatch" is PMF for ratings:
+        centered values, mini-batches, momentum, predictions clipped to the range of the data; its
+        λ is applied per entry and is 0.01 unless given as a number.
+    max_iter : int, default=1000
+        Maximum number of iterations; for "minibatch", the number of epochs.
+    tol : float, default=1e-4
+        Stop when the relative decrease of the objective is at most ``tol``, after 5·rank
+        iterations at the earliest. Not used by "minibatch".
+    random_state : int, Generator or None, default=None
+        Seed of the Gaussian initialization and of the order of the mini-batches.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
+    callbacks : sequence of callables, default=()
+        See :class:`Baseline`.
 
     References
     ----------
@@ -55,16 +71,20 @@ class AltGrad(Baseline):
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.reg, self.variant = rank, reg, variant
-        self.max_iter, self.tol = max_iter, tol
-        self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
+        self.rank = rank
+        self.reg = reg
+        self.variant = variant
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
 
-    def _check_parameters(self, observed: Observed) -> None:
-        super()._check_parameters(observed)
+    def _check_parameters(self) -> None:
         require_reg(self.reg)
-        if self.variant not in _START:
+        if self.variant not in _INITIAL_SCALE:
             raise ValueError(
-                f"variant must be one of {sorted(_START)}, got variant={self.variant!r}"
+                f"variant must be one of {sorted(_INITIAL_SCALE)}, got variant={self.variant!r}"
             )
 
     def _bounds(self, observed: Observed) -> tuple[float, float] | None:
@@ -73,37 +93,48 @@ class AltGrad(Baseline):
     def _solver(
         self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[Solver, Array, Array]:
-        observed, rank = operations.observed, int(self.rank)
-        size = _START[self.variant]
+        observed = operations.observed
+        rank = int(self.rank)
+        scale = _INITIAL_SCALE[self.variant]
         if self.variant != "minibatch":
-            size *= np.sqrt(
-                np.sqrt(np.square(observed.rows.values, dtype=np.float64).mean() / rank)
-            )
+            mean_square = np.square(observed.rows.values, dtype=np.float64).mean()
+            scale *= np.sqrt(np.sqrt(mean_square / rank))
         U, V = (
-            (size * rng.standard_normal((k, rank))).astype(observed.dtype) for k in observed.shape
+            (scale * rng.standard_normal((k, rank))).astype(observed.dtype) for k in observed.shape
         )
         if self.variant == "joint":
             return JointGradient(operations), U, V
         if self.variant == "minibatch":
-            reg = 0.01 if isinstance(self.reg, str) else float(self.reg)
+            reg = _MINIBATCH_REG if isinstance(self.reg, str) else float(self.reg)
             return MinibatchGradient(operations, reg, rng, int(self.max_iter)), U, V
-        return ExactDescent(operations, chosen_reg(self.reg, observed, rank, rng)), U, V
+        return SteepestDescent(operations, chosen_reg(self.reg, observed, rank, rng)), U, V
 
 
-class ExactDescent(AlternatingDescent):
-    """Plain steepest descent in turns."""
+class SteepestDescent:
+    """Alternating steepest descent that stops when the objective hardly decreases."""
 
     def __init__(self, operations: CPUOperations, reg: float) -> None:
-        super().__init__(operations, reg, scaled=False)
+        self._descent = AlternatingDescent(operations, reg, scaled=False)
+
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """(U, V)."""
+        return self._descent.factors
+
+    def begin(self, U: Array, V: Array) -> float:
+        """Set the initial point and return the objective there."""
+        return self._descent.begin(U, V)
+
+    def step(self) -> float:
+        """Update U, then V, and return the objective."""
+        return self._descent.step()
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The objective hardly falls, and not because it has only begun."""
-        return (
-            small_change(before, objective, tol)
-            if self.iterations >= 5 * self.factors[0].shape[1]
-            else None
-        )
+        """Test the relative decrease; the first 5·rank iterations may be slow and do not count."""
+        if self._descent.iterations < 5 * self.factors[0].shape[1]:
+            return None
+        return small_change(before, objective, tol)
 
     def report(self) -> dict[str, float]:
-        """Nothing beside the objective."""
+        """Return nothing in addition to the objective."""
         return {}

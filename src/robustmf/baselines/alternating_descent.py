@@ -1,7 +1,8 @@
-"""Steepest descent on one factor, then on the other, each with the exact step.
+"""Alternating steepest descent on the two factors with exact step sizes.
 
-The objective ½ Σ e² + λ/2 (‖U‖² + ‖V‖²) is quadratic in each factor. With G = EV − λU, a direction D and d = DVᵀ at the entries, the
-step that minimises it along D is t = ⟨D, G⟩ / (‖d‖² + λ‖D‖²).
+The objective ½ Σ e² + λ/2 (‖U‖² + ‖V‖²) is quadratic in each factor. With the negative gradient
+G = EV − λU, a direction D and the entries d of DVᵀ, the minimizer along D is
+t = ⟨D, G⟩ / (‖d‖² + λ‖D‖²).
 """
 
 from __future__ import annotations
@@ -17,50 +18,54 @@ from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
-#: The residual is updated along with the factors, and computed anew this often against drift.
-_REFRESH = 100
+#: Residuals are updated together with the factors and recomputed every so many iterations, which
+#: limits the accumulation of rounding errors.
+_REFRESH_INTERVAL = 100
 
 
 class AlternatingDescent:
-    """One step moves U, then V. ``scaled``: the direction is G(VᵀV)⁻¹, steepest in the metric of the other factor."""
+    """One step updates U, then V. The caller owns the stopping rule.
+
+    Parameters
+    ----------
+    operations : CPUOperations
+        Operations on the observed entries.
+    reg : float
+        λ ≥ 0.
+    scaled : bool
+        If true, the direction is G(VᵀV)⁻¹, the steepest descent in the metric of the other
+        factor's Gram matrix; otherwise it is G.
+    """
 
     def __init__(self, operations: CPUOperations, reg: float, scaled: bool) -> None:
-        self._operations, self._objective, self._scaled = operations, Objective(L2(), reg), scaled
+        self._operations = operations
+        self._objective = Objective(L2(), reg)
+        self._scaled = scaled
         self.iterations = 0
 
-    @property
-    def factors(self) -> tuple[Array, Array]:
-        """(U, V)."""
-        return self._factors
-
-    @property
-    def residual(self) -> Array:
-        """E at the entries."""
-        return self._residual
-
     def begin(self, U: Array, V: Array) -> float:
-        """Start at (U, V)."""
-        self._factors = (U, V)
+        """Set the initial point and return the objective there."""
+        self.factors = (U, V)
         self._residual = self._operations.residuals(U, V)
         return self._objective.value(self._residual, U, V)
 
     def step(self) -> float:
-        """U, then V."""
+        """Update U, then V, and return the objective."""
         self.iterations += 1
-        U, V = self._factors
-        U = self._descended(U, V, False)
-        V = self._descended(V, U, True)
-        self._factors = (U, V)
-        if self.iterations % _REFRESH == 0:
+        U, V = self.factors
+        U = self._updated(U, V, is_column=False)
+        V = self._updated(V, U, is_column=True)
+        self.factors = (U, V)
+        if self.iterations % _REFRESH_INTERVAL == 0:
             self._residual = self._operations.residuals(U, V)
         return self._objective.value(self._residual, U, V)
 
-    def _descended(self, own: Array, other: Array, is_column: bool) -> Array:
-        operations, reg = self._operations, self._objective.reg
-        if is_column:
-            descent = operations.column_products(self._residual, other) - own.dtype.type(reg) * own
-        else:
-            descent = operations.row_products(self._residual, other) - own.dtype.type(reg) * own
+    def _updated(self, own: Array, other: Array, is_column: bool) -> Array:
+        """Return the factor after one exact step, and update the residuals."""
+        operations = self._operations
+        reg = self._objective.reg
+        products = operations.column_products if is_column else operations.row_products
+        descent = products(self._residual, other) - own.dtype.type(reg) * own
         direction = _scaled_by_gram(descent, other) if self._scaled else descent
         change = (
             operations.sampled_product(other, direction)
@@ -76,10 +81,11 @@ class AlternatingDescent:
 
 
 def _dot(A: Array, B: Array) -> float:
+    """Return the inner product ⟨A, B⟩, accumulated in float64."""
     return float(np.sum(np.multiply(A, B, dtype=np.float64)))
 
 
 def _scaled_by_gram(G: Array, V: Array) -> Array:
-    """G(VᵀV)⁻¹; directions that V does not have are left out."""
+    """Return G(VᵀV)⁺."""
     gram = np.asarray(V.T @ V, np.float64)
     return np.asarray(G @ np.linalg.pinv(gram, hermitian=True).astype(G.dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
-from robustmf.data.observed import Observed
 from robustmf.kernels.subspace import fold_columns, track
 from robustmf.kernels.team import block_bounds
 from robustmf.solvers.base import Callback
@@ -18,28 +18,47 @@ from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
 
-#: The authors' settings for robust completion: growth of ADMM's penalty, its tolerance; the level at which tracking has settled.
-_GROWTH, _ADMM_TOL, _TOP_LEVEL = 2.0, 1e-8, 20
+
+@dataclass(frozen=True)
+class GRASTAOptions:
+    """Constants of the authors' code for robust matrix completion."""
+
+    #: Factor by which the penalty parameter of ADMM grows per step.
+    penalty_growth: float = 2.0
+    #: Level of the step size controller at which the iteration has converged.
+    max_level: int = 20
+
+
+_OPTIONS = GRASTAOptions()
 
 
 class GRASTA(Baseline):
-    """Σ |e| by following the subspace column by column, in passes; rows and columns change roles where there are more rows.
+    """Least absolute deviations, Σ |e|, by tracking the subspace column by column.
 
-    The method is not stable: of the runs on the paper's problem some end far off, as the paper itself reports.
+    If the matrix has more rows than columns, rows and columns change roles. The method is not
+    stable: on the paper's synthetic problem some runs end with a large error, as the paper reports.
 
     Parameters
     ----------
-    inner_max_iter : int
-        ADMM steps a column.
-    max_iter : int
-        Passes over the columns, each in a new random order.
-    rank, tol, random_state, n_jobs, callbacks
-        See :class:`Baseline`; ``tol`` is ADMM's.
+    rank : int, default=10
+        Dimension of the subspace.
+    inner_max_iter : int, default=20
+        Number of ADMM steps per column.
+    max_iter : int, default=20
+        Number of passes over the columns, each in a new random order. The authors' demo has 10.
+    tol : float, default=1e-8
+        Tolerance of ADMM. The default is the authors'.
+    random_state : int, Generator or None, default=None
+        Seed of the initial subspace and of the orders.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
+    callbacks : sequence of callables, default=()
+        See :class:`Baseline`.
 
     References
     ----------
-    J. He, L. Balzano and A. Szlam, Incremental gradient on the Grassmannian for online foreground and background separation in
-    subsampled video, CVPR 2012.
+    J. He, L. Balzano and A. Szlam, Incremental gradient on the Grassmannian for online foreground
+    and background separation in subsampled video, CVPR 2012.
     """
 
     def __init__(
@@ -48,17 +67,20 @@ class GRASTA(Baseline):
         *,
         inner_max_iter: int = 20,
         max_iter: int = 20,
-        tol: float = _ADMM_TOL,
+        tol: float = 1e-8,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.inner_max_iter = rank, inner_max_iter
-        self.max_iter, self.tol = max_iter, tol
-        self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
+        self.rank = rank
+        self.inner_max_iter = inner_max_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
 
-    def _check_parameters(self, observed: Observed) -> None:
-        super()._check_parameters(observed)
+    def _check_parameters(self) -> None:
         require_integer("inner_max_iter", self.inner_max_iter, 1)
 
     def _solver(
@@ -68,10 +90,10 @@ class GRASTA(Baseline):
         tracking = SubspaceTracking(
             operations,
             rng,
-            int(self.max_iter),
-            int(self.inner_max_iter),
-            float(self.tol),
-            swapped=m > n,
+            passes=int(self.max_iter),
+            inner_max_iter=int(self.inner_max_iter),
+            tol=float(self.tol),
+            transposed=m > n,
         )
         short, long = sorted((m, n))
         U = np.linalg.qr(rng.standard_normal((short, int(self.rank))))[0]
@@ -79,9 +101,25 @@ class GRASTA(Baseline):
 
 
 class SubspaceTracking:
-    """One step is a pass over the columns; the last one ends with the weights of all columns for the final subspace.
+    """One step is a pass over the columns.
 
-    ``swapped`` follows the rows instead.
+    The last pass is followed by the computation of the coefficients of all columns for the final
+    subspace.
+
+    Parameters
+    ----------
+    operations : CPUOperations
+        Operations on the observed entries.
+    rng : Generator
+        Draws the order of the columns in each pass.
+    passes : int
+        Number of passes.
+    inner_max_iter : int
+        Number of ADMM steps per column.
+    tol : float
+        Tolerance of ADMM.
+    transposed : bool
+        Whether to track the rows instead of the columns.
     """
 
     def __init__(
@@ -91,63 +129,87 @@ class SubspaceTracking:
         passes: int,
         inner_max_iter: int,
         tol: float,
-        swapped: bool,
+        transposed: bool,
     ) -> None:
-        self._swapped = swapped
-        self._operations = operations.transposed if swapped else operations
+        self._transposed = transposed
+        self._operations = operations.transposed if transposed else operations
         self._columns = self._operations.observed.columns
-        self._rng, self._left, self._admm = rng, passes, (_GROWTH, tol, inner_max_iter)
-        self._state = np.array([1.0, 0.0, 0.0])
-        #: level of the step controller after each column of the last pass
+        self._rng = rng
+        self._remaining = passes
+        self._inner_max_iter = inner_max_iter
+        # growth of the penalty, tolerance, number of steps
+        self._admm = (_OPTIONS.penalty_growth, tol, inner_max_iter)
+        # the controller's mu, its level, and the scale of its steps (0: not yet set)
+        self._controller = np.array([1.0, 0.0, 0.0])
+        #: Level of the step size controller after each column of the last pass.
         self.levels = np.zeros(0)
 
     @property
     def factors(self) -> tuple[Array, Array]:
-        """(U, weights), rows first."""
+        """The factors of the rows and of the columns."""
         dtype = self._operations.observed.dtype
-        subspace, weights = self._U.astype(dtype), self._weights.astype(dtype)
-        return (weights, subspace) if self._swapped else (subspace, weights)
+        subspace = self._U.astype(dtype)
+        coefficients = self._coefficients.astype(dtype)
+        return (coefficients, subspace) if self._transposed else (subspace, coefficients)
 
     def begin(self, U: Array, V: Array) -> float:
-        """Start with the orthonormal basis U of the subspace, and the weights V (of no effect)."""
-        self._U, self._weights = U.astype(np.float64), V.astype(np.float64)
-        self._gamma_before, self._w_before = np.zeros(len(U)), np.zeros(U.shape[1])
+        """Set the orthonormal basis U of the subspace and initial coefficients V."""
+        self._U = U.astype(np.float64)
+        self._coefficients = V.astype(np.float64)
+        self._gamma_before = np.zeros(len(U))
+        self._w_before = np.zeros(U.shape[1])
         return self._value()
 
     def step(self) -> float:
-        """A pass."""
+        """Make one pass over the columns in a random order."""
         self.visit(self._rng.permutation(len(self._columns)))
-        self._left -= 1
-        if self._left == 0 or self._state[1] >= _TOP_LEVEL:
-            bounds = block_bounds(self._columns.pointers, 64)
-            work = self._admm[2] * self._U.shape[1] * len(self._columns.values)
-            columns = self._columns
-            self._operations.team.run(
-                fold_columns, len(bounds) - 1, work,
-                bounds, columns.pointers, columns.indices, columns.values, self._U, *self._admm, self._weights,
-            )  # fmt: skip
+        self._remaining -= 1
+        if self._remaining == 0 or self._is_at_max_level():
+            self._fit_coefficients()
         return self._value()
 
     def visit(self, order: NDArray[np.intp]) -> None:
-        """Follow the columns in this order."""
-        columns, self.levels = self._columns, np.zeros(len(order))
+        """Update the subspace with the columns in this order."""
+        columns = self._columns
+        self.levels = np.zeros(len(order))
         track(
             order, columns.pointers, columns.indices, columns.values, self._U, *self._admm,
-            self._state, self._gamma_before, self._w_before, self._weights, self.levels,
+            self._controller, self._gamma_before, self._w_before, self._coefficients, self.levels,
         )  # fmt: skip
 
-    def _value(self) -> float:
-        e = self._operations.residuals(
-            *(A.astype(self._operations.observed.dtype) for A in (self._U, self._weights))
+    def _fit_coefficients(self) -> None:
+        """Compute the coefficients of all columns for the current subspace."""
+        columns = self._columns
+        bounds = block_bounds(columns.pointers, 64)
+        work = self._inner_max_iter * self._U.shape[1] * len(columns.values)
+        self._operations.team.run(
+            fold_columns,
+            len(bounds) - 1,
+            work,
+            bounds,
+            columns.pointers,
+            columns.indices,
+            columns.values,
+            self._U,
+            *self._admm,
+            self._coefficients,
         )
+
+    def _value(self) -> float:
+        """Return the sum of absolute residuals."""
+        dtype = self._operations.observed.dtype
+        e = self._operations.residuals(self._U.astype(dtype), self._coefficients.astype(dtype))
         return float(np.abs(e).sum(dtype=np.float64))
 
+    def _is_at_max_level(self) -> bool:
+        return bool(self._controller[1] >= _OPTIONS.max_level)
+
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The steps have become as short as they get, or all passes are made."""
-        if self._state[1] >= _TOP_LEVEL:
-            return "the step controller reached its top level"
-        return "all passes made" if self._left == 0 else None
+        """Test whether the steps have their smallest size or all passes are made."""
+        if self._is_at_max_level():
+            return "the step size controller reached its maximum level"
+        return "all passes made" if self._remaining == 0 else None
 
     def report(self) -> dict[str, float]:
-        """The level of the step controller."""
-        return {"level": float(self._state[1])}
+        """Return the level of the step size controller."""
+        return {"level": float(self._controller[1])}

@@ -1,4 +1,4 @@
-"""What every comparison system offers, and the little they share."""
+"""Common interface of the comparison systems: parameters, ``fit``, ``predict``, ``history_``."""
 
 from __future__ import annotations
 
@@ -30,33 +30,43 @@ Array = NDArray[np.floating[Any]]
 
 
 class Baseline(BaseEstimator):  # type: ignore[misc]
-    """A method that finds L (m × r) and R (n × r) with LRᵀ close to X, by its own objective and its own rules.
+    """Estimator of factors L (m × r) and R (n × r) such that LRᵀ approximates X.
 
-    Every method has these parameters, beside its own:
+    A subclass defines its objective, initialization and stopping rule: it implements ``_solver``,
+    which creates the algorithm and its initial point, and may override ``_check_parameters`` and
+    ``_bounds``. The defaults of the following parameters depend on the method.
 
     Parameters
     ----------
     rank : int
         Number of factors r.
-    max_iter, tol : int, float
-        Stop after so many iterations, or by the method's own rule with this tolerance.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        Tolerance of the method's stopping rule.
     random_state : int, Generator or None
-        For the start and for any random order.
+        Seed of the initialization and of random orders.
     n_jobs : int or None
-        Threads; None means all cores. Results do not depend on it.
+        Number of threads; None means all cores. Results do not depend on it.
     callbacks : sequence of callables
-        Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True ends the fit.
+        Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; a callback
+        that returns True stops the fit.
 
     Attributes
     ----------
     row_factors_, column_factors_ : ndarray
-        L and R.
+        L and R. Some methods append columns that represent means.
     history_ : dict of lists
-        Per iteration (0 is the start): objective, seconds, and what the method adds.
+        Objective, seconds and quantities specific to the method, per iteration; index 0 is the
+        initial point.
     bounds_ : (low, high) or None
-        The range that predictions are cropped to, where the method does that.
-    n_iter_, converged_, stop_reason_
-        How the fit ended.
+        Interval to which predictions are clipped; None if the method does not clip them.
+    n_iter_ : int
+        Number of iterations.
+    converged_ : bool
+        Whether the stopping rule was met.
+    stop_reason_ : str
+        Why the iteration stopped.
 
     Examples
     --------
@@ -79,28 +89,42 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
     def _solver(
         self, operations: CPUOperations, rng: np.random.Generator
     ) -> tuple[Solver, Array, Array]:
-        """The solver and the point it starts at."""
+        """Create the algorithm and its initial point (U, V)."""
+
+    def _check_parameters(self) -> None:
+        """Raise an error for invalid parameters that only this method has."""
 
     def _bounds(self, observed: Observed) -> tuple[float, float] | None:
-        """Predictions are cropped to this range, where the method does that."""
+        """Return the interval to which predictions are clipped, or None."""
         return None
 
-    def _check_parameters(self, observed: Observed) -> None:
-        """Refuse bad parameters by name; methods with more of them add their own."""
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Factorize X.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or Observed
+            Sparse: every stored entry is observed, zeros included. Dense: NaN is missing.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : Baseline
+            The fitted estimator.
+        """
+        observed = as_observed(X)
         require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
         require_integer("max_iter", self.max_iter, 1)
         require_positive("tol", self.tol)
-
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Factorize X: sparse (every stored entry is observed, zeros too), dense (NaN is missing), or :class:`Observed`."""
-        observed = as_observed(X)
-        self._check_parameters(observed)
+        self._check_parameters()
         require_magnitude(observed)
         warn_of_empty(observed, False)
-        # a stream of its own: with the stream that drew the data, a Gaussian start would be the truth
+        # A separate stream: if the same stream had drawn the data, a Gaussian initialization would
+        # be equal to the true factors.
         rng = generator(self.random_state).spawn(1)[0]
         try:
-            # what overflows shows in the objective, where the loop looks for it
+            # Overflow shows in the objective, which the loop checks.
             with (
                 Team(self.n_jobs) as team,
                 one_blas_thread(),
@@ -113,25 +137,41 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
             raise NumericalError(
                 f"{error}; the values may be too large for their precision ({observed.dtype})"
             ) from None
-        self.row_factors_, self.column_factors_ = (A.copy() for A in solver.factors)
-        # what a start put where there is no entry means nothing; constant columns that carry means stay
+        row_factors, column_factors = solver.factors
+        self.row_factors_ = row_factors.copy()
+        self.column_factors_ = column_factors.copy()
+        # Initial values of rows and columns without entries carry no information; appended
+        # columns that represent means are kept.
         self.row_factors_[observed.rows.counts == 0, : self.rank] = 0
         self.column_factors_[observed.columns.counts == 0, : self.rank] = 0
-        self.history_, self.n_iter_ = outcome.history, outcome.iterations
-        self.converged_, self.stop_reason_ = outcome.converged, outcome.reason
+        self.history_ = outcome.history
+        self.n_iter_ = outcome.iterations
+        self.converged_ = outcome.converged
+        self.stop_reason_ = outcome.reason
         self.bounds_ = self._bounds(observed)
         self.n_features_in_ = observed.shape[1]
         return self
 
-    def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Predicted values at the given row and column numbers, pair by pair."""
+    def predict(self, rows: ArrayLike, columns: ArrayLike) -> Array:
+        """Predict the values at pairs of row and column indices.
+
+        Parameters
+        ----------
+        rows, columns : array-like of int
+            Indices from 0, of the same shape.
+
+        Returns
+        -------
+        predictions : ndarray
+            One value per pair.
+        """
         check_is_fitted(self)
         i = positions(rows, "rows", len(self.row_factors_))
-        j = positions(cols, "cols", len(self.column_factors_))
+        j = positions(columns, "columns", len(self.column_factors_))
         product = np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j])
         return np.asarray(product if self.bounds_ is None else np.clip(product, *self.bounds_))
 
 
 def value_range(observed: Observed) -> tuple[float, float]:
-    """The smallest and the largest observed value."""
+    """Return the smallest and the largest observed value."""
     return float(observed.rows.values.min()), float(observed.rows.values.max())

@@ -1,7 +1,8 @@
-"""PMF as its authors ran it: mini-batches with momentum on centred values."""
+"""PMF with the settings of its authors: mini-batch gradient descent with momentum."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,47 @@ from robustmf.kernels.gradient import batch_gradient
 
 Array = NDArray[np.floating[Any]]
 
-#: The authors' settings: entries a batch, momentum, step (divided by the entries of a batch).
-_BATCH, _MOMENTUM, _STEP = 100_000, 0.8, 50.0
+
+@dataclass(frozen=True)
+class MinibatchOptions:
+    """Constants of the authors' pmf.m."""
+
+    #: Number of entries per mini-batch.
+    batch_size: int = 100_000
+    #: Momentum coefficient.
+    momentum: float = 0.8
+    #: Learning rate, divided by the number of entries of the batch.
+    learning_rate: float = 50.0
+
+
+_OPTIONS = MinibatchOptions()
 
 
 class MinibatchGradient:
-    """One step is an epoch. Σ e² + λ/2 (‖u_i‖² + ‖v_j‖²), summed over the entries: a row counts as often as it has entries."""
+    """One step is an epoch over the centered values.
+
+    The objective is Σ (e² + λ/2 (‖u_i‖² + ‖v_j‖²)) over the entries: the regularization of a row
+    is proportional to its number of entries.
+
+    Parameters
+    ----------
+    operations : CPUOperations
+        Operations on the observed entries.
+    reg : float
+        λ, applied per entry.
+    rng : Generator
+        Draws the order of the entries in each epoch.
+    epochs : int
+        Number of epochs.
+    """
 
     def __init__(
         self, operations: CPUOperations, reg: float, rng: np.random.Generator, epochs: int
     ) -> None:
-        self._operations, self._reg, self._rng, self._left = operations, reg, rng, epochs
+        self._operations = operations
+        self._reg = reg
+        self._rng = rng
+        self._remaining = epochs
         rows = operations.observed.rows
         self._center = float(rows.values.mean(dtype=np.float64))
         self._entries = (
@@ -33,57 +64,51 @@ class MinibatchGradient:
 
     @property
     def factors(self) -> tuple[Array, Array]:
-        """Factors whose product is the prediction, center included."""
-        U, V = self._own
+        """Factors whose product is the prediction, including the center."""
+        U, V = self._centered_factors
         return np.hstack([U, np.ones((len(U), 1), U.dtype)]), np.hstack(
             [V, np.full((len(V), 1), self._center, V.dtype)]
         )
 
     def begin(self, U: Array, V: Array) -> float:
-        """Start at (U, V)."""
-        self._own, self._momenta = (U, V), (np.zeros_like(U), np.zeros_like(V))
+        """Set the initial point and return the objective there."""
+        self._centered_factors = (U, V)
+        self._momenta = (np.zeros_like(U), np.zeros_like(V))
         return self._value()
 
     def step(self) -> float:
-        """An epoch: the entries in a new random order, batch by batch."""
+        """Run one epoch: the mini-batches of a new random order of the entries."""
         i, j, values = self._entries
+        factors = self._centered_factors
         order = self._rng.permutation(len(values))
-        size = min(_BATCH, len(values))
-        gradients = tuple(np.empty_like(A) for A in self._own)
+        size = min(_OPTIONS.batch_size, len(values))
+        gradients = tuple(np.empty_like(A) for A in factors)
+        reg = values.dtype.type(self._reg)
         for first in range(0, len(values), size):
             batch = order[first : first + size]
-            batch_gradient(
-                i[batch],
-                j[batch],
-                values[batch],
-                *self._own,
-                values.dtype.type(self._reg),
-                *gradients,
-            )
-            for own, momentum, gradient in zip(self._own, self._momenta, gradients, strict=True):
-                momentum *= _MOMENTUM
-                momentum += own.dtype.type(_STEP / len(batch)) * gradient
-                own -= momentum
-        self._left -= 1
+            batch_gradient(i[batch], j[batch], values[batch], *factors, reg, *gradients)
+            for factor, momentum, gradient in zip(factors, self._momenta, gradients, strict=True):
+                momentum *= _OPTIONS.momentum
+                momentum += factor.dtype.type(_OPTIONS.learning_rate / len(batch)) * gradient
+                factor -= momentum
+        self._remaining -= 1
         return self._value()
 
     def _value(self) -> float:
-        U, V = self._own
-        values = self._operations.observed.rows.values
-        rows, columns = (
-            self._operations.observed.rows.counts,
-            self._operations.observed.columns.counts,
-        )
+        """Return the objective."""
+        U, V = self._centered_factors
+        observed = self._operations.observed
+        values = observed.rows.values
         e = values - values.dtype.type(self._center) - self._operations.sampled_product(U, V)
-        penalty = np.dot(rows, np.square(U, dtype=np.float64).sum(axis=1)) + np.dot(
-            columns, np.square(V, dtype=np.float64).sum(axis=1)
+        penalty = np.dot(observed.rows.counts, np.square(U, dtype=np.float64).sum(axis=1)) + np.dot(
+            observed.columns.counts, np.square(V, dtype=np.float64).sum(axis=1)
         )
         return float(np.square(e, dtype=np.float64).sum() + 0.5 * self._reg * penalty)
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """All epochs are made."""
-        return "all epochs made" if self._left == 0 else None
+        """Stop after the last epoch."""
+        return "all epochs made" if self._remaining == 0 else None
 
     def report(self) -> dict[str, float]:
-        """Nothing beside the objective."""
+        """Return nothing in addition to the objective."""
         return {}

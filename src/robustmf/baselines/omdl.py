@@ -1,4 +1,4 @@
-"""OMDL: online massive dictionary learning with missing entries (Mensch, Mairal, Thirion & Varoquaux 2016)."""
+"""OMDL: online dictionary learning with missing entries (Mensch et al. 2016)."""
 
 from __future__ import annotations
 
@@ -18,35 +18,50 @@ from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
 
+#: Number of sweeps over row and column means, as in the authors' code.
 _DETREND_SWEEPS = 2
 
 
 class OMDL(Baseline):
-    """Least squares with a ridge on the rows' codes and atoms of norm at most 1, learnt online, rows in random order.
+    """Least squares with ridge-regularized codes of the rows and atoms of norm at most 1.
 
-    With missing entries the method is biased: it averages codes over all rows, but their products with the data only over rows that
-    observe a column, so that it does not recover even a noiseless matrix.
+    The dictionary is learned online from the rows in random order, and predictions are clipped to
+    the range of the data. With missing entries the method is biased: it averages the codes over
+    all rows, but their products with the data only over the rows that observe a column, and does
+    not recover even a noiseless matrix.
 
     Parameters
     ----------
-    alpha : float
-        The ridge on a code, times the share of columns its row observes. Atoms have unit norm, so it needs no unit of the data.
-    learning_rate : float
-        How fast old averages are forgotten: a new row weighs (rows seen)^(−learning_rate).
-    batch_size : int or None
-        Rows between two moves of the dictionary; None is as many as see every column once.
-    detrend : bool
-        Take out shrunken row and column means first, as for ratings.
-    bias_reg : float
-        Shrinks these means: as many entries at the overall mean are added to each.
-    max_iter : int
-        Epochs.
-    rank, tol, random_state, n_jobs, callbacks
-        See :class:`Baseline`; ``tol`` is of no effect. Predictions are cropped to the range of the data.
+    rank : int, default=10
+        Number of atoms.
+    alpha : float, default=0.1
+        Regularization of a code, multiplied by the fraction of columns that its row observes. The
+        atoms have unit norm, therefore ``alpha`` is independent of the units of the data.
+    learning_rate : float, default=1.0
+        Rate of forgetting: a new row has the weight (number of rows seen)^(−learning_rate). The
+        authors recommend 0.75 to 0.95.
+    batch_size : int or None, default=None
+        Number of rows per update of the dictionary; None is the inverse of the density.
+    detrend : bool, default=False
+        Whether to subtract shrunken row and column means first, as for ratings.
+    bias_reg : float, default=0.1
+        Shrinkage of these means: the number of entries at the overall mean added to each. The
+        default is the authors'.
+    max_iter : int, default=20
+        Number of epochs.
+    tol : float, default=1e-4
+        Has no effect.
+    random_state : int, Generator or None, default=None
+        Seed of the initial dictionary and of the orders.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
+    callbacks : sequence of callables, default=()
+        See :class:`Baseline`.
 
     References
     ----------
-    A. Mensch, J. Mairal, B. Thirion and G. Varoquaux, Dictionary learning for massive matrix factorization, ICML 2016.
+    A. Mensch, J. Mairal, B. Thirion and G. Varoquaux, Dictionary learning for massive matrix
+    factorization, ICML 2016.
     """
 
     def __init__(
@@ -64,18 +79,19 @@ class OMDL(Baseline):
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.alpha, self.learning_rate, self.batch_size = (
-            rank,
-            alpha,
-            learning_rate,
-            batch_size,
-        )
-        self.detrend, self.bias_reg = detrend, bias_reg
-        self.max_iter, self.tol = max_iter, tol
-        self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
+        self.rank = rank
+        self.alpha = alpha
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.detrend = detrend
+        self.bias_reg = bias_reg
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
 
-    def _check_parameters(self, observed: Observed) -> None:
-        super()._check_parameters(observed)
+    def _check_parameters(self) -> None:
         for name in ("alpha", "learning_rate", "bias_reg"):
             require_positive(name, getattr(self, name))
         if self.batch_size is not None:
@@ -89,30 +105,48 @@ class OMDL(Baseline):
     ) -> tuple[OnlineDictionary, Array, Array]:
         observed = operations.observed
         m, n = observed.shape
-        batch = int(self.batch_size or np.ceil(m * n / observed.n_entries))
-        biases = detrended(operations, float(self.bias_reg)) if self.detrend else None
+        batch_size = int(self.batch_size or np.ceil(m * n / observed.n_entries))
+        biases = row_and_column_means(operations, float(self.bias_reg)) if self.detrend else None
         learning = OnlineDictionary(
             operations,
-            float(self.alpha),
-            float(self.learning_rate),
-            batch,
-            int(self.max_iter),
-            rng,
-            biases,
+            alpha=float(self.alpha),
+            learning_rate=float(self.learning_rate),
+            batch_size=batch_size,
+            epochs=int(self.max_iter),
+            rng=rng,
+            biases=biases,
         )
         D = rng.standard_normal((int(self.rank), n)).T
         return learning, np.zeros((m, int(self.rank))), D / np.linalg.norm(D, axis=0)
 
 
 class OnlineDictionary:
-    """One step is an epoch; after the last one all codes are computed for the final dictionary."""
+    """One step is an epoch; after the last one all codes are computed for the final dictionary.
+
+    Parameters
+    ----------
+    operations : CPUOperations
+        Operations on the observed entries.
+    alpha : float
+        Regularization of the codes.
+    learning_rate : float
+        Rate of forgetting.
+    batch_size : int
+        Number of rows per update of the dictionary.
+    epochs : int
+        Number of epochs.
+    rng : Generator or RandomState
+        Draws the order of the rows in each epoch and of the atoms in each batch.
+    biases : (row biases, column biases) or None, default=None
+        Subtracted from the data and added to the predictions.
+    """
 
     def __init__(
         self,
         operations: CPUOperations,
         alpha: float,
         learning_rate: float,
-        batch: int,
+        batch_size: int,
         epochs: int,
         rng: Any,
         biases: tuple[Array, Array] | None = None,
@@ -120,23 +154,23 @@ class OnlineDictionary:
         self._biases = biases
         if biases is not None:
             rows = operations.observed.rows
-            left = rows.values - (
-                biases[0][rows.group_of_entry()] + biases[1][rows.indices]
-            ).astype(rows.values.dtype)
-            operations = CPUOperations(operations.observed.with_values(left), operations.team)
-        self._operations, self._alpha, self._learning_rate, self._batch = (
-            operations,
-            alpha,
-            learning_rate,
-            batch,
-        )
-        self._left, self._rng, self._seen = epochs, rng, 0
+            offsets = biases[0][rows.group_of_entry()] + biases[1][rows.indices]
+            centered = rows.values - offsets.astype(rows.values.dtype)
+            operations = CPUOperations(operations.observed.with_values(centered), operations.team)
+        self._operations = operations
+        self._alpha = alpha
+        self._learning_rate = learning_rate
+        self._batch_size = batch_size
+        self._remaining = epochs
+        self._rng = rng
+        self._rows_seen = 0
 
     @property
     def factors(self) -> tuple[Array, Array]:
-        """Factors whose product is the prediction, means included."""
+        """Factors whose product is the prediction, including the biases."""
         dtype = self._operations.observed.dtype
-        P, D = self._P.astype(dtype), self._D.astype(dtype)
+        P = self._P.astype(dtype)
+        D = self._D.astype(dtype)
         if self._biases is None:
             return P, D
         rows, columns = (bias.astype(dtype)[:, None] for bias in self._biases)
@@ -145,76 +179,104 @@ class OnlineDictionary:
         )
 
     def begin(self, U: Array, V: Array) -> float:
-        """Start with the dictionary V (atoms of unit norm); U is computed from it."""
-        self._P, self._D = np.zeros(U.shape), np.ascontiguousarray(V, np.float64)
+        """Set the dictionary V (atoms of unit norm) and compute the codes, ignoring U."""
         n, r = V.shape
-        self._B, self._C = np.zeros((n, r)), np.zeros((r, r))
-        self._counts, self._slack = np.zeros(n, np.int64), np.zeros(r)
-        self._code_all()
+        self._P = np.zeros(U.shape)
+        self._D = np.ascontiguousarray(V, np.float64)
+        self._B = np.zeros((n, r))
+        self._C = np.zeros((r, r))
+        self._counts = np.zeros(n, np.int64)
+        self._slack = np.zeros(r)
+        self._compute_codes()
         return self._value()
 
     def step(self) -> float:
-        """An epoch."""
+        """Run one epoch."""
         rows = self._operations.observed.rows
         order = self._rng.permutation(len(rows))
-        batches = -(-len(rows) // self._batch)
+        batches = -(-len(rows) // self._batch_size)
         atoms = np.array([self._rng.permutation(self._D.shape[1]) for _ in range(batches)])
         learn_epoch(
-            order, self._batch, atoms, rows.pointers, rows.indices, rows.values, self._seen, self._alpha, self._learning_rate,
-            self._D, self._P, self._B, self._C, self._counts, self._slack,
-        )  # fmt: skip
-        self._seen += len(rows)
-        self._left -= 1
-        if self._left == 0:
-            self._code_all()
+            order,
+            self._batch_size,
+            atoms,
+            rows.pointers,
+            rows.indices,
+            rows.values,
+            self._rows_seen,
+            self._alpha,
+            self._learning_rate,
+            self._D,
+            self._P,
+            self._B,
+            self._C,
+            self._counts,
+            self._slack,
+        )
+        self._rows_seen += len(rows)
+        self._remaining -= 1
+        if self._remaining == 0:
+            self._compute_codes()
         return self._value()
 
-    def _code_all(self) -> None:
+    def _compute_codes(self) -> None:
+        """Compute the codes of all rows for the current dictionary."""
         rows = self._operations.observed.rows
         bounds = block_bounds(rows.pointers, 64)
         work = self._D.shape[1] ** 2 * len(rows.values)
         self._operations.team.run(
-            row_codes, len(bounds) - 1, work,
-            bounds, rows.pointers, rows.indices, rows.values, self._D, self._alpha, self._P,
-        )  # fmt: skip
+            row_codes,
+            len(bounds) - 1,
+            work,
+            bounds,
+            rows.pointers,
+            rows.indices,
+            rows.values,
+            self._D,
+            self._alpha,
+            self._P,
+        )
 
     def _value(self) -> float:
-        """½ Σ e² + α/2 Σ_i (share of columns seen by row i)·‖code_i‖²."""
+        """Return ½ Σ e² + α/2 Σ_i (fraction of columns observed in row i)·‖code_i‖²."""
         observed = self._operations.observed
         e = self._operations.residuals(
             self._P.astype(observed.dtype), self._D.astype(observed.dtype)
         )
-        shares = observed.rows.counts / observed.shape[1]
+        fractions = observed.rows.counts / observed.shape[1]
         return 0.5 * float(
             np.square(e, dtype=np.float64).sum()
-            + self._alpha * np.dot(shares, np.square(self._P).sum(axis=1))
+            + self._alpha * np.dot(fractions, np.square(self._P).sum(axis=1))
         )
 
     @property
     def budgets(self) -> Array:
-        """‖D_k‖² + slack_k, which every move keeps."""
+        """‖D_k‖² + slack_k of each atom, which every update preserves."""
         return np.asarray(np.square(self._D).sum(axis=0) + self._slack)
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """All epochs are made."""
-        return "all epochs made" if self._left == 0 else None
+        """Stop after the last epoch."""
+        return "all epochs made" if self._remaining == 0 else None
 
     def report(self) -> dict[str, float]:
-        """Nothing beside the objective."""
+        """Return nothing in addition to the objective."""
         return {}
 
 
-def detrended(operations: CPUOperations, bias_reg: float) -> tuple[Array, Array]:
-    """Row and column means of what the others leave over, shrunk by ``bias_reg`` entries, in two sweeps."""
+def row_and_column_means(operations: CPUOperations, bias_reg: float) -> tuple[Array, Array]:
+    """Return shrunken row and column means, each of the remainder of the other, in two sweeps."""
     observed = operations.observed
     x = observed.rows.values.astype(np.float64)
-    i, j = observed.rows.group_of_entry(), observed.rows.indices
-    row_bias, column_bias = (np.zeros(k) for k in observed.shape)
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
+    row_bias = np.zeros(observed.shape[0])
+    column_bias = np.zeros(observed.shape[1])
     mean = x.mean()
     for _ in range(_DETREND_SWEEPS):
         by_row = (operations.sums(x)[0] + mean * bias_reg) / (observed.rows.counts + bias_reg)
         x = x - by_row[i]
         by_column = operations.sums(x)[1] / (observed.columns.counts + bias_reg)
         x = x - by_column[j]
-        row_bias, column_bias = row_bias + by_row, column_bias + by_column
+        row_bias = row_bias + by_row
+        column_bias = column_bias + by_column
     return row_bias, column_bias

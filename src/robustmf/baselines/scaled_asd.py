@@ -16,25 +16,38 @@ from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
-#: The decrease is averaged over this many iterations.
+#: Number of iterations over which the rate of decrease is averaged, as in the authors' code.
 _WINDOW = 15
 
 
 class ScaledASD(Baseline):
-    """Least squares by steepest descent on U and V in turn, each scaled by the other's Gram matrix. No regularisation.
+    """Least squares by alternating steepest descent, scaled by the other factor's Gram matrix.
+
+    The objective is not regularized. The initial point is the truncated SVD of the zero-filled
+    matrix.
 
     Parameters
     ----------
-    rate : float
-        Stop when an iteration lowers ‖e‖ by less than this share, on average over the last fifteen.
-    tol : float
-        Stop when ‖e‖ ≤ tol·‖X‖ over the entries.
-    rank, max_iter, random_state, n_jobs, callbacks
-        See :class:`Baseline`. The start is the truncated SVD of the zero-filled matrix.
+    rank : int, default=10
+        Number of factors.
+    rate : float, default=1e-4
+        Stop when the relative decrease of ‖e‖ per iteration, averaged over the last fifteen, is
+        below ``rate``. The default is the authors'.
+    max_iter : int, default=5000
+        Maximum number of iterations.
+    tol : float, default=1e-5
+        Stop when ‖e‖ ≤ tol·‖X‖ over the observed entries. The default is the authors'.
+    random_state : int, Generator or None, default=None
+        Seed of the Lanczos iteration for the SVD.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
+    callbacks : sequence of callables, default=()
+        See :class:`Baseline`.
 
     References
     ----------
-    J. Tanner and K. Wei, Low rank matrix completion by alternating steepest descent methods, ACHA 2016.
+    J. Tanner and K. Wei, Low rank matrix completion by alternating steepest descent methods,
+    Appl. Comput. Harmon. Anal. 2016.
     """
 
     def __init__(
@@ -48,9 +61,13 @@ class ScaledASD(Baseline):
         n_jobs: int | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.rank, self.rate = rank, rate
-        self.max_iter, self.tol = max_iter, tol
-        self.random_state, self.n_jobs, self.callbacks = random_state, n_jobs, callbacks
+        self.rank = rank
+        self.rate = rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
 
     def _solver(
         self, operations: CPUOperations, rng: np.random.Generator
@@ -59,36 +76,41 @@ class ScaledASD(Baseline):
         return ScaledDescent(operations, float(self.rate)), U * s, V
 
 
-class ScaledDescent(AlternatingDescent):
-    """The descent with its authors' stopping rule."""
+class ScaledDescent:
+    """Scaled alternating steepest descent with its authors' stopping rule."""
 
     def __init__(self, operations: CPUOperations, rate: float) -> None:
-        super().__init__(operations, 0.0, scaled=True)
+        self._descent = AlternatingDescent(operations, 0.0, scaled=True)
         self._rate = rate
-        self._size = float(np.linalg.norm(operations.observed.rows.values.astype(np.float64)))
+        self._data_norm = float(np.linalg.norm(operations.observed.rows.values.astype(np.float64)))
         self._norms: list[float] = []
 
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        """(U, V)."""
+        return self._descent.factors
+
     def begin(self, U: Array, V: Array) -> float:
-        """Start at (U, V)."""
-        value = super().begin(U, V)
+        """Set the initial point and return the objective there."""
+        value = self._descent.begin(U, V)
         self._norms = [float(np.sqrt(2 * value))]
         return value
 
     def step(self) -> float:
-        """U, then V."""
-        value = super().step()
+        """Update U, then V, and return the objective."""
+        value = self._descent.step()
         self._norms.append(float(np.sqrt(2 * value)))
         return value
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The residual is as small as asked for, or hardly falls any more."""
-        if self._norms[-1] <= tol * self._size:
+        """Test the norm of the residual and its average rate of decrease."""
+        if self._norms[-1] <= tol * self._data_norm:
             return f"the residual is below tol={tol:g} of the data"
         window = min(_WINDOW, len(self._norms) - 1)
         if (self._norms[-1] / self._norms[-1 - window]) ** (1 / window) > 1 - self._rate:
-            return f"the residual falls by less than rate={self._rate:g} an iteration"
+            return f"the residual decreases by less than rate={self._rate:g} per iteration"
         return None
 
     def report(self) -> dict[str, float]:
-        """Residual relative to the data."""
-        return {"relative_residual": self._norms[-1] / (self._size or 1.0)}
+        """Return the norm of the residual relative to that of the data."""
+        return {"relative_residual": self._norms[-1] / (self._data_norm or 1.0)}

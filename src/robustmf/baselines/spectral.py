@@ -1,4 +1,4 @@
-"""The truncated SVD of the zero-filled matrix: where several methods start, and the unit of their λ."""
+"""The truncated SVD of the zero-filled matrix: an initial point and the scale of λ."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from robustmf.validation import require_positive
 Array = NDArray[np.floating[Any]]
 Reg = float | Literal["auto", "paper"]
 
-#: "auto": λ as a share of σ_{r+1}, chosen on the validation half of the synthetic problem (docs/design/baselines.md).
-_SHARE = 0.1
+#: reg="auto" is this fraction of σ_{r+1}, chosen on the validation half of the synthetic problem
+#: (docs/design/baselines.md).
+_AUTO_FRACTION = 0.1
 
 
 def truncated_svd(
     observed: Observed, rank: int, rng: np.random.Generator
 ) -> tuple[Array, Array, Array]:
-    """Leading singular vectors and values (U, s, V), values descending; missing entries count as 0."""
+    """Return the leading singular triplets (U, s, V), s descending; missing entries count as 0."""
     short = min(observed.shape)
     largest = float(np.abs(observed.rows.values).max())
     if largest == 0:
         U, s, Vt = np.eye(observed.shape[0], rank), np.zeros(rank), np.eye(rank, observed.shape[1])
         return tuple(np.ascontiguousarray(A, observed.dtype) for A in (U, s, Vt.T))  # type: ignore[return-value]
-    # in float64 and near 1, where squares neither overflow nor vanish; a power of two changes no digit
+    # Scaled by a power of two, which is exact, squares neither overflow nor underflow.
     unit = 2.0 ** np.floor(np.log2(largest))
     X = observed.to_sparse().astype(np.float64) / unit
     if 3 * rank >= short:
-        # Lanczos wants many more dimensions than vectors
+        # The Lanczos method needs many more dimensions than singular vectors.
         U, s, Vt = np.linalg.svd(X.toarray(), full_matrices=False)
     else:
         U, s, Vt = svds(X, k=rank, v0=rng.standard_normal(short))
@@ -42,19 +43,19 @@ def truncated_svd(
 
 
 def noise_scale(observed: Observed, rank: int, rng: np.random.Generator) -> float:
-    """σ_{r+1} of the zero-filled matrix: the size of what a matrix of rank r leaves over (of σ_r, where there is no more)."""
+    """Return σ_{r+1} of the zero-filled matrix, or σ_r if that is the last one."""
     s = truncated_svd(observed, min(rank + 1, *observed.shape), rng)[1]
     return float(s[-1])
 
 
 def chosen_reg(reg: Reg, observed: Observed, rank: int, rng: np.random.Generator) -> float:
-    """λ: "auto" is a share of the noise scale, "paper" 20/(m+n)."""
+    """Return λ: "auto" is a fraction of the noise scale, "paper" is 20/(m+n)."""
     if reg == "auto":
-        return _SHARE * noise_scale(observed, rank, rng)
+        return _AUTO_FRACTION * noise_scale(observed, rank, rng)
     return paper_reg(observed.shape) if isinstance(reg, str) else float(reg)
 
 
 def require_reg(reg: Any) -> None:
-    """λ ≥ 0, "auto" or "paper"."""
+    """Raise an error unless λ ≥ 0, "auto" or "paper"."""
     if reg not in ("auto", "paper", 0):
         require_positive("reg", reg, also="0, 'auto' or 'paper'")

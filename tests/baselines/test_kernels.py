@@ -1,4 +1,4 @@
-"""Kernels that go through entries one by one, against the same formulas in plain NumPy."""
+"""Kernels with loops over single entries, compared with the same formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_message_passing(rng, rows):
         A @ A.transpose(0, 2, 1) + np.eye(R)
         for A in (0.3 * rng.standard_normal((k, R, R)) for k in (M, N))
     ]
-    places = rng.permutation(len(rows.values))
-    row_weights, column_weights = rng.uniform(0, 0.5, (2, len(places)))
+    positions = rng.permutation(len(rows.values))
+    row_weights, column_weights = rng.uniform(0, 0.5, (2, len(positions)))
     precision, s2, t2, share = 0.7, 0.2, 4.0, 0.25
     sums, expected_sums = np.empty((2, 4)), np.zeros(4)
     expected_U, expected_S, expected_w = U.copy(), spd[0].copy(), row_weights.copy()
@@ -46,9 +46,9 @@ def test_message_passing(rng, rows):
     for i in range(M):
         A, b = precision * np.eye(R), np.zeros(R)
         for t in range(rows.pointers[i], rows.pointers[i + 1]):
-            j, z, x = rows.indices[t], places[t], rows.values[t]
+            j, z, x = rows.indices[t], positions[t], rows.values[t]
             S, T, u, v = spd[0][i], spd[1][j], U[i], V[j]
-            # the entry's own pull is taken out of both sides
+            # the contribution of the entry is removed from both sides
             gu = row_weights[z] / (1 - min(0.9, row_weights[z] * v @ S @ v))
             gv = column_weights[z] / (1 - min(0.9, column_weights[z] * u @ T @ u))
             cu, cv = u - gu * (x - u @ v) * S @ v, v - gv * (x - u @ v) * T @ u
@@ -69,8 +69,8 @@ def test_message_passing(rng, rows):
         expected_U[i] = expected_S[i] @ b
     bounds = np.array([0, 6, M])
     propagate_half(
-        0, 2, bounds, rows.pointers, rows.indices, places, rows.values, U, spd[0], V, spd[1], row_weights, column_weights,
-        precision, s2, t2, share, sums,
+        0, 2, bounds, rows.pointers, rows.indices, positions, rows.values, U, spd[0], V, spd[1],
+        row_weights, column_weights, precision, s2, t2, share, sums,
     )  # fmt: skip
     for found, expected in (
         (U, expected_U),
@@ -90,7 +90,7 @@ def code(rows, i, D, alpha):
     )
 
 
-def test_codes_of_rows(rng, rows):
+def test_row_codes(rng, rows):
     D, out = rng.standard_normal((N, R)), np.empty((M, R))
     row_codes(0, 1, np.array([0, M]), rows.pointers, rows.indices, rows.values, D, 0.4, out)
     np.testing.assert_allclose(
@@ -133,9 +133,9 @@ def test_dictionary_learning(rng, rows):
         part = e["D"][touched].copy()
         room = e["slack"] + np.square(part).sum(axis=0)
         for q in atom_orders[number]:
-            wanted = part[:, q] + (e["B"][touched, q] - part @ e["C"][:, q]) / e["C"][q, q]
-            norm = wanted @ wanted
-            part[:, q] = wanted * min(1.0, np.sqrt(room[q] / norm))
+            target = part[:, q] + (e["B"][touched, q] - part @ e["C"][:, q]) / e["C"][q, q]
+            norm = target @ target
+            part[:, q] = target * min(1.0, np.sqrt(room[q] / norm))
             e["slack"][q] = max(room[q] - part[:, q] @ part[:, q], 0.0)
         e["D"][touched] = part
     learn_epoch(
@@ -161,7 +161,7 @@ def test_dictionary_learning(rng, rows):
 
 
 def l1_fit(U, x, growth, tol, max_iter):
-    """ADMM for min ‖U w − x‖₁: w, and the dual of the misfit."""
+    """Return w = argmin ‖U w − x‖₁ by ADMM, and the dual variable of the residual."""
     s, y, mu = np.zeros(len(x)), np.zeros(len(x)), 1.25 / np.linalg.norm(x)
     for _ in range(max_iter):
         w = np.linalg.lstsq(U, x - s - y / mu, rcond=None)[0]
@@ -174,7 +174,7 @@ def l1_fit(U, x, growth, tol, max_iter):
     return w, y
 
 
-def test_weights_of_columns(rng, rows):
+def test_column_coefficients(rng, rows):
     U, out = np.linalg.qr(rng.standard_normal((N, R)))[0], np.empty((M, R))
     fold_columns(
         0, 1, np.array([0, M]), rows.pointers, rows.indices, rows.values, U, 1.3, 1e-7, 60, out
@@ -185,9 +185,9 @@ def test_weights_of_columns(rng, rows):
         np.testing.assert_allclose(out[i], expected, rtol=1e-6, atol=1e-8)
 
 
-def test_tracking_a_subspace(rng, rows):
+def test_subspace_tracking(rng, rows):
     U = np.linalg.qr(rng.standard_normal((N, R)))[0]
-    # a column with as many entries as unknowns is fitted exactly, and its dual is rounding alone
+    # a column with as many entries as unknowns is fitted exactly, and its dual is rounding error
     order = rng.permutation(np.flatnonzero(rows.counts != R))
     weights, levels = np.zeros((M, R)), np.empty(len(order))
     state, gamma_before, w_before = np.array([1.0, 1.0, 0.0]), np.zeros(N), np.zeros(R)
@@ -202,13 +202,13 @@ def test_tracking_a_subspace(rng, rows):
             gamma = full - E @ (E[j].T @ y)
             size = np.linalg.norm(w) * np.linalg.norm(gamma)
             scale = scale or 0.5 * np.pi * 2 / size
-            turning = (
+            correlation = (
                 0.0
                 if last is None
                 else np.vdot(np.outer(*last), np.outer(gamma, w))
                 / (np.linalg.norm(last[0]) * np.linalg.norm(last[1]) * size)
             )
-            mu = max(mu - 1 + 2 / (1 + np.exp(turning / 0.1)), 1.0)
+            mu = max(mu - 1 + 2 / (1 + np.exp(correlation / 0.1)), 1.0)
             angle = min(scale * 2.0**-level * size / (1 + mu), np.pi / 3)
             if mu <= 1:
                 level, mu = max(level - 1, 1.0), 3.0
