@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from functools import partial
 
 import numpy as np
@@ -19,7 +17,7 @@ from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.kernels import elementary
 from robustmf.kernels import team as team_module
-from robustmf.kernels.team import Team, block_bounds
+from robustmf.kernels.team import Team
 from robustmf.losses import L2, LSP, Huber, Loss, Smoothed, Welsch, loss_names, make_loss
 
 TOLERANCE = {np.float64: 1e-12, np.float32: 2e-5}
@@ -254,61 +252,6 @@ def test_results_do_not_depend_on_threads(monkeypatch, dtype):
             )
     for other in results[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-@pytest.mark.parametrize("blocks", [1, 3, 64])
-def test_blocks_cover_all_rows_once_and_hold_about_the_same(blocks):
-    counts = np.random.default_rng(0).integers(0, 50, 1000)
-    bounds = block_bounds(np.concatenate(([0], np.cumsum(counts))), blocks)
-    assert bounds[0] == 0
-    assert bounds[-1] == 1000
-    assert np.all(np.diff(bounds) > 0)
-    assert len(bounds) <= blocks + 1
-    shares = np.add.reduceat(counts, bounds[:-1])
-    assert shares.max() <= counts.sum() / blocks + 100
-
-
-@pytest.mark.parametrize("n_jobs", [2, 3, 8])
-@pytest.mark.parametrize("blocks", [1, 2, 3, 64, 257])
-@pytest.mark.parametrize("parts", [0, 1, 2, 3, 5, 9, 40, 1000])
-def test_threads_take_every_block_once_in_turns_that_are_worth_it(blocks, n_jobs, parts):
-    taken = []
-    with Team(n_jobs) as team:
-        team.run(
-            lambda first, last: taken.append((first, last)), blocks, parts * team_module._SMALL_WORK
-        )
-    taken.sort()
-    assert [first for first, _ in taken] == [0, *(last for _, last in taken[:-1])]
-    assert taken[-1][1] == blocks
-    assert min(last - first for first, last in taken) >= max(1, blocks // max(parts, 1))
-
-
-@pytest.mark.parametrize("caller_fails", [True, False])
-def test_errors_in_threads_reach_the_caller_when_nobody_works_any_more(monkeypatch, caller_fails):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
-    caller, begun, ended = threading.get_ident(), [], []
-
-    def failing(first, last):
-        begun.append(first)
-        time.sleep(0.02)
-        if (threading.get_ident() == caller) == caller_fails:
-            ended.append(first)
-            raise RuntimeError("from a thread")
-        time.sleep(0.05)
-        ended.append(first)
-
-    with Team(2) as team:
-        with pytest.raises(RuntimeError, match="from a thread"):
-            team.run(failing, 16, 16)
-        assert sorted(begun) == sorted(ended)
-    if caller_fails:
-        assert len(begun) <= 2  # no further turn is begun
-
-
-@pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True, "two"])
-def test_bad_n_jobs(n_jobs):
-    with pytest.raises(ValueError, match="n_jobs must be a positive integer"):
-        Team(n_jobs)
 
 
 def half_step_oracle(observed, loss, reg, U, V):

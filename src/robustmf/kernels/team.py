@@ -1,8 +1,9 @@
 """Threads for kernels: fixed blocks of rows, run by a pool that belongs to one fit.
 
-A kernel is compiled without the GIL and without Numba's own threading, and takes the range of blocks it shall do. The blocks
-are fixed by the data, never by the number of threads, and each block writes to places of its own; so results are equal bit
-for bit for any number of threads, and two fits in one process (or after a fork) cannot disturb each other.
+A kernel releases the GIL, does not use Numba's own threading, and takes a range of blocks. The
+blocks depend on the data, never on the number of threads, and each block writes to its own part of
+the output. So results are bitwise equal for any number of threads, and two fits in one process (or
+after a fork) cannot interfere.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-#: Below this many units of work (entries × rank) handing blocks to threads costs more than it saves, and so does a turn of less.
+#: Multiply–adds below which passing blocks to threads costs more than it saves; also the least
+#: work of one range of blocks.
 _SMALL_WORK = 200_000
 
-#: A turn is this share of the blocks that are left for each thread: large at first, for few calls; small at last, so that all end together.
+#: Size of a range of blocks as a share of the remaining blocks per thread: large ranges first, for
+#: few calls, and small ones last, so that all threads finish together.
 _SHARE = 0.5
 
 
 def block_bounds(pointers: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
-    """Row boundaries of at most ``blocks`` blocks that hold about the same number of entries (rows count a little too)."""
+    """Row boundaries of at most ``blocks`` blocks with about the same number of entries plus rows."""
     rows = len(pointers) - 1
     work = pointers + np.arange(rows + 1)
     targets = np.linspace(0, work[-1], min(blocks, rows) + 1)
@@ -34,23 +37,50 @@ def block_bounds(pointers: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
     return np.unique(np.concatenate(([0], bounds, [rows]))).astype(np.int64)
 
 
+def n_cores() -> int:
+    """Number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def resolve_n_jobs(n_jobs: int | None) -> int:
-    """Threads to use: ``None`` or -1 means every core this process may run on."""
-    if n_jobs is None or n_jobs == -1:
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
+    """Return the number of threads for the value of a parameter ``n_jobs``.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None means all cores. Negative values count from the number of cores, as in joblib:
+        -1 means all cores, -2 all but one; the result is at least 1.
+
+    Returns
+    -------
+    int
+        The number of threads.
+
+    Raises
+    ------
+    ValueError
+        If ``n_jobs`` is 0 or not an integer.
+    """
+    if n_jobs is None:
+        return n_cores()
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
         raise ValueError(
-            f"n_jobs must be a positive integer, -1 or None (all cores), got n_jobs={n_jobs!r}"
+            "n_jobs must be a positive integer, None or -1 (all cores), -2 (all but one) "
+            f"and so on, got n_jobs={n_jobs!r}"
         )
-    return int(n_jobs)
+    return int(n_jobs) if n_jobs > 0 else max(1, n_cores() + 1 + int(n_jobs))
 
 
 class Team:
-    """A pool of threads for the kernels of one fit; use it as a context."""
+    """A pool of threads for the kernels of one fit; use it as a context manager.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        See :func:`resolve_n_jobs`.
+    """
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = resolve_n_jobs(n_jobs)
@@ -70,9 +100,19 @@ class Team:
             self._pool = None
 
     def run(self, kernel: Callable[..., None], blocks: int, work: int, *arguments: Any) -> None:
-        """Call ``kernel(first, last, *arguments)`` over the blocks 0 … ``blocks``, on all threads where it is worth it.
+        """Call ``kernel(first, last, *arguments)`` for ranges that cover all blocks.
 
-        ``work`` is about the number of multiply–adds; it decides only who does what, not the result.
+        Parameters
+        ----------
+        kernel : callable
+            Processes the blocks ``first`` to ``last - 1``.
+        blocks : int
+            The number of blocks.
+        work : int
+            About the number of multiply–adds. It decides whether threads are used, and the ranges,
+            but not the result.
+        *arguments : object
+            Passed to the kernel.
         """
         parts = min(blocks, work // max(_SMALL_WORK, 1))
         if self.n_jobs == 1 or parts < 2:
@@ -80,32 +120,33 @@ class Team:
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs - 1, thread_name_prefix="robustmf")
-        ranges = _turns(blocks, self.n_jobs, parts)
-        turns = iter(ranges)
+        ranges = _block_ranges(blocks, self.n_jobs, parts)
+        remaining = iter(ranges)
 
-        def take_turns() -> None:
-            while (turn := next(turns, None)) is not None:
-                kernel(*turn, *arguments)
+        def work_off() -> None:
+            while (block_range := next(remaining, None)) is not None:
+                kernel(*block_range, *arguments)
 
-        others = [self._pool.submit(take_turns) for _ in range(min(self.n_jobs, len(ranges)) - 1)]
+        others = [self._pool.submit(work_off) for _ in range(min(self.n_jobs, len(ranges)) - 1)]
         try:
-            take_turns()
+            work_off()
             for future in others:
                 future.result()
         except BaseException:
-            # nobody may go on writing to arrays that the caller takes back
-            for _ in turns:
+            # no thread may continue to write to arrays that belong to the caller again
+            for _ in remaining:
                 pass
             wait(others)
             raise
 
 
 @lru_cache
-def _turns(blocks: int, n_jobs: int, parts: int) -> tuple[tuple[int, int], ...]:
-    """The blocks in ranges, each ``_SHARE`` of what a thread has left to do, none smaller than one of ``parts``."""
-    least, bounds = blocks // parts, [0]
+def _block_ranges(blocks: int, n_jobs: int, parts: int) -> tuple[tuple[int, int], ...]:
+    """Ranges that cover the blocks, of decreasing size, none smaller than one of ``parts``."""
+    least = blocks // parts
+    bounds = [0]
     while bounds[-1] < blocks:
         left = blocks - bounds[-1]
-        turn = max(least, int(_SHARE * left / n_jobs))
-        bounds.append(bounds[-1] + turn if left - turn >= least else blocks)
+        size = max(least, int(_SHARE * left / n_jobs))
+        bounds.append(bounds[-1] + size if left - size >= least else blocks)
     return tuple(pairwise(bounds))
