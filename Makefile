@@ -16,8 +16,8 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests stress benchmarks docs/making
-	$(BIN)/ruff format --check src tests stress benchmarks docs/making
+	$(BIN)/ruff check src tests stress benchmarks docs/tools
+	$(BIN)/ruff format --check src tests stress benchmarks docs/tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -22,7 +22,7 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "```python" in path.read_t
 @pytest.fixture(scope="session")
 def making():
     """The module that runs the blocks, the same one that the build of the site uses."""
-    spec = importlib.util.spec_from_file_location("blocks", DOCS / "making" / "blocks.py")
+    spec = importlib.util.spec_from_file_location("blocks", DOCS / "tools" / "blocks.py")
     module = sys.modules["blocks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

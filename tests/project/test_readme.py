@@ -109,7 +109,7 @@ def test_trials_are_those_of_the_record():
 def test_picture_is_what_its_script_draws(tmp_path):
     image = pytest.importorskip("matplotlib.image")
     spec = importlib.util.spec_from_file_location(
-        "picture", ROOT / "docs" / "making" / "picture.py"
+        "picture", ROOT / "docs" / "tools" / "readme_figure.py"
     )
     picture = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(picture)

@@ -1,4 +1,4 @@
-"""``python docs/making/picture.py``: the picture at the head of the README, from a fit made here and the record of ``bench breakdown``."""
+"""``python docs/tools/readme_figure.py``: the picture at the head of the README, from a fit made here and the record of ``bench breakdown``."""
 
 from __future__ import annotations
 
