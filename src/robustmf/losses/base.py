@@ -45,6 +45,13 @@ class Loss:
     efficient_theta: ClassVar[float | None] = None
     #: the smallest θ allowed (exclusive)
     theta_above: ClassVar[float] = 0.0
+    #: ``_value`` has no cancellation, so that it may be evaluated in float32; declared anew by each
+    #: subclass that defines ``_value``.
+    stable_in_float32: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        if "_value" in cls.__dict__ and "stable_in_float32" not in cls.__dict__:
+            cls.stable_in_float32 = False
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.theta) and self.theta > self.theta_above):

@@ -15,6 +15,7 @@ class Cauchy(Loss):
     """φ(a) = θ²/2 log(1 + a²/θ²), weight 1/(1 + a²/θ²) (Black & Anandan 1996)."""
 
     name = "cauchy"
+    stable_in_float32 = True
     degree = 2
     efficient_theta = 2.3849
 

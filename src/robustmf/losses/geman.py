@@ -13,6 +13,7 @@ class Geman(Loss):
     """φ(a) = a/(θ + a), φ'(a) = θ/(θ + a)² (Geman & Yang 1995). Bounded by 1."""
 
     name = "geman"
+    stable_in_float32 = True
     concave = True
 
     def _value(self, a: Array) -> Array:

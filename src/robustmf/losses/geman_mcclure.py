@@ -13,6 +13,7 @@ class GemanMcClure(Loss):
     """φ(a) = θ²/2 · a²/(θ² + a²), weight 1/(1 + a²/θ²)² (Geman & McClure 1985). Bounded by θ²/2."""
 
     name = "geman-mcclure"
+    stable_in_float32 = True
     degree = 2
     efficient_theta = 3.7867
 

@@ -15,6 +15,7 @@ class Huber(Loss):
     """φ(a) = a²/2 for a ≤ θ, θa − θ²/2 beyond (Huber 1964). Convex."""
 
     name = "huber"
+    stable_in_float32 = True
     degree = 2
     efficient_theta = 1.345
 

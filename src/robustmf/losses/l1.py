@@ -15,6 +15,7 @@ class L1(Loss):
     """φ(a) = a (Eriksson & van den Hengel 2010; Lin et al. 2017). θ plays no part."""
 
     name = "l1"
+    stable_in_float32 = True
     concave = True
     degree = 1
     has_scale = False

@@ -13,6 +13,7 @@ class L2(Loss):
     """φ(a) = a²/2. Not robust, not concave; θ plays no part."""
 
     name = "l2"
+    stable_in_float32 = True
     degree = 2
     has_scale = False
     robust = False

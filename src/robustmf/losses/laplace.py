@@ -15,6 +15,7 @@ class Laplace(Loss):
     """φ(a) = 1 − exp(−a/θ), φ'(a) = exp(−a/θ)/θ (Trzasko & Manduca 2009). Bounded by 1."""
 
     name = "laplace"
+    stable_in_float32 = True
     concave = True
 
     def _value(self, a: Array) -> Array:

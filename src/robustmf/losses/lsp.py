@@ -15,6 +15,7 @@ class LSP(Loss):
     """φ(a) = log(1 + a/θ), φ'(a) = 1/(θ + a) (Candès, Wakin & Boyd 2008)."""
 
     name = "lsp"
+    stable_in_float32 = True
     concave = True
 
     def _value(self, a: Array) -> Array:

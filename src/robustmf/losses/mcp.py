@@ -20,6 +20,7 @@ class MCP(Loss):
     delta: float = 0.05
 
     name = "mcp"
+    stable_in_float32 = True
     concave = True
     degree: ClassVar[int | None] = 1
 

@@ -22,6 +22,7 @@ class SCAD(MCP):
     theta: float = 3.7
 
     name = "scad"
+    stable_in_float32 = True
     degree: ClassVar[int | None] = None
     theta_above = 2.0
 

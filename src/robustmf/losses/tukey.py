@@ -15,6 +15,7 @@ class Tukey(Loss):
     """φ(a) = θ²/6 (1 − (1 − a²/θ²)₊³), weight (1 − a²/θ²)₊² (Beaton & Tukey 1974). Exactly flat beyond θ."""
 
     name = "tukey"
+    stable_in_float32 = True
     degree = 2
     efficient_theta = 4.6851
 

@@ -15,6 +15,7 @@ class Welsch(Loss):
     """φ(a) = θ²(1 − exp(−a²/(2θ²))), weight exp(−a²/(2θ²)) (Dennis & Welsch 1978). Bounded by θ²."""
 
     name = "welsch"
+    stable_in_float32 = True
     degree = 2
     efficient_theta = 2.1105
 

@@ -135,11 +135,7 @@ class CPUOperations:
         bases = [loss.base if isinstance(loss, Smoothed) else loss for loss in losses]
         if any(base != bases[0] for base in bases):
             return [self.loss_sum(loss, U, V, sample_weights) for loss in losses]
-        measured = np.dtype(
-            np.float32
-            if single and type(bases[0]).__module__.startswith("robustmf.")
-            else np.float64
-        )
+        measured = np.dtype(np.float32 if single and bases[0].stable_in_float32 else np.float64)
         if (bases[0], measured) != self._measured[:2]:
             self._measured = bases[0], measured, value_address(bases[0], measured)
         compiled = self._measured[2]
