@@ -1,12 +1,13 @@
-"""Runs the Python blocks of a Markdown page, and puts what they print and draw beneath them.
+"""Execute the Python blocks of a Markdown page and insert their output below them.
 
-The blocks of a page share one namespace and an empty working folder. A word after ``python`` says how a block is treated:
+The blocks of a page share one namespace and an empty working folder. A word after ``python``
+selects how a block is treated:
 
-- none: shown, run, followed by what it printed and drew
-- ``picture``: the same, with the code folded away below
-- ``table``: as ``picture``, and what it printed is Markdown
-- ``check``: run, not shown; assertions for what the prose says
-- ``fragment``: shown, not run
+- none: shown and executed, followed by its output and figures
+- ``picture``: the same, with the code collapsed below the figures
+- ``table``: as ``picture``, and the output is Markdown
+- ``check``: executed but not shown; assertions for statements of the text
+- ``fragment``: shown but not executed
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ _BLOCK = re.compile(
     r"^```python(?:[ ]+(?P<word>\w+))?[ ]*\n(?P<code>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL
 )
 
-#: Drawn in this colour, an element gets the colour of the text around the picture, by day and by night.
+#: An element drawn in this colour takes the colour of the surrounding text, in both themes.
 _INK = "#010203"
 
 _STYLE = {
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _INK),
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "grid.color": _INK,
     "figure.figsize": (7.2, 3.2),
     "figure.constrained_layout.use": True,
     "axes.prop_cycle": mpl.cycler(color=["#2f81c9", "#e0702b", "#3a9d5d", "#b557b0", "#8a8a8a"]),
@@ -49,12 +55,12 @@ _STYLE = {
     "savefig.transparent": True,
     "svg.fonttype": "none",
     "svg.hashsalt": "robustmf",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A Python block of a page: the word after ``python``, its code, and the line of the page above it."""
+    """A Python block of a page: the word after ``python``, its code, and its first line."""
 
     word: str
     code: str
@@ -63,21 +69,21 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page after its blocks were run; :func:`with_pictures` puts the pictures where ``text`` has their marks."""
+    """A page after execution; :func:`with_figures` inserts the figures into its HTML."""
 
     text: str
-    pictures: dict[str, str]
+    figures: dict[str, str]
 
 
 def blocks(text: str) -> list[Block]:
-    """The Python blocks of a page."""
+    """Return the Python blocks of a page."""
     return [_block(text, match) for match in _BLOCK.finditer(text)]
 
 
 def run_page(text: str, path: Path) -> Page:
-    """Run the blocks of the page that stands in ``path``, top to bottom; an error in one goes through, with its line in the page."""
+    """Execute the blocks of the page at ``path``; a traceback has the lines of the page."""
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(path)}
-    pictures: dict[str, str] = {}
+    figures: dict[str, str] = {}
 
     def replaced(match: re.Match[str]) -> str:
         block = _block(text, match)
@@ -88,9 +94,9 @@ def run_page(text: str, path: Path) -> Page:
         if block.word == "check":
             return ""
         marks = []
-        for picture in drawn:
-            mark = f"picture-{path.stem}-{len(pictures) + 1}"
-            pictures[mark] = _prefixed(picture, mark)
+        for figure in drawn:
+            mark = f"picture-{path.stem}-{len(figures) + 1}"
+            figures[mark] = _prefixed(figure, mark)
             marks.append(f'<figure id="{mark}"></figure>')
         output = (
             [printed if block.word == "table" else f"``` {{ .text .output }}\n{printed}```"]
@@ -105,30 +111,32 @@ def run_page(text: str, path: Path) -> Page:
         return "\n\n".join([shown, *output, *marks])
 
     with tempfile.TemporaryDirectory() as folder, chdir(folder), mpl.rc_context(_STYLE):
-        return Page(_BLOCK.sub(replaced, text), pictures)
+        return Page(_BLOCK.sub(replaced, text), figures)
 
 
-def with_pictures(page_html: str, pictures: dict[str, str]) -> str:
-    """The finished page with its pictures in place."""
-    for mark, picture in pictures.items():
+def with_figures(page_html: str, figures: dict[str, str]) -> str:
+    """Return the HTML of a page with its figures inserted."""
+    for mark, figure in figures.items():
         page_html = page_html.replace(
-            f'<figure id="{mark}"></figure>', f'<figure id="{mark}">{picture}</figure>'
+            f'<figure id="{mark}"></figure>', f'<figure id="{mark}">{figure}</figure>'
         )
     return page_html
 
 
 def _block(text: str, match: re.Match[str]) -> Block:
-    word, line = match["word"] or "", text.count("\n", 0, match.start()) + 1
+    word = match["word"] or ""
+    line = text.count("\n", 0, match.start()) + 1
     if word not in WORDS:
         raise ValueError(
-            f"line {line}: the word after ```python must be one of {', '.join(WORDS[1:])}, or none, got {word!r}"
+            f"line {line}: the word after ```python must be one of {', '.join(WORDS[1:])}, "
+            f"or none, got {word!r}"
         )
     return Block(word, match["code"], line)
 
 
 def _run(block: Block, path: Path, names: dict[str, Any]) -> tuple[str, list[str]]:
-    """What the block printed, and its pictures as SVG."""
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend was chosen
+    """Return the output of a block and its figures as SVG."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend was selected
 
     printed = io.StringIO()
     with redirect_stdout(printed):
@@ -139,7 +147,7 @@ def _run(block: Block, path: Path, names: dict[str, Any]) -> tuple[str, list[str
 
 
 def _svg(figure: Any) -> str:
-    """The figure as an SVG element in the page's own ink, as wide as there is room, with its titles read aloud."""
+    """Return the figure as an SVG element in the colours of the page, labelled by its titles."""
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None})
     titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
@@ -155,5 +163,5 @@ def _svg(figure: Any) -> str:
 
 
 def _prefixed(drawing: str, prefix: str) -> str:
-    """The drawing with ids of its own: a page may hold several."""
+    """Make the ids of a figure unique: a page may contain several."""
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", drawing)

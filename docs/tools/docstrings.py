@@ -1,7 +1,9 @@
-"""Docstrings as the site wants them: Sphinx roles become links, and parameters described together are listed one by one.
+"""Prepare docstrings for the site.
 
-The parser gives parameters of one line (``max_iter, tol : int, float``) the default of the first, and those of ``{"a", "b"}`` the first
-choice; listed one by one, without braces, each has the default of the signature.
+Sphinx roles become links, and grouped parameters are listed one by one: the parser gives grouped
+parameters (``max_iter, tol : int, float``) the default of the first one, and parameters of type
+``{"a", "b"}`` the first choice. Listed separately and without braces, each has the default of the
+signature.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ _PARAMETER = re.compile(
 
 
 class Docstrings(Extension):
-    """Rewrites the docstring of every object once."""
+    """Rewrite the docstring of every object."""
 
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
-        """Called for each object that was read from source."""
+        """Rewrite one docstring."""
         if obj.docstring is not None:
             text = _PARAMETERS.sub(
                 lambda section: _PARAMETER.sub(_one_by_one, section[0]), obj.docstring.value
@@ -38,7 +40,8 @@ class Docstrings(Extension):
 
 
 def _one_by_one(group: re.Match[str]) -> str:
-    names, kind = group["names"].split(", "), (group["kind"] or "").strip("{}")
+    names = group["names"].split(", ")
+    kind = (group["kind"] or "").strip("{}")
     kinds = kind.split(", ")
     each = kinds if len(kinds) == len(names) else [kind] * len(names)
     return "".join(
@@ -51,9 +54,9 @@ def _link(role: re.Match[str], obj: Object) -> str:
     target = role["target"]
     shown = target.rsplit(".", 1)[-1] if role["short"] else target.removeprefix("robustmf.")
     try:
-        # a name as the docstring's own class and module see it
+        # resolve the name in the class and module of the docstring
         path = target if target.startswith("robustmf.") else _holder(obj).resolve(target)
-    except Exception:  # griffe has several kinds of failure here, and each means: no link
+    except Exception:  # griffe fails in several ways here; each means that there is no link
         return f"`{shown}`"
     return f'<autoref identifier="{path}" optional><code>{shown}</code></autoref>'
 

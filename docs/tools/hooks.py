@@ -1,4 +1,4 @@
-"""What MkDocs does beside turning Markdown into pages: run the code in them, list the design notes, stand in for what is not there yet."""
+"""MkDocs hooks: execute the Python blocks of the pages, and complete the navigation."""
 
 from __future__ import annotations
 
@@ -11,75 +11,54 @@ from mkdocs.structure.files import File
 sys.path.insert(0, str(Path(__file__).parent))
 import blocks
 
-#: Sections that take what stands in a folder, and the pages at the top that the navigation does not name.
-_DESIGN, _GUIDES = "Design notes", "Guides"
+#: The section of the navigation that takes the top-level pages which ``mkdocs.yml`` does not name.
+_GUIDES = "Guides"
 
-_NAMED = ("index.md", "reproduction.md")
+_NAMED_PAGES = ("index.md", "reproduction.md")
 
-#: Stands in for the page that a command writes, so that links to it hold before the command was run.
-_UNREPRODUCED = """# Reproduction of the paper
+#: Placeholder for the page that ``python -m benchmarks report`` writes: links to it stay valid.
+_NOT_REPRODUCED = """# Reproduction of the paper
 
 This page is written by the runs themselves:
 
-    robustmf reproduce table2
-    robustmf report --out docs
+    python -m benchmarks reproduce table2
+    python -m benchmarks report --out docs
 
-It was not written in the checkout that this site was built from. How runs, records and verdicts work:
-[design notes](design/baselines.md).
+It does not exist in the checkout that this site was built from. How runs, records and verdicts
+work: [comparison systems and reproduction](design/baselines.md#reproduction-of-the-paper).
 """
 
-_pictures: dict[str, dict[str, str]] = {}
+_figures: dict[str, dict[str, str]] = {}
 
 
 def on_config(config: Any) -> Any:
-    """Complete the navigation."""
+    """Complete the navigation, and make the checkout importable for pages that print its tables."""
     docs = Path(config.docs_dir)
-    sys.path.insert(
-        0, str(docs.parent)
-    )  # for torture, whose tables pages print; MkDocs takes back what is inserted before this
-    notes = sorted(f"design/{path.name}" for path in (docs / "design").glob("*.md"))
-    config.nav = _completed(
-        config.nav,
-        notes,
-        sorted(path.name for path in docs.glob("*.md") if path.name not in _NAMED),
-    )
+    sys.path.insert(0, str(docs.parent))
+    unnamed = sorted(path.name for path in docs.glob("*.md") if path.name not in _NAMED_PAGES)
+    config.nav = [
+        {_GUIDES: item[_GUIDES] + unnamed} if isinstance(item, dict) and _GUIDES in item else item
+        for item in config.nav
+    ]
     return config
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that stand in for absent ones."""
+    """Add the placeholder of a page that does not exist yet."""
     if files.get_file_from_path("reproduction.md") is None:
-        files.append(File.generated(config, "reproduction.md", content=_UNREPRODUCED))
+        files.append(File.generated(config, "reproduction.md", content=_NOT_REPRODUCED))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Run the page's Python blocks."""
+    """Execute the Python blocks of the page."""
     if not blocks.blocks(markdown):
         return markdown
-    ran = blocks.run_page(markdown, Path(page.file.abs_src_path))
-    _pictures[page.file.src_uri] = ran.pictures
-    return ran.text
+    executed = blocks.run_page(markdown, Path(page.file.abs_src_path))
+    _figures[page.file.src_uri] = executed.figures
+    return executed.text
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Put the pictures in, after the search index was made of the text."""
-    return blocks.with_pictures(output, _pictures.get(page.file.src_uri, {}))
-
-
-def _completed(nav: list[Any], notes: list[str], guides: list[str]) -> list[Any]:
-    further = {_DESIGN: notes, _GUIDES: guides}
-
-    def section(title: str, entry: Any) -> Any:
-        return (
-            _completed(entry, notes, guides) + further.get(title, [])
-            if isinstance(entry, list)
-            else entry
-        )
-
-    return [
-        {title: section(title, entry) for title, entry in item.items()}
-        if isinstance(item, dict)
-        else item
-        for item in nav
-    ]
+    """Insert the figures, after the search index was built from the text."""
+    return blocks.with_figures(output, _figures.get(page.file.src_uri, {}))

@@ -1,4 +1,7 @@
-"""``python docs/tools/readme_figure.py``: the picture at the head of the README, from a fit made here and the record of ``bench breakdown``."""
+"""``python docs/tools/readme_figure.py``: draw the figure of the README.
+
+It shows a fit that is made here, and the record of the benchmark ``breakdown``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from matplotlib.figure import Figure
 from robustmf import RobustMF
 
 _ROOT = Path(__file__).parents[2]
-_RANK, _SHAPE = 4, (80, 160)
+_RANK = 4
+_SHAPE = (80, 160)
 _COLOURS = {
     "RobustMF": "#0b6e4f",
     "RMFNL lsp": "#c1666b",
@@ -29,43 +33,44 @@ _NAMES = {
 
 
 def draw() -> Figure:
-    """A table with gaps and gross errors, what two fits make of it, and how many errors it takes."""
-    truth, seen, bad = _table()
-    model = RobustMF(rank=_RANK, bias=False, random_state=0).fit(seen)
-    plain = RobustMF(rank=_RANK, loss="l2", bias=False, random_state=0).fit(seen)
-    filled = [fit.row_factors_ @ fit.column_factors_.T for fit in (plain, model)]
-    errors = [float(np.sqrt(np.mean((guess - truth) ** 2)) / np.std(truth)) for guess in filled]
+    """Draw the data, two fits, the detected entries, and the error against the outlier share."""
+    truth, observed, bad = _simulate()
+    present = ~np.isnan(observed)
+    robust = RobustMF(rank=_RANK, bias=False, random_state=0).fit(observed)
+    least_squares = RobustMF(rank=_RANK, loss="l2", bias=False, random_state=0).fit(observed)
+    completed = [fit.row_factors_ @ fit.column_factors_.T for fit in (least_squares, robust)]
+    errors = [float(np.sqrt(np.mean((X - truth) ** 2)) / np.std(truth)) for X in completed]
     flagged = np.zeros(_SHAPE, bool)
-    flagged[~np.isnan(seen)] = model.outlier_scores() < 1e-4
+    flagged[present] = robust.outlier_scores() < 1e-4
     figure = Figure(figsize=(11, 4.9), layout="constrained", facecolor="white")
     upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
     panels = upper.subplots(1, 4)
-    share = f"{bad[~np.isnan(seen)].mean():.0%}"
     titles = [
-        f"Data: {np.isnan(seen).mean():.0%} missing, {share} of the rest wrong",
+        f"Data: {1 - present.mean():.0%} missing, {bad[present].mean():.0%} of the rest wrong",
         f"Least squares: error {errors[0]:.0%} of the signal",
         f"RobustMF: error {errors[1]:.1%}",
     ]
     limit = float(np.abs(truth).max())
-    for axes, image, title in zip(panels, (seen, *filled), titles, strict=False):
+    for axes, image, title in zip(panels, (observed, *completed), titles, strict=False):
         axes.imshow(image, "RdBu", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
         axes.set_facecolor("#d9d9d9")
         axes.set_title(title, fontsize=9)
-    right, wrong = int((flagged & bad).sum()), int((flagged & ~bad).sum())
     panels[3].imshow(
         flagged, ListedColormap(["#f3f3f3", "#b2182b"]), aspect="auto", interpolation="nearest"
     )
+    n_found = int((flagged & bad).sum())
+    n_false = int((flagged & ~bad).sum())
     panels[3].set_title(
-        f"Found: {right:,} of {int(bad.sum()):,} bad cells, {wrong} false", fontsize=9
+        f"Found: {n_found:,} of {int(bad.sum()):,} bad cells, {n_false} false", fontsize=9
     )
     for axes in panels:
         axes.set(xticks=[], yticks=[])
-    _curves(lower.subplots(1, 2, sharey=True))
+    _draw_breakdown(lower.subplots(1, 2, sharey=True))
     return figure
 
 
-def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Waves of rank 4 with 1 % noise; a quarter seen, one seen cell in seven off, some of them in bursts of one row."""
+def _simulate() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return truth, data and bad cells: waves of rank 4, 1 % noise, single outliers and bursts."""
     rng = np.random.default_rng(7)
     y, x = (np.linspace(0, 1, size)[:, None] for size in _SHAPE)
     U = np.hstack(
@@ -75,34 +80,30 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         [np.sin(2 * np.pi * (f * x + p)) for f, p in ((1.5, 0.2), (2.6, 0), (0.8, 0.5), (3.5, 0.4))]
     )
     truth = U @ V.T
-    seen = truth + 0.01 * rng.standard_normal(_SHAPE)
+    data = truth + 0.01 * rng.standard_normal(_SHAPE)
     bad = rng.random(_SHAPE) < 0.10
     for row in rng.choice(_SHAPE[0], 12, replace=False):
         begin = int(rng.integers(0, _SHAPE[1] - 50))
         bad[row, begin : begin + 50] = True
-    seen[bad] += rng.choice([-1.0, 1.0], int(bad.sum())) * rng.uniform(1, 4, int(bad.sum()))
+    data[bad] += rng.choice([-1.0, 1.0], int(bad.sum())) * rng.uniform(1, 4, int(bad.sum()))
     missing = rng.random(_SHAPE) < 0.6
-    seen[missing] = np.nan
-    return truth, seen, bad & ~missing
+    data[missing] = np.nan
+    return truth, data, bad & ~missing
 
 
-def _curves(panels: np.ndarray) -> None:
-    """The median error, in units of the oracle's, against the share of bad entries, for two sizes of error."""
+def _draw_breakdown(panels: np.ndarray) -> None:
+    """Draw the median error relative to the oracle against the share of outliers."""
     ratios: dict[tuple[str, float], dict[float, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for line in json.loads((_ROOT / "benchmarks" / "records" / "breakdown.json").read_text()):
-        ratios[line["method"], line["magnitude"]][line["outliers"]].append(line["ratio"])
+    for run in json.loads((_ROOT / "benchmarks" / "records" / "breakdown.json").read_text()):
+        ratios[run["method"], run["magnitude"]][run["outliers"]].append(run["ratio"])
     for axes, magnitude in zip(panels, (5.0, 50.0), strict=True):
         for method, colour in _COLOURS.items():
             runs = ratios[method, magnitude]
-            shares, medians = (
+            axes.plot(
                 [100 * share for share in runs],
                 [float(np.median(found)) for found in runs.values()],
-            )
-            axes.plot(
-                shares,
-                medians,
                 "o-",
                 markersize=4,
                 linewidth=2,
@@ -110,19 +111,18 @@ def _curves(panels: np.ndarray) -> None:
                 label=_NAMES.get(method, method),
             )
         axes.set_title(
-            f"The paper's problem, bad entries off by ±{magnitude:g} (values are of size 2)",
-            fontsize=9,
+            f"The paper's problem, outliers of ±{magnitude:g} (values are of size 2)", fontsize=9
         )
-        axes.set_xlabel("bad entries, % of those seen", fontsize=8)
+        axes.set_xlabel("outliers, % of the observed entries", fontsize=8)
         axes.set(yscale="log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.3)
-    panels[0].set_ylabel("error / that of a fit told\nwhich entries are bad", fontsize=8)
+    panels[0].set_ylabel("error relative to the oracle\n(outliers known)", fontsize=8)
     panels[0].legend(fontsize=8, loc="upper left")
 
 
 if __name__ == "__main__":
-    where = Path(sys.argv[1]) if len(sys.argv) > 1 else _ROOT / "docs" / "assets" / "readme.png"
-    draw().savefig(where, dpi=160, metadata={"Software": None})
-    print(where)
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else _ROOT / "docs" / "assets" / "readme.png"
+    draw().savefig(path, dpi=160, metadata={"Software": None})
+    print(path)

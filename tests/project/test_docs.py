@@ -33,7 +33,7 @@ def test_page_runs(making, path):
     text = path.read_text()
     page = making.run_page(text, path)
     assert "```python check" not in page.text
-    assert sum(block.word == "picture" for block in making.blocks(text)) <= len(page.pictures), (
+    assert sum(block.word == "picture" for block in making.blocks(text)) <= len(page.figures), (
         "a picture block draws something"
     )
 
@@ -46,7 +46,7 @@ def test_output_and_pictures_stand_below_the_code(making):
         for part in ("6 * 7", "\n42\n", '<figure id="picture-page-1">', "After.")
     )
     assert code < printed < drawn < after
-    html = making.with_pictures(page.text, page.pictures)
+    html = making.with_figures(page.text, page.figures)
     assert 'aria-label="A &lt; b"' in html
     assert "currentColor" in html
     assert re.findall(r'\bid="((?!picture-page-1)[^"]*)"', html) == []
