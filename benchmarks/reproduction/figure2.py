@@ -14,7 +14,7 @@ from robustmf.datasets import make_synthetic
 from robustmf.initialization.initial_point import gaussian_start
 from robustmf.kernels.team import Team
 from robustmf.losses import LSP
-from robustmf.solvers.mm import LADMPSAP, Increment, InnerRule, SparseAPG
+from robustmf.solvers.mm import LADMPSAP, MM, Increment, SparseAPG
 from robustmf.solvers.mm.acceleration import accelerated
 from robustmf.solvers.mm.apg import SparseSurrogateSteps
 from robustmf.solvers.mm.apg_dense import DenseSteps
@@ -57,7 +57,7 @@ def execute(run: Run) -> dict[str, Any]:
             V,
             operations.residuals(U, V),
         )
-        best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
+        best = SparseAPG().solve(surrogate, MM(gap=1e-9, max_iter=20_000))
         steps, increment = _steps(run.method, surrogate)
         next(steps)  # compiles; what it did is part of the iteration
         seconds = 0.0

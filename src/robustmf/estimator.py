@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from robustmf.backends.base import FitPlan, ProblemSize
 from robustmf.backends.registry import get_backend
 from robustmf.data.observed import Observed, as_observed
-from robustmf.initialization.initial_point import Init
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.learning import Learner
 from robustmf.losses import Loss, make_loss
 from robustmf.solvers.base import Callback
 from robustmf.solvers.memory import solver_memory
-from robustmf.solvers.mm import InnerRule
+from robustmf.solvers.mm import MM
 from robustmf.solvers.objective import paper_reg
 from robustmf.solvers.registry import is_worth_eliminating
-from robustmf.solvers.settings import Settings
+from robustmf.solvers.settings import Init, Settings
 from robustmf.validation import (
     require_bounds,
     require_callables,
@@ -212,6 +211,7 @@ class RobustMF(Learner):
 
     def _settings(self, observed: Observed, shown: Sequence[Callback]) -> Settings:
         theta = None if self.theta == "auto" else self.theta
+        mm = MM(self.inner, self.inner_max_iter, self.inner_tol, self.inner_gap)
         return Settings(
             rank=int(self.rank),
             loss=make_loss(self.loss, theta),
@@ -222,11 +222,10 @@ class RobustMF(Learner):
             bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
             bias_unit=1.0,
             solver=self.solver,
-            inner=self.inner,
-            rule=InnerRule(self.inner_tol, self.inner_gap, self.inner_max_iter),
+            mm=mm,
             init=self.init,
             n_init=int(self.n_init),
-            certify=self.certify,
+            certify=mm.certifying() if self.certify else None,
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             callbacks=[*(self.callbacks or ()), *shown],

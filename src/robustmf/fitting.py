@@ -22,10 +22,9 @@ from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss, smoothed
 from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
 from robustmf.solvers.irls import IRLS
-from robustmf.solvers.mm import InnerRule, make_inner
-from robustmf.solvers.mm.solver import MM
+from robustmf.solvers.mm.solver import MMSolver, require_concave
 from robustmf.solvers.objective import Objective
-from robustmf.solvers.registry import choose_solver, require_concave
+from robustmf.solvers.registry import choose_solver
 from robustmf.solvers.settings import Settings
 from robustmf.solvers.varpro import VarPro
 
@@ -37,8 +36,8 @@ _log = logging.getLogger(__name__)
 #: Half-width of a kinked loss's rounded tip in ``varpro``, in units of σ̂.
 _TIP = 0.01
 
-#: Certifying runs: tolerance and gap of the MM iterations that follow.
-_CERTIFY_TOL, _CERTIFY_GAP = 1e-7, 0.1
+#: Certifying runs: tolerance of the MM iterations that follow.
+_CERTIFY_TOL = 1e-7
 
 
 @dataclass(frozen=True)
@@ -100,10 +99,10 @@ def fit(
     )
     if solver == "mm" or settings.certify:
         require_concave(settings.loss)
-        make_inner(settings.inner)
-        if settings.inner != "apg" and not operations.capabilities.host_arrays:
+        options = settings.mm if settings.certify is None else settings.certify
+        if options.needs_host_arrays and not operations.capabilities.host_arrays:
             raise ValueError(
-                f"inner={settings.inner!r} needs device='cpu'; on a GPU use inner='apg'"
+                f"inner={options.inner!r} needs device='cpu'; on a GPU use inner='apg'"
             )
     if settings.certify and not plain:
         raise ValueError("certify=True goes with the plain model: no bias, weights or reg_by_count")
@@ -270,7 +269,7 @@ def _iterated(
     }
     watch["record"] = progress.loop("fit")
     if solver == "mm":
-        mm = MM(operations, objective, make_inner(settings.inner), settings.rule)
+        mm = MMSolver(operations, objective, settings.mm)
         outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
         U, V = outcome.best or mm.factors
         # the certificate is of the last iterate, which validation may not have kept
@@ -359,10 +358,8 @@ def _certify(
     progress: Progress,
 ) -> tuple[Array, Array, Outcome, float]:
     """MM from where the fast solver ended, until the objective itself (kinks and all) is critical."""
-    rule = InnerRule(
-        settings.rule.change, settings.rule.gap or _CERTIFY_GAP, settings.rule.max_iter
-    )
-    mm = MM(operations, objective, make_inner(settings.inner), rule)
+    assert settings.certify is not None
+    mm = MMSolver(operations, objective, settings.certify)
     after = run(
         mm,
         U,

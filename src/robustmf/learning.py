@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.data.accumulate import accumulate
+from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed
 from robustmf.fitting import Fit, fit
-from robustmf.initialization.initial_point import Init, Warm
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.kernels.team import Team
 from robustmf.publishing import Published
 from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
-from robustmf.solvers.settings import Settings
+from robustmf.solvers.settings import Init, Settings
 from robustmf.validation import (
     entry_weights,
     generator,
@@ -148,7 +148,7 @@ class Learner(Published):
         self,
         observed: Observed,
         weights: Array | None,
-        warm: Warm | None = None,
+        warm: Factorization | None = None,
         more: bool = False,
         checkpoint: Checkpoint | None = None,
     ) -> Self:
@@ -241,11 +241,13 @@ class Learner(Published):
         self._check_columns(X, observed, reset=reset)
         return observed
 
-    def _warm(self) -> Warm:
-        return Warm(
+    def _warm(self) -> Factorization:
+        return Factorization(
             self.row_factors_,
             self.column_factors_,
-            (self.center_, self.row_bias_[:, None], self.column_bias_[:, None]),
+            self.center_ if self._has_bias else None,
+            self.row_bias_,
+            self.column_bias_,
         )
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:

@@ -287,7 +287,7 @@ def test_what_a_killed_process_left_is_removed(path):
         ({"tol": 1e-5}, r"tol \(0.0001 there, 1e-05 here\)"),
         ({"random_state": 2}, "random_state"),
         ({"init": (np.zeros((50, 3)), np.zeros((50, 3)))}, "init"),
-        ({"inner_max_iter": 7}, "inner_max_iter"),
+        ({"inner_max_iter": 7}, "mm"),
     ],
 )
 def test_another_fit_is_refused_by_what_differs(changed, named, path):

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.factorization import Factorization
 from robustmf.initialization.graduated import Found, continued, graduated_start
 from robustmf.initialization.problem import Problem
 from robustmf.initialization.scales import Held, Values
 from robustmf.losses import L2, Huber, Loss
+from robustmf.solvers.settings import Init
 
 Array = NDArray[np.floating[Any]]
-Init = str | tuple[ArrayLike, ArrayLike]
 
 _RIDGE_SWEEPS = 15
 _BIAS_SWEEPS = 10
@@ -57,15 +58,6 @@ class Start:
         )
 
 
-@dataclass(frozen=True)
-class Warm:
-    """Where an earlier fit ended, to go on from: factors, and (center, row biases, column biases) as columns, zeros without them."""
-
-    U: Array
-    V: Array
-    biases: tuple[float, Array, Array]
-
-
 def gaussian_start(
     shape: tuple[int, int], rank: int, rng: np.random.Generator, dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
@@ -76,13 +68,17 @@ def gaussian_start(
     )
 
 
-def make_start(init: Init | Warm, problem: Problem, loss: Loss, rng: np.random.Generator) -> Start:
+def make_start(
+    init: Init | Factorization, problem: Problem, loss: Loss, rng: np.random.Generator
+) -> Start:
     """The start that ``init`` asks for."""
     observed = problem.operations.observed
-    if isinstance(init, Warm) and loss.robust:
-        return Start.of(continued(problem, init.U.copy(), init.V.copy(), rng), problem)
-    if isinstance(init, Warm):
-        init = (init.U, init.V)
+    if isinstance(init, Factorization) and loss.robust:
+        return Start.of(
+            continued(problem, init.row_factors.copy(), init.column_factors.copy(), rng), problem
+        )
+    if isinstance(init, Factorization):
+        init = (init.row_factors, init.column_factors)
     if not isinstance(init, str):
         U, V = map(
             problem.operations.array,
@@ -141,9 +137,9 @@ def without_biases(
     return operations.on(operations.observed.with_values(left))
 
 
-def check_init(init: Init | Warm) -> None:
+def check_init(init: Init | Factorization) -> None:
     """Refuse what :func:`make_start` does not know."""
-    if isinstance(init, Warm):
+    if isinstance(init, Factorization):
         return
     if isinstance(init, str):
         if init not in ("auto", "ridge", "random"):

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.factorization import Factorization
 from robustmf.initialization.graduated import Found, better_of, graduated_start
 from robustmf.initialization.initial_point import (
-    Init,
     Start,
-    Warm,
     bias_start,
     given_factors,
     make_start,
@@ -27,7 +26,7 @@ from robustmf.initialization.scales import Held, Scales, least_sigma, power
 from robustmf.losses import L1, smoothed
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.registry import choose_solver
-from robustmf.solvers.settings import Settings
+from robustmf.solvers.settings import Init, Settings
 from robustmf.solvers.varpro import oriented, varpro_start
 
 Array = NDArray[np.floating[Any]]
@@ -98,7 +97,7 @@ def prepare(
         return _prepared(settings, operations, sample_weights, rng, solver, reason, asked)
     weights = None if sample_weights is None else sample_weights[operations.observed.column_order]
     observed = operations.observed
-    if not isinstance(settings.init, (str, Warm)):
+    if not isinstance(settings.init, (str, Factorization)):
         # before it is turned: what is wrong is said of the matrix as it was given
         settings = replace(
             settings,
@@ -139,13 +138,12 @@ def _is_upright(operations: EntryOperations, sample_weights: Array | None) -> bo
     return True
 
 
-def _turned(init: Init | Warm) -> Init | Warm:
+def _turned(init: Init | Factorization) -> Init | Factorization:
     """What starts the transposed matrix as ``init`` does the matrix."""
     if isinstance(init, str):
         return init
-    if isinstance(init, Warm):
-        center, row_bias, column_bias = init.biases
-        return Warm(init.V, init.U, (center, column_bias, row_bias))
+    if isinstance(init, Factorization):
+        return init.transposed
     return init[1], init[0]
 
 
@@ -221,10 +219,15 @@ def _begin(
     center: float | None = None
     row_bias, column_bias = (operations.array(np.zeros((k, 1), dtype)) for k in (m, n))
     if settings.bias is True:
-        known = settings.init.biases if isinstance(settings.init, Warm) else None
-        center, row_bias, column_bias = known or bias_start(
-            operations, settings.reg / (settings.bias_unit * settings.bias_unit)
-        )
+        init = settings.init
+        if isinstance(init, Factorization):
+            center = init.center
+            row_bias = init.row_bias[:, None]
+            column_bias = init.column_bias[:, None]
+        else:
+            center, row_bias, column_bias = bias_start(
+                operations, settings.reg / (settings.bias_unit * settings.bias_unit)
+            )
     if sample_weights is not None and not sample_weights.all():
         # entries without weight do not shape the start either
         operations = operations.on(operations.observed.select(sample_weights > 0))

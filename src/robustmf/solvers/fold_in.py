@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed
-from robustmf.initialization.initial_point import Warm
 from robustmf.losses import L1, L2, Loss, smoothed
 
 Array = NDArray[np.floating[Any]]
@@ -126,29 +126,38 @@ def _counts(observed: Observed, weights: Array) -> NDArray[np.intp]:
 
 
 def extend(
-    operations: EntryOperations, weights: Array | None, columns: Columns, warm: Warm
-) -> Warm:
+    operations: EntryOperations, weights: Array | None, columns: Columns, known: Factorization
+) -> Factorization:
     """A fit's factors for a larger matrix: new rows folded into the columns, then new columns into all rows.
 
     ``columns`` has loss, λ and the rest of the fit; the rows and columns known keep their factors.
     """
-    center, row_bias, column_bias = warm.biases
     by_row = weights
     by_column = None if weights is None else weights[operations.observed.column_order]
-    U, b, V, c = map(operations.array, (warm.U, row_bias, warm.V, column_bias))
+    U, b, V, c = map(
+        operations.array,
+        (
+            known.row_factors,
+            known.row_bias[:, None],
+            known.column_factors,
+            known.column_bias[:, None],
+        ),
+    )
     for side, side_weights in ((operations, by_row), (operations.transposed, by_column)):
         m, n = side.observed.shape
         other = replace(
             columns,
             V=_padded(V, n),
-            shifts=None if columns.shifts is None else _padded(c, n)[:, 0] + c.dtype.type(center),
+            shifts=None
+            if columns.shifts is None
+            else _padded(c, n)[:, 0] + c.dtype.type(known.center),
         )
         if m > len(U):
             T = other.fold_in(*_later_rows(side, side_weights, len(U)))
             biases = T[:, U.shape[1] :] if columns.shifts is not None else np.zeros_like(T[:, :1])
             U, b = np.concatenate([U, T[:, : U.shape[1]]]), np.concatenate([b, biases])
         U, b, V, c = V, c, U, b
-    return Warm(U, V, (center, b, c))
+    return Factorization(U, V, known.center, b[:, 0], c[:, 0])
 
 
 def _padded(A: Array, length: int) -> Array:

@@ -59,12 +59,3 @@ def is_worth_eliminating(shape: tuple[int, int], n_entries: int, rank: int, kink
         or _ENTRIES_EACH * rank * (short + long - rank) <= n_entries < _WELL_FILLED * short * long
     )
     return hard and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short
-
-
-def require_concave(loss: Loss) -> None:
-    """Refuse, by name, a loss that the MM surrogate does not majorize."""
-    if not loss.concave:
-        raise ValueError(
-            f"solver='mm' needs a loss that is concave in |residual| (l1, lsp, geman, laplace, mcp, scad); loss={loss.name!r} is not. "
-            "Choose one of these, or another solver."
-        )

@@ -1,4 +1,4 @@
-"""What to fit and how."""
+"""What to fit and how: the checked parameters of an estimator."""
 
 from __future__ import annotations
 
@@ -7,22 +7,45 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from robustmf.initialization.initial_point import Init, Warm
+from robustmf.data.factorization import Factorization
 from robustmf.losses import Loss
 from robustmf.solvers.base import Callback
-from robustmf.solvers.mm import InnerRule
+from robustmf.solvers.mm.options import MM
 
-#: θ = √2 · (95 %-efficiency constant) · σ̂, which is 98.7 % efficient: gross outliers lie far beyond either.
-_GENEROUS = float(np.sqrt(2))
+#: The parameter ``init``: a name, or a pair (U, V).
+Init = str | tuple[ArrayLike, ArrayLike]
 
-#: θ/σ̂ of a kinked loss, which no θ makes efficient: the paper's θ = 1 at noise 0.1.
-_KINKED_THETA = 10.0
+
+@dataclass(frozen=True)
+class ScaleOptions:
+    """Constants of the choice of the loss's scale θ from the noise level σ̂.
+
+    Attributes
+    ----------
+    efficiency : float
+        θ of a smooth loss is this times the constant of 95 % efficiency times σ̂. √2 is 98.7 %
+        efficient; gross outliers lie far beyond either.
+    nonsmooth : float
+        θ of a nonsmooth loss in units of σ̂, which no θ makes efficient: the paper's θ = 1 at noise 0.1.
+    """
+
+    efficiency: float = float(np.sqrt(2))
+    nonsmooth: float = 10.0
+
+
+OPTIONS = ScaleOptions()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to fit and how; see :class:`robustmf.RobustMF` for each."""
+    """What to fit and how; see :class:`robustmf.RobustMF` for each parameter.
+
+    ``init`` may also be a :class:`~robustmf.data.factorization.Factorization`, an earlier fit to continue
+    from. ``mm`` are the options of the solver ``mm``. ``certify`` are the options of the MM iterations
+    that certify a critical point at the end, or None.
+    """
 
     rank: int
     loss: Loss
@@ -33,11 +56,10 @@ class Settings:
     bias: bool | Literal["auto"]
     bias_unit: float
     solver: str
-    inner: str
-    rule: InnerRule
-    init: Init | Warm
+    mm: MM
+    init: Init | Factorization
     n_init: int
-    certify: bool
+    certify: MM | None
     max_iter: int
     tol: float
     callbacks: Sequence[Callback]
@@ -46,19 +68,18 @@ class Settings:
     bounds: tuple[float, float]
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the result: all but the callbacks, which may end a fit but not turn it."""
-        return {
-            part.name: getattr(self, part.name)
-            for part in fields(self)
-            if part.name not in ("callbacks", "rule")
-        } | {f"inner_{part.name}": getattr(self.rule, part.name) for part in fields(self.rule)}
+        """Everything that decides the result, as plain values: all but the callbacks."""
+        plain = {part.name: getattr(self, part.name) for part in fields(self)}
+        del plain["callbacks"]
+        plain["mm"] = repr(self.mm)
+        plain["certify"] = None if self.certify is None else repr(self.certify)
+        return plain
 
     def loss_at(self, sigma: float) -> Loss:
-        """The loss, with the θ that goes with this noise where θ is open."""
+        """The loss, with θ chosen for this noise level unless θ is given."""
         loss = self.loss
         if not self.auto_theta or not loss.has_scale or loss.degree is None:
             return loss
-        return loss.at_scale(
-            sigma
-            * (_KINKED_THETA if loss.efficient_theta is None else _GENEROUS * loss.efficient_theta)
-        )
+        if loss.efficient_theta is None:
+            return loss.at_scale(sigma * OPTIONS.nonsmooth)
+        return loss.at_scale(sigma * (OPTIONS.efficiency * loss.efficient_theta))

@@ -13,7 +13,7 @@ from conftest import random_problem
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.losses import L1, Loss, loss_names, make_loss
-from robustmf.solvers.mm import LADMPSAP, InnerRule, SparseAPG, inner_names, make_inner
+from robustmf.solvers.mm import INNER_SOLVERS, LADMPSAP, MM, SparseAPG, make_inner
 from robustmf.solvers.mm.apg import SparseSurrogateSteps
 from robustmf.solvers.mm.ladmpsap import LADMPSAPRun
 from robustmf.solvers.mm.surrogate import Surrogate
@@ -21,7 +21,7 @@ from robustmf.solvers.objective import Objective
 
 CONCAVE = [name for name in loss_names() if make_loss(name).concave]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-TIGHT = InnerRule(gap=1e-11, max_iter=20000)
+TIGHT = MM(gap=1e-11, max_iter=20000)
 
 
 def surrogate_at(name, team, seed=0, reg=0.3, dtype=np.float64):
@@ -72,15 +72,15 @@ def test_primal_and_dual_optimum_agree(name, seed, team):
 @pytest.mark.parametrize("name", CONCAVE)
 def test_inner_solvers_reach_the_same_increments(name, team):
     found = {}
-    for inner in inner_names():
+    for inner in INNER_SOLVERS:
         surrogate, _ = surrogate_at(name, team)
         solver = (
             LADMPSAP(penalty=0.1, settled=1e-12, feasible=1e-12)
             if inner == "ladmpsap"
-            else make_inner(inner)
+            else make_inner(MM(inner))
         )
-        rule = InnerRule(gap=1e-9, max_iter=30000)
-        found[inner] = solver.solve(surrogate, rule)
+        options = MM(gap=1e-9, max_iter=30000)
+        found[inner] = solver.solve(surrogate, options)
     best = found["apg"]
     for inner in ("apg-dense", "ladmpsap"):
         assert found[inner].value == pytest.approx(best.value, rel=1e-7)
@@ -147,7 +147,7 @@ def test_independent_optimum_of_a_conic_solver(team):
     U, V = fixture["U"], fixture["V"]
     surrogate = Surrogate(operations, objective, U, V, operations.residuals(U, V))
     for inner in ("apg", "apg-dense"):
-        found = make_inner(inner).solve(surrogate, TIGHT)
+        found = make_inner(MM(inner)).solve(surrogate, TIGHT)
         assert found.value == pytest.approx(float(fixture["F"]), rel=1e-8)
         np.testing.assert_allclose(found.dU, fixture["dU"], atol=2e-6)
         np.testing.assert_allclose(found.dV, fixture["dV"], atol=2e-6)
@@ -203,19 +203,19 @@ def test_one_dual_step_is_the_prox_of_the_box_by_brute_force(team):
 def test_warm_start_saves_steps(team):
     surrogate, _ = surrogate_at("lsp", team)
     solver = SparseAPG()
-    rule = InnerRule(gap=1e-6, max_iter=5000)
-    cold = solver.solve(surrogate, rule)
-    warm = solver.solve(surrogate, rule)
+    options = MM(gap=1e-6, max_iter=5000)
+    cold = solver.solve(surrogate, options)
+    warm = solver.solve(surrogate, options)
     assert warm.iterations < cold.iterations / 2
 
 
 def test_paper_rule_stops_by_relative_change_and_still_descends(team):
     surrogate, _ = surrogate_at("lsp", team)
-    loose = SparseAPG().solve(surrogate, InnerRule(change=1e-4))
-    tight = SparseAPG().solve(surrogate, InnerRule(change=1e-10, max_iter=5000))
+    loose = SparseAPG().solve(surrogate, MM(tol=1e-4))
+    tight = SparseAPG().solve(surrogate, MM(tol=1e-10, max_iter=5000))
     assert loose.iterations < tight.iterations
     assert tight.value <= loose.value < surrogate.at_zero
-    hasty = SparseAPG().solve(surrogate, InnerRule(change=0.99, max_iter=1))
+    hasty = SparseAPG().solve(surrogate, MM(tol=0.99, max_iter=1))
     assert hasty.value < surrogate.at_zero, "goes on until the surrogate has decreased"
 
 
@@ -223,4 +223,4 @@ def test_unknown_inner_solver():
     with pytest.raises(
         ValueError, match="inner must be one of apg, apg-dense, ladmpsap, got inner='admm'"
     ):
-        make_inner("admm")
+        MM("admm")

@@ -1,4 +1,4 @@
-"""Solvers for the surrogate: each takes a :class:`Surrogate` and returns increments with a certificate."""
+"""Majorization–minimization with a convex surrogate, and the inner solvers that minimize it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,28 @@ from collections.abc import Callable
 
 from robustmf.solvers.mm.apg import SparseAPG
 from robustmf.solvers.mm.apg_dense import DenseAPG
-from robustmf.solvers.mm.inner import Increment, InnerRule, InnerSolver
+from robustmf.solvers.mm.inner import Increment, InnerSolver
 from robustmf.solvers.mm.ladmpsap import LADMPSAP
+from robustmf.solvers.mm.options import INNER_SOLVERS, MM
 
 __all__ = [
+    "INNER_SOLVERS",
     "LADMPSAP",
+    "MM",
     "DenseAPG",
     "Increment",
-    "InnerRule",
     "InnerSolver",
     "SparseAPG",
-    "inner_names",
     "make_inner",
 ]
 
-_REGISTRY: dict[str, Callable[[], InnerSolver]] = {
+_INNER: dict[str, Callable[[], InnerSolver]] = {
     "apg": SparseAPG,
     "apg-dense": DenseAPG,
     "ladmpsap": LADMPSAP,
 }
 
 
-def inner_names() -> list[str]:
-    """The names that :func:`make_inner` knows."""
-    return list(_REGISTRY)
-
-
-def make_inner(name: str) -> InnerSolver:
-    """An inner solver by its name, fresh."""
-    if name not in _REGISTRY:
-        raise ValueError(f"inner must be one of {', '.join(_REGISTRY)}, got inner={name!r}")
-    return _REGISTRY[name]()
+def make_inner(options: MM) -> InnerSolver:
+    """A new inner solver of the kind that the options name."""
+    return _INNER[options.inner]()

@@ -1,31 +1,58 @@
-"""The accelerated loop on the dual, whatever carries out its steps."""
+"""Accelerated projected gradient on the dual, for any implementation of its steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.solvers.mm.inner import PATIENCE, Increment, InnerRule
+from robustmf.solvers.mm.inner import PATIENCE, Increment
+from robustmf.solvers.mm.options import MM
 from robustmf.solvers.mm.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
 
-#: The step starts at this share of the proven curvature bound and is raised by the line search up to all of it.
-FIRST_SCALE = 0.5
 
-#: Steps between two evaluations of the duality gap, where the gap decides.
-_GAP_EVERY = 10
+@dataclass(frozen=True)
+class APGOptions:
+    """Constants of the accelerated projected gradient method.
+
+    Attributes
+    ----------
+    initial_scale : float
+        The curvature of the first step, as a share of its proven upper bound. The line search raises it
+        up to the bound.
+    scale_growth : float
+        The factor by which the line search raises it.
+    gap_interval : int
+        Steps between two evaluations of the duality gap, where the gap decides.
+    """
+
+    initial_scale: float = 0.5
+    scale_growth: float = 1.5
+    gap_interval: int = 10
+
+
+OPTIONS = APGOptions()
 
 
 class Step(NamedTuple):
-    """What one projected-gradient step found.
+    """The result of one projected-gradient step.
 
-    dual: D(x_new). curved: the true quadratic growth Δᵀ(Hessian)Δ of the step. allowed: the growth the step length assumed.
-    turning: positive where the step points against the momentum.
+    Attributes
+    ----------
+    dual : float
+        D(x_new).
+    curved : float
+        The quadratic growth Δᵀ(Hessian)Δ along the step Δ.
+    allowed : float
+        The quadratic growth that the step length assumes.
+    turning : float
+        Positive where the step points against the momentum.
     """
 
     dual: float
@@ -35,34 +62,41 @@ class Step(NamedTuple):
 
 
 class DualSteps(Protocol):
-    """Carries out steps on the dual: sparse or dense."""
+    """Steps on the dual, sparse or dense."""
 
     def step(self, scale: float) -> Step:
-        """Try a projected-gradient step from the extrapolated point, with curvature ``scale`` times its bound."""
+        """Try a projected-gradient step from the extrapolated point.
+
+        The curvature is ``scale`` times its upper bound.
+        """
         ...
 
     def accept(self, momentum: float) -> None:
-        """Take the tried point as x, and extrapolate from it."""
+        """Make the tried point the iterate x, and extrapolate from it."""
         ...
 
 
 class SurrogateSteps(DualSteps, Protocol):
-    """Steps on the dual of a surrogate, from a point with the dual value ``start_dual``."""
+    """Steps on the dual of a surrogate, from a point with the dual value ``initial_dual``."""
 
-    start_dual: float
+    initial_dual: float
 
     def increment(self, iterations: int) -> Increment:
-        """The increments that belong to x, with value and gap."""
+        """The primal increments for x, with value and gap."""
         ...
 
 
 def accelerated(steps: DualSteps) -> Iterator[float]:
-    """D(x) after each step of accelerated projected gradient with line search and adaptive restart, without end."""
-    scale, t = FIRST_SCALE, 1.0
+    """Yield D(x) after each step of accelerated projected gradient, indefinitely.
+
+    The step length is found by a line search; the momentum restarts when it points uphill.
+    """
+    scale = OPTIONS.initial_scale
+    t = 1.0
     while True:
         step = steps.step(scale)
         while scale < 1 and step.curved > step.allowed:
-            scale = min(1.0, 1.5 * scale)
+            scale = min(1.0, OPTIONS.scale_growth * scale)
             step = steps.step(scale)
         if step.turning > 0:
             t = 1.0
@@ -72,52 +106,55 @@ def accelerated(steps: DualSteps) -> Iterator[float]:
         yield step.dual
 
 
-def minimise_surrogate(steps: SurrogateSteps, surrogate: Surrogate, rule: InnerRule) -> Increment:
-    """Accelerated steps until the rule holds and the surrogate has decreased, or until no decrease is left to find."""
-    before, tolerance, check_at = steps.start_dual, rule.change, rule.max_iter
+def minimize_surrogate(steps: SurrogateSteps, surrogate: Surrogate, options: MM) -> Increment:
+    """Step until the stopping rule holds and the surrogate has decreased, or cannot decrease."""
+    before = steps.initial_dual
+    tolerance = options.tol
+    check_at = options.max_iter
     rounding = 4 * np.finfo(surrogate.residual.dtype).eps * abs(surrogate.at_zero)
-    limit = PATIENCE * rule.max_iter
+    limit = PATIENCE * options.max_iter
     for k, dual in enumerate(accelerated(steps), start=1):
-        small_change = rule.gap is None and abs(before - dual) <= tolerance * abs(
+        small_change = options.gap is None and abs(before - dual) <= tolerance * abs(
             surrogate.dual_offset - dual
         )
         before = dual
         settled = small_change or k >= check_at
-        if not settled and (rule.gap is None or k % _GAP_EVERY):
+        if not settled and (options.gap is None or k % OPTIONS.gap_interval):
             continue
         found = steps.increment(k)
         decrease = surrogate.at_zero - found.value
         if (
-            rule.enough_gap(found.gap, decrease)
+            options.is_accurate(found.gap, decrease)
             or found.gap <= rounding
             or (settled and decrease > 0)
             or k >= limit
         ):
             return found
         if settled:
-            # not yet below F(0, 0): the surrogate's minimum is close to it, and asks for more care
-            tolerance, check_at = tolerance / 10, max(2 * k, check_at)
-    raise AssertionError("accelerated steps have no end")
+            # not yet below F(0, 0): the minimum is close to it, and a smaller tolerance is needed
+            tolerance = tolerance / 10
+            check_at = max(2 * k, check_at)
+    raise AssertionError("the sequence of steps is infinite")
 
 
 class WarmStartedAPG:
-    """An inner solver: accelerated steps from the dual point of the outer iteration before."""
+    """An inner solver: accelerated steps from the dual point of the previous outer iteration."""
 
     make_steps: Callable[[Surrogate, Array], SurrogateSteps]
 
     def __init__(self) -> None:
         self._witness: Array | None = None
 
-    def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
-        """Minimise the surrogate from the last dual point, moved into the new box."""
+    def solve(self, surrogate: Surrogate, options: MM) -> Increment:
+        """Minimize the surrogate from the last dual point, projected onto the new box."""
         w = surrogate.weights
         x = np.zeros_like(w) if self._witness is None else np.clip(self._witness, -w, w)
-        found = minimise_surrogate(type(self).make_steps(surrogate, x), surrogate, rule)
+        found = minimize_surrogate(type(self).make_steps(surrogate, x), surrogate, options)
         self._witness = found.witness
         return found
 
     def state(self) -> dict[str, Any]:
-        """Nothing: the witness is all."""
+        """Nothing besides the witness."""
         return {}
 
     def restore(self, state: dict[str, Any], witness: Array) -> None:

@@ -1,4 +1,7 @@
-"""Accelerated projected gradient on the dual, on the observed entries only: O(nnz·r + (m+n)r) a step."""
+"""Accelerated projected gradient on the dual, on the observed entries only.
+
+One step costs O(nnz·r + (m+n)r).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,16 @@ Array = NDArray[np.floating[Any]]
 
 
 class SparseSteps:
-    """Steps on a :class:`BoxDual` by passes over the entries; ``x``, the start, is overwritten."""
+    """Steps on a :class:`BoxDual` by passes over the entries; the initial point ``x`` is overwritten."""
 
     def __init__(self, dual: BoxDual, x: Array) -> None:
         self.dual = dual
         rank = dual.factors[0].shape[1]
         self._pass = dual.operations.dual_pass(rank)
         self._curvatures = dual.curvatures()
-        self.x, self._x_before, self._x_new = x, x, np.empty_like(x)
+        self.x = x
+        self._x_before = x
+        self._x_new = np.empty_like(x)
         self._spare = np.empty_like(x)
         self.products = dual.operations.products(x, *dual.factors)
         self._products_new = (np.empty_like(self.products[0]), np.empty_like(self.products[1]))
@@ -34,10 +39,20 @@ class SparseSteps:
         """One pass over the entries and one over rows and columns."""
         dual = self.dual
         allowed, linear, turning = self._pass.step(
-            dual.residual, dual.weights, self._curvatures, self._momentum, scale, dual.factors, self._increments,
-            self.x, self._x_before, self._x_new, self._products_new,
-        )  # fmt: skip
-        value, curved = -linear, 0.0
+            dual.residual,
+            dual.weights,
+            self._curvatures,
+            self._momentum,
+            scale,
+            dual.factors,
+            self._increments,
+            self.x,
+            self._x_before,
+            self._x_new,
+            self._products_new,
+        )
+        value = -linear
+        curved = 0.0
         for side in (0, 1):
             quadratic, moved = self._pass.quadratics(
                 side,
@@ -53,26 +68,36 @@ class SparseSteps:
     def accept(self, momentum: float) -> None:
         """Rotate the buffers; products at the extrapolated point follow by linearity."""
         free = self._spare if self._x_before is self.x else self._x_before
-        self._x_before, self.x, self._x_new = self.x, self._x_new, free
-        before, self.products, self._products_new = self.products, self._products_new, self.products
+        self._x_before = self.x
+        self.x = self._x_new
+        self._x_new = free
+        before = self.products
+        self.products = self._products_new
+        self._products_new = before
         self._momentum = momentum
         for side in (0, 1):
             self._pass.extrapolate(
-                side, self.dual.inverses[side], self.dual.pulls[side], self.products[side], before[side], momentum,
-                self._at_z[side], self._increments[side],
-            )  # fmt: skip
+                side,
+                self.dual.inverses[side],
+                self.dual.pulls[side],
+                self.products[side],
+                before[side],
+                momentum,
+                self._at_z[side],
+                self._increments[side],
+            )
 
 
 class SparseSurrogateSteps(SparseSteps):
-    """Steps on the dual of a surrogate, which give primal increments with their certificate."""
+    """Steps on the dual of a surrogate, with primal increments and their certificate."""
 
     def __init__(self, surrogate: Surrogate, x: Array) -> None:
         super().__init__(surrogate.dual(), x)
         self._surrogate = surrogate
-        self.start_dual = self.dual.value(x, self.products)
+        self.initial_dual = self.dual.value(x, self.products)
 
     def increment(self, iterations: int) -> Increment:
-        """The increments that belong to x."""
+        """The primal increments for x."""
         dU, dV = self.dual.increments(self.products)
         value, gap = self._surrogate.value(dU, dV, self.x)
         return Increment(dU, dV, self.x, value, gap, iterations)

@@ -1,4 +1,7 @@
-"""The same accelerated steps on dense m × n arrays, as the paper's APG(dense): for comparison, O(mnr) a step."""
+"""The accelerated steps of ``apg`` on dense m × n arrays, the paper's APG(dense), for comparison.
+
+One step costs O(mnr).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from robustmf.solvers.mm.surrogate import Surrogate
 Array = NDArray[np.floating[Any]]
 
 
-def spread(observed: Observed, x: Array) -> Array:
+def to_dense(observed: Observed, x: Array) -> Array:
     """The entries x as a dense m × n array, zero elsewhere."""
     dense = np.zeros(observed.shape, x.dtype)
     dense[observed.rows.group_of_entry(), observed.rows.indices] = x
@@ -32,13 +35,15 @@ class DenseSteps:
     """Steps on the surrogate's dual with m × n arrays and matrix products."""
 
     def __init__(self, surrogate: Surrogate, x: Array) -> None:
-        self._surrogate, self._dual = surrogate, surrogate.dual()
+        self._surrogate = surrogate
+        self._dual = surrogate.dual()
         observed = surrogate.operations.observed
         alpha, gamma = self._dual.curvatures()
         self._curvature = alpha[:, None] + gamma[None, :]
-        self._e, self._w = spread(observed, surrogate.residual), spread(observed, surrogate.weights)
-        self._X = self._Z = spread(observed, x)
-        self.start_dual = self._dual.value(x, self._products(self._X))
+        self._e = to_dense(observed, surrogate.residual)
+        self._w = to_dense(observed, surrogate.weights)
+        self._X = self._Z = to_dense(observed, x)
+        self.initial_dual = self._dual.value(x, self._products(self._X))
 
     def _products(self, X: Array) -> tuple[Array, Array]:
         U, V = self._surrogate.factors
@@ -52,7 +57,8 @@ class DenseSteps:
         curvature = scale * self._curvature
         new = np.clip(self._Z + (self._e - dU @ V.T - U @ dV.T) / curvature, -self._w, self._w)
         moved = new - self._Z
-        (p, q), (a, g) = self._products(new), self._dual.inverses
+        p, q = self._products(new)
+        a, g = self._dual.inverses
         curved = inner_product(a, np.square(p - at_z[0]).sum(1)) + inner_product(
             g, np.square(q - at_z[1]).sum(1)
         )
@@ -70,10 +76,11 @@ class DenseSteps:
 
     def accept(self, momentum: float) -> None:
         """Take the new point and extrapolate."""
-        self._X, self._Z = self._new, self._new + momentum * (self._new - self._X)
+        self._Z = self._new + momentum * (self._new - self._X)
+        self._X = self._new
 
     def increment(self, iterations: int) -> Increment:
-        """The increments that belong to x."""
+        """The primal increments for x."""
         x = collect(self._surrogate.operations.observed, self._X)
         dU, dV = self._dual.increments(self._products(self._X))
         value, gap = self._surrogate.value(dU, dV, x)
@@ -81,6 +88,6 @@ class DenseSteps:
 
 
 class DenseAPG(WarmStartedAPG):
-    """APG(dense) of the paper, warm-started like its sparse twin."""
+    """APG(dense) of the paper, warm-started as its sparse counterpart."""
 
     make_steps = DenseSteps

@@ -1,12 +1,14 @@
-"""How far a point is from critical: the norm of the smallest element of the Clarke subdifferential of H.
+"""Criticality of a point: the norm of the smallest element of the Clarke subdifferential of H.
 
-At (U, V) the subdifferential is the set of all (λU − XV, λV − XᵀU) with x_t = φ'(|e_t|)·sign(e_t) where e_t ≠ 0, and any
-|x_t| ≤ φ'(0) where e_t = 0. In floating point no residual is exactly 0, so |e_t| ≤ kink counts as 0; the smallest element over
-those free x_t is a box-constrained least-squares problem of the same form as the surrogate's dual.
+At (U, V) the subdifferential is the set of all (λU − XV, λV − XᵀU) with x_t = φ'(|e_t|)·sign(e_t) where
+e_t ≠ 0, and any |x_t| ≤ φ'(0) where e_t = 0. In floating point no residual is exactly 0, so residuals
+below a small width count as 0. The smallest element over those free x_t is a box-constrained
+least-squares problem of the same form as the surrogate's dual.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,16 +23,32 @@ from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
-#: Residuals below this share of the typical size of a value lie at the kink.
-KINK_SHARE = 1e-5
 
-_MOST_STEPS = 2000
-_SETTLED = 1e-10
+@dataclass(frozen=True)
+class CriticalityOptions:
+    """Constants of the measure.
+
+    Attributes
+    ----------
+    zero_width : float
+        Residuals below this count as zero, in units of the median absolute value.
+    max_iter : int
+        The largest number of steps of the minimization over the subdifferential.
+    tol : float
+        It stops when its objective changes by less than this share of its initial value.
+    """
+
+    zero_width: float = 1e-5
+    max_iter: int = 2000
+    tol: float = 1e-10
 
 
-def kink_width(operations: EntryOperations) -> float:
-    """The default width of the kink, in the unit of the data."""
-    return KINK_SHARE * float(np.median(np.abs(operations.observed.rows.values)))
+OPTIONS = CriticalityOptions()
+
+
+def _zero_width(operations: EntryOperations) -> float:
+    """The size below which a residual counts as zero, in the unit of the data."""
+    return OPTIONS.zero_width * float(np.median(np.abs(operations.observed.rows.values)))
 
 
 def criticality(
@@ -46,18 +64,20 @@ def criticality(
 
     Parameters
     ----------
-    residual : array over the entries, M − UVᵀ
+    residual : array over the entries
+        M − UVᵀ.
     witness : array over the entries, optional
-        A good guess of x at the kinks, such as the dual point of the last inner solve.
-    polish : bool
-        Minimise over x at the kinks (else take the witness as it is, which gives an upper bound at the cost of one pass).
+        A good estimate of x at the zero residuals, such as the dual point of the last inner solve.
+    polish : bool, default=True
+        Minimize over x at the zero residuals. Otherwise the witness is used as it is, which gives an
+        upper bound at the cost of one pass.
     """
     slopes = objective.loss.derivative(residual).astype(residual.dtype, copy=False)
     x = slopes * np.sign(residual)
-    kinked = (np.abs(residual) <= kink_width(operations)) & objective.loss.concave
-    x[kinked] = 0 if witness is None else np.clip(witness[kinked], -slopes[kinked], slopes[kinked])
-    if polish and kinked.any():
-        x[kinked] = _smallest(operations, objective, U, V, x, kinked, slopes)
+    free = (np.abs(residual) <= _zero_width(operations)) & objective.loss.concave
+    x[free] = 0 if witness is None else np.clip(witness[free], -slopes[free], slopes[free])
+    if polish and free.any():
+        x[free] = _smallest(operations, objective, U, V, x, free, slopes)
     XV, XtU = operations.products(x, U, V)
     reg = residual.dtype.type(objective.reg)
     return float(np.sqrt(squared_norm(reg * U - XV) + squared_norm(reg * V - XtU)))
@@ -72,7 +92,7 @@ def _smallest(
     free: NDArray[np.bool_],
     slopes: Array,
 ) -> Array:
-    """The free x_t that make ‖λU − XV‖² + ‖λV − XᵀU‖² smallest, the others held."""
+    """The free x_t that minimize ‖λU − XV‖² + ‖λV − XᵀU‖², the others held fixed."""
     held = np.where(free, 0, x).astype(x.dtype)
     XV, XtU = operations.products(held, U, V)
     reg = x.dtype.type(objective.reg)
@@ -85,9 +105,9 @@ def _smallest(
         inverses=(np.ones_like(U[:, 0]), np.ones_like(V[:, 0])),
     )
     steps = SparseSteps(problem, x[free])
-    start = before = problem.value(steps.x, steps.products)
+    initial = before = problem.value(steps.x, steps.products)
     for k, value in enumerate(accelerated(steps), start=1):
-        if k >= _MOST_STEPS or abs(before - value) <= _SETTLED * start:
+        if k >= OPTIONS.max_iter or abs(before - value) <= OPTIONS.tol * initial:
             break
         before = value
     return steps.x

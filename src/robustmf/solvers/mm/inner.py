@@ -1,4 +1,4 @@
-"""What an inner solver takes and gives."""
+"""The interface of inner solvers, which minimize the surrogate."""
 
 from __future__ import annotations
 
@@ -8,49 +8,32 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.solvers.mm.options import MM
 from robustmf.solvers.mm.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
 
-#: An inner solve that has not descended after its own limit goes on for at most this many times as long.
+#: An inner solve whose increments do not decrease the surrogate continues for at most this many times
+#: ``max_iter`` steps.
 PATIENCE = 20
 
 
 @dataclass(frozen=True)
-class InnerRule:
-    """When an inner solve may stop.
-
-    Attributes
-    ----------
-    change : float
-        Stop when the objective changes by less than this, relative to its value, between two steps (the paper: 1e-6).
-    gap : float or None
-        If given, this rule instead: stop when the duality gap is at most this share of the decrease reached so far. The decrease
-        is then at least 1/(1 + gap) of the best possible, whatever the scale of the data.
-    max_iter : int
-        At most so many steps (the paper: 300), unless the increments do not yet decrease the surrogate.
-    """
-
-    change: float = 1e-6
-    gap: float | None = None
-    max_iter: int = 300
-
-    def enough_gap(self, gap: float, decrease: float) -> bool:
-        """The gap rule holds."""
-        return self.gap is not None and gap <= self.gap * decrease
-
-
-@dataclass(frozen=True)
 class Increment:
-    """An approximate minimiser of the surrogate.
+    """An approximate minimizer of the surrogate.
 
     Attributes
     ----------
-    dU, dV : the increments
-    witness : the dual point x, a subgradient of the loss at every entry (|x| ≤ w)
-    value : F(dU, dV)
-    gap : F(dU, dV) exceeds min F by at most this
-    iterations : steps made
+    dU, dV : array
+        The increments.
+    witness : array over the entries
+        The dual point x, a subgradient of the loss at every entry (|x| ≤ w).
+    value : float
+        F(dU, dV).
+    gap : float
+        F(dU, dV) exceeds min F by at most this.
+    iterations : int
+        The number of steps.
     """
 
     dU: Array
@@ -62,16 +45,16 @@ class Increment:
 
 
 class InnerSolver(Protocol):
-    """Minimises one surrogate after another, each from where the last one ended."""
+    """Minimizes a sequence of surrogates, each from the solution of the previous one."""
 
-    def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
-        """Increments that satisfy the rule and, where the arithmetic allows, decrease the surrogate."""
+    def solve(self, surrogate: Surrogate, options: MM) -> Increment:
+        """Increments that satisfy the stopping rule and, unless rounding prevents it, decrease the surrogate."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """What the next solve starts from, beside the witness of the last one."""
+        """What the next solve starts from, besides the witness of the last one."""
         ...
 
     def restore(self, state: dict[str, Any], witness: Array) -> None:
-        """Go on from there."""
+        """Continue from a :meth:`state` and the witness of the last solve."""
         ...

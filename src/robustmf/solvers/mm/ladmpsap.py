@@ -1,7 +1,8 @@
 """LADMPSAP: linearised alternating directions with parallel splitting and adaptive penalty (Lin, Liu & Li 2015).
 
-The inner solver of RMF-MM, on dense arrays. Splitting variable E, one constraint E + dU Vᵀ + U dVᵀ = M − UVᵀ, three blocks updated
-in parallel from one multiplier estimate, each linearised with η = 3‖block operator‖².
+The inner solver of RMF-MM, on dense arrays. The splitting variable is E, the constraint is
+E + dU Vᵀ + U dVᵀ = M − UVᵀ. The three blocks are updated in parallel from one estimate of the
+multiplier, each linearized with η = 3‖block operator‖².
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.kernels.reductions import squared_norm
-from robustmf.solvers.mm.apg_dense import collect, spread
-from robustmf.solvers.mm.inner import PATIENCE, Increment, InnerRule
+from robustmf.solvers.mm.apg_dense import collect, to_dense
+from robustmf.solvers.mm.inner import PATIENCE, Increment
+from robustmf.solvers.mm.options import MM
 from robustmf.solvers.mm.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
 
+#: Blocks of variables: E, dU, dV.
 _BLOCKS = 3
-_LARGEST_PENALTY = 1e5
 
 
 @dataclass
 class Splitting:
-    """Kept from one surrogate to the next."""
+    """The variables and the multiplier, kept from one surrogate to the next."""
 
     E: Array
     dU: Array
@@ -40,36 +42,44 @@ class LADMPSAP:
 
     Parameters
     ----------
-    growth : float
-        Factor ρ by which the penalty β grows when the variables have settled.
-    settled, feasible : float
-        Tolerances on the change of the variables and on the constraint, both relative to ‖M − UVᵀ‖.
-    penalty : float or None
-        First penalty β; None is the authors' 0.1 (m+n)·settled. A larger one is often faster.
+    growth : float, default=1.5
+        The factor ρ by which the penalty β grows when the variables have converged.
+    settled, feasible : float, default=1e-5 and 1e-4
+        Tolerances on the change of the variables and on the constraint, relative to ‖M − UVᵀ‖.
+    penalty : float or None, default=None
+        The initial penalty β; None is the authors' 0.1 (m+n)·settled. A larger one is often faster.
+    max_penalty : float, default=1e5
+        The penalty does not grow beyond this.
+    gap_interval : int, default=50
+        Steps between two evaluations of the duality gap, where the gap decides.
     """
 
     growth: float = 1.5
     settled: float = 1e-5
     feasible: float = 1e-4
     penalty: float | None = None
+    max_penalty: float = 1e5
+    gap_interval: int = 50
 
     def __post_init__(self) -> None:
         self._state: Splitting | None = None
 
-    def solve(self, surrogate: Surrogate, rule: InnerRule) -> Increment:
-        """Iterate until variables and constraint have settled (or the rule's limit), then until the surrogate has decreased.
+    def solve(self, surrogate: Surrogate, options: MM) -> Increment:
+        """Iterate until the variables and the constraint have converged and the surrogate has decreased.
 
-        The rule's relative change is not used: with a small first penalty the objective changes slowly at first, and would stop
-        the iteration where it starts.
+        ``options.tol`` is not used: with a small initial penalty the objective changes slowly at first,
+        and the iteration would stop at once.
         """
         run = LADMPSAPRun(self, surrogate, self._state)
-        check_at = rule.max_iter
-        for k in range(1, PATIENCE * rule.max_iter + 1):
+        check_at = options.max_iter
+        for k in range(1, PATIENCE * options.max_iter + 1):
             done = run.step()
-            if done or k >= check_at or (rule.gap is not None and k % 50 == 0):
+            if done or k >= check_at or (options.gap is not None and k % self.gap_interval == 0):
                 found = run.increment(k)
                 decrease = surrogate.at_zero - found.value
-                if rule.enough_gap(found.gap, decrease) or (rule.gap is None and decrease > 0):
+                if options.is_accurate(found.gap, decrease) or (
+                    options.gap is None and decrease > 0
+                ):
                     break
                 if k >= check_at:
                     if decrease > 0:
@@ -88,24 +98,24 @@ class LADMPSAP:
 
 
 class LADMPSAPRun:
-    """The iteration on one surrogate."""
+    """The iteration for one surrogate."""
 
     def __init__(
         self, settings: LADMPSAP, surrogate: Surrogate, state: Splitting | None = None
     ) -> None:
-        self._settings, self._surrogate = settings, surrogate
+        self._settings = settings
+        self._surrogate = surrogate
         U, V = surrogate.factors
         observed = surrogate.operations.observed
-        self._R, self._W = (
-            spread(observed, observed.rows.values) - U @ V.T,
-            spread(observed, surrogate.weights),
-        )
+        self._R = to_dense(observed, observed.rows.values) - U @ V.T
+        self._W = to_dense(observed, surrogate.weights)
         self._norm = _norm(self._R) or 1.0
         m, n = observed.shape
         self._beta = (
             0.1 * (m + n) * settings.settled if settings.penalty is None else settings.penalty
         )
-        self._norm_U, self._norm_V = float(np.linalg.norm(U, 2)), float(np.linalg.norm(V, 2))
+        self._norm_U = float(np.linalg.norm(U, 2))
+        self._norm_V = float(np.linalg.norm(V, 2))
         self.state = state or Splitting(
             self._R.copy(), np.zeros_like(U), np.zeros_like(V), np.zeros_like(self._R)
         )
@@ -117,12 +127,16 @@ class LADMPSAPRun:
         return np.asarray(s.E + s.dU @ V.T + U @ s.dV.T - self._R)
 
     def step(self) -> bool:
-        """Update the three blocks in parallel, then the multiplier; true when all has settled."""
-        (U, V), s, beta, reg = self._surrogate.factors, self.state, self._beta, self._surrogate.reg
+        """Update the three blocks in parallel, then the multiplier; true when all have converged."""
+        U, V = self._surrogate.factors
+        s = self.state
+        beta = self._beta
+        reg = self._surrogate.reg
         Y = self._Y
         z = s.E - Y / (_BLOCKS * beta)
         E = np.sign(z) * np.maximum(np.abs(z) - self._W / (_BLOCKS * beta), 0)
-        pull_U, pull_V = _BLOCKS * self._norm_V**2 * beta, _BLOCKS * self._norm_U**2 * beta
+        pull_U = _BLOCKS * self._norm_V**2 * beta
+        pull_V = _BLOCKS * self._norm_U**2 * beta
         dU = (pull_U * s.dU - Y @ V - reg * U) / (reg + self._surrogate.row_sums + pull_U)[:, None]
         dV = (pull_V * s.dV - Y.T @ U - reg * V) / (reg + self._surrogate.column_sums + pull_V)[
             :, None
@@ -130,18 +144,21 @@ class LADMPSAPRun:
         change = max(
             _norm(E - s.E), self._norm_V * _norm(dU - s.dU), self._norm_U * _norm(dV - s.dV)
         )
-        s.E, s.dU, s.dV = E.astype(U.dtype), dU.astype(U.dtype), dV.astype(U.dtype)
+        s.E = E.astype(U.dtype)
+        s.dU = dU.astype(U.dtype)
+        s.dV = dV.astype(U.dtype)
         C = self._constraint()
         s.Y = s.Y + beta * C
         self._Y = s.Y + beta * C
         if np.sqrt(beta) * change / self._norm >= self._settings.settled:
             return False
-        self._beta = min(_LARGEST_PENALTY, self._settings.growth * beta)
+        self._beta = min(self._settings.max_penalty, self._settings.growth * beta)
         return bool(_norm(C) / self._norm < self._settings.feasible)
 
     def increment(self, iterations: int) -> Increment:
-        """The current increments; the multiplier, moved into the box, is the dual point that certifies them."""
-        surrogate, s = self._surrogate, self.state
+        """The current increments, certified by the multiplier projected onto the box."""
+        surrogate = self._surrogate
+        s = self.state
         x = np.clip(
             -collect(surrogate.operations.observed, s.Y), -surrogate.weights, surrogate.weights
         )

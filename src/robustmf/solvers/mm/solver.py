@@ -10,47 +10,76 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.exceptions import NumericalError
+from robustmf.losses import Loss
 from robustmf.solvers.base import require_same_layout, small_change
-from robustmf.solvers.mm import Increment, InnerRule, InnerSolver
+from robustmf.solvers.mm import MM, Increment, make_inner
 from robustmf.solvers.mm.criticality import criticality
 from robustmf.solvers.mm.surrogate import Surrogate
 from robustmf.solvers.objective import Objective
-from robustmf.solvers.registry import require_concave
 
 Array = NDArray[np.floating[Any]]
 
 
+def require_concave(loss: Loss) -> None:
+    """Refuse, by name, a loss that the MM surrogate does not majorize."""
+    if not loss.concave:
+        raise ValueError(
+            "solver='mm' needs a loss that is concave in |residual| "
+            f"(l1, lsp, geman, laplace, mcp, scad); loss={loss.name!r} is not. "
+            "Choose one of these, or another solver."
+        )
+
+
 @dataclass(frozen=True)
 class Certificate:
-    """What an inner solve leaves behind: its dual point, a subgradient of the loss at every entry, its gap and its steps."""
+    """The result of an inner solve besides its increments.
+
+    Attributes
+    ----------
+    witness : array over the entries
+        The dual point, a subgradient of the loss at every entry.
+    gap : float
+        The duality gap.
+    iterations : int
+        The number of steps.
+    """
 
     witness: Array
     gap: float
     iterations: int
 
 
-class MM:
-    """Each step minimises the surrogate at the current point and adds the increments."""
+class MMSolver:
+    """Each step minimizes the surrogate at the current point and adds the increments.
 
-    def __init__(
-        self, operations: EntryOperations, objective: Objective, inner: InnerSolver, rule: InnerRule
-    ) -> None:
+    Parameters
+    ----------
+    operations : EntryOperations
+    objective : Objective
+        Its loss must be concave in |residual|.
+    options : MM
+    """
+
+    def __init__(self, operations: EntryOperations, objective: Objective, options: MM) -> None:
         require_concave(objective.loss)
-        self._operations, self._objective, self._inner, self._rule = (
-            operations,
-            objective,
-            inner,
-            rule,
-        )
+        self._operations = operations
+        self._objective = objective
+        self._options = options
+        self._inner = make_inner(options)
         self._last: Certificate | None = None
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """The objective hardly changes."""
+        """Converged when the objective hardly changes."""
         return small_change(before, objective, tol)
 
     @property
     def factors(self) -> tuple[Array, Array]:
         """(U, V)."""
+        return self._factors
+
+    @property
+    def augmented_factors(self) -> tuple[Array, Array]:
+        """(U, V): the model has no biases."""
         return self._factors
 
     def begin(self, U: Array, V: Array) -> float:
@@ -61,16 +90,8 @@ class MM:
         return self._value
 
     def state(self) -> dict[str, Any]:
-        """The point, the certificate of the last inner solve, and what the inner solver keeps beside it."""
-        last = (
-            None
-            if self._last is None
-            else {
-                "witness": self._last.witness,
-                "gap": self._last.gap,
-                "iterations": self._last.iterations,
-            }
-        )
+        """The point, the certificate of the last inner solve, and the state of the inner solver."""
+        last = None if self._last is None else dict(vars(self._last))
         return {
             "factors": self._factors,
             "value": self._value,
@@ -79,22 +100,21 @@ class MM:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        self._factors, self._value = (
-            require_same_layout(state["factors"], self._factors),
-            state["value"],
-        )
+        """Continue from a :meth:`state`."""
+        self._factors = require_same_layout(state["factors"], self._factors)
+        self._value = state["value"]
         self._residual = self._operations.residuals(*self._factors)
-        if state["last"] is not None:
-            (witness,) = require_same_layout((state["last"]["witness"],), (self._residual,))
-            self._last = Certificate(witness, state["last"]["gap"], state["last"]["iterations"])
+        last = state["last"]
+        if last is not None:
+            (witness,) = require_same_layout((last["witness"],), (self._residual,))
+            self._last = Certificate(witness, last["gap"], last["iterations"])
             self._inner.restore(state["inner"], witness)
 
     def step(self) -> float:
-        """One MM iteration. H(new) ≤ F(increments) < F(0) = H(old), or the point stays where it is."""
+        """One MM iteration: H(new) ≤ F(increments) < F(0) = H(old), or the point does not change."""
         U, V = self._factors
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
-        found = self._inner.solve(surrogate, self._rule)
+        found = self._inner.solve(surrogate, self._options)
         self._require_possible(surrogate.at_zero, found)
         self._last = Certificate(found.witness, found.gap, found.iterations)
         if not found.value < surrogate.at_zero:
@@ -105,15 +125,18 @@ class MM:
         if not value <= self._value:
             self._require_rounding(value, found)
             return self._value
-        self._factors, self._residual, self._value = new, residual, value
+        self._factors = new
+        self._residual = residual
+        self._value = value
         return value
 
     def _require_rounding(self, value: float, found: Increment) -> None:
-        """A rise is possible only where the decrease is below what the arithmetic resolves."""
+        """An increase is possible only where the decrease is below the rounding error."""
         if not value - self._value <= self._rounding_error():
             raise NumericalError(
-                f"MM step raised the objective from {self._value!r} to {value!r} though the surrogate fell to {found.value!r}; "
-                "the loss may not be concave and increasing in |residual|, as it claims"
+                f"MM step raised the objective from {self._value!r} to {value!r} though the "
+                f"surrogate fell to {found.value!r}; the loss may not be concave and increasing in "
+                "|residual|, as it claims"
             )
 
     def _require_possible(self, at_zero: float, found: Increment) -> None:
@@ -121,21 +144,16 @@ class MM:
         lower = found.value - found.gap
         if lower - at_zero > self._rounding_error():
             raise NumericalError(
-                f"the duality gap of an inner solve is impossible: it proves that the surrogate is at least {lower!r}, "
-                f"but its value without increments is {at_zero!r}; an arithmetic operation has returned a wrong result"
+                "the duality gap of an inner solve is impossible: it proves that the surrogate is at "
+                f"least {lower!r}, but its value without increments is {at_zero!r}; an arithmetic "
+                "operation has returned a wrong result"
             )
 
     def _rounding_error(self) -> float:
         """A bound on the rounding error of the objective."""
         unit = float(np.finfo(self._residual.dtype).eps)
-        return (
-            100
-            * unit
-            * (
-                abs(self._value)
-                + float(np.abs(self._operations.observed.rows.values).sum(dtype=np.float64))
-            )
-        )
+        size = float(np.abs(self._operations.observed.rows.values).sum(dtype=np.float64))
+        return 100 * unit * (abs(self._value) + size)
 
     @property
     def witness(self) -> Array | None:
@@ -143,7 +161,7 @@ class MM:
         return None if self._last is None else self._last.witness
 
     def report(self) -> dict[str, float]:
-        """Gap and steps of the inner solve, and a bound on the criticality with its dual point as witness."""
+        """Gap and steps of the inner solve, and an upper bound on the criticality."""
         bound = criticality(
             self._operations,
             self._objective,
@@ -161,7 +179,7 @@ class MM:
         }
 
     def criticality(self) -> float:
-        """The certificate: norm of the smallest element of the Clarke subdifferential at the current point."""
+        """The norm of the smallest element of the Clarke subdifferential at the current point."""
         return criticality(
             self._operations, self._objective, *self.factors, self._residual, self.witness
         )

@@ -1,13 +1,16 @@
-"""The convex surrogate that MM minimises in each outer iteration, and its dual.
+"""The convex surrogate that MM minimizes in each outer iteration, and its dual.
 
 At (U, V), with e = M − UVᵀ on the entries, w = φ'(|e|), R_i = Σ_j w_ij and C_j = Σ_i w_ij:
 
-    F(dU, dV) = Σ w|e − dU Vᵀ − U dVᵀ| + λ/2 (‖U+dU‖² + ‖V+dV‖²) + ½ Σ R_i ‖dU_i‖² + ½ Σ C_j ‖dV_j‖² + b,
+    F(dU, dV) = Σ w|e − dU Vᵀ − U dVᵀ| + λ/2 (‖U+dU‖² + ‖V+dV‖²)
+                + ½ Σ R_i ‖dU_i‖² + ½ Σ C_j ‖dV_j‖² + b,
     b = Σ φ(|e|) − w|e|.
 
-F touches H at (0, 0) and lies above it everywhere. Its dual has one variable x_t an entry, in the box |x_t| ≤ w_t:
+F equals H at (0, 0) and lies above it everywhere. Its dual has one variable x_t per entry, in the box
+|x_t| ≤ w_t:
 
-    D(x) = ½ Σ_i ‖(XV − λU)_i‖²/(λ+R_i) + ½ Σ_j ‖(XᵀU − λV)_j‖²/(λ+C_j) − ⟨x, e⟩,    min F = λ/2(‖U‖²+‖V‖²) + b − min D,
+    D(x) = ½ Σ_i ‖(XV − λU)_i‖²/(λ+R_i) + ½ Σ_j ‖(XᵀU − λV)_j‖²/(λ+C_j) − ⟨x, e⟩,
+    min F = λ/2(‖U‖²+‖V‖²) + b − min D,
 
 with the primal increments dU_i = (XV − λU)_i/(λ+R_i), dV_j = (XᵀU − λV)_j/(λ+C_j).
 """
@@ -50,37 +53,49 @@ class BoxDual:
     inverses: Pair
 
     def increments(self, products: Pair) -> Pair:
-        """(dU, dV) that belong to x, from its products (XV, XᵀU)."""
-        (p, q), (a, g) = self.pulls, self.inverses
+        """The primal (dU, dV) for x, from its products (XV, XᵀU)."""
+        p, q = self.pulls
+        a, g = self.inverses
         return a[:, None] * (products[0] - p), g[:, None] * (products[1] - q)
 
     def value(self, x: Array, products: Pair) -> float:
         """D(x), from x and its products."""
-        (p, q), (a, g) = self.pulls, self.inverses
+        p, q = self.pulls
+        a, g = self.inverses
         quadratic = inner_product(a, _row_norms(products[0] - p)) + inner_product(
             g, _row_norms(products[1] - q)
         )
         return 0.5 * quadratic - inner_product(x, self.residual)
 
     def curvatures(self) -> Pair:
-        """(α, γ) such that the Hessian of D is at most diag(α_i + γ_j): each step length is proven, entry by entry.
+        """(α, γ) such that the Hessian of D is at most diag(α_i + γ_j), a bound for each entry.
 
         The Hessian is a direct sum over rows of a_i V_Ω V_Ωᵀ plus one over columns of g_j U_Ω U_Ωᵀ.
         """
         by_row, by_column = self.operations.curvatures(*self.factors)
         a, g = self.inverses
         dtype = self.residual.dtype
-        # never quite 0: where the dual is flat, a step goes straight to the edge of the box
+        # positive: where the dual is flat, a step ends at the boundary of the box
         least = np.finfo(dtype).tiny
-        return np.maximum(a * by_row, least).astype(dtype), np.maximum(g * by_column, least).astype(
-            dtype
-        )
+        alpha = np.maximum(a * by_row, least).astype(dtype)
+        gamma = np.maximum(g * by_column, least).astype(dtype)
+        return alpha, gamma
 
 
 class Surrogate:
     """F at one point, with the weights and sums that define it.
 
-    ``curvature`` multiplies R and C. Below 1 F need not lie above H any more: steps are larger, and the caller must check them.
+    Parameters
+    ----------
+    operations : EntryOperations
+    objective : Objective
+    U, V : array
+        The point.
+    residual : array over the entries
+        M − UVᵀ.
+    curvature : float, default=1.0
+        A factor of R and C. Below 1 steps are longer, but F need not lie above H: the caller must check
+        that H decreases.
     """
 
     def __init__(
@@ -104,7 +119,8 @@ class Surrogate:
         #: what min F exceeds −min D by
         self.dual_offset = self._offset + objective.penalty(U, V)
         row_sums, column_sums = operations.sums(self.weights)
-        self.row_sums, self.column_sums = curvature * row_sums, curvature * column_sums
+        self.row_sums = curvature * row_sums
+        self.column_sums = curvature * column_sums
 
     def dual(self) -> BoxDual:
         """The dual problem."""
@@ -124,7 +140,7 @@ class Surrogate:
         )
 
     def value(self, dU: Array, dV: Array, x: Array) -> tuple[float, float]:
-        """F(dU, dV), and the duality gap if (dU, dV) are the increments that belong to the dual point x."""
+        """F(dU, dV), and the duality gap if (dU, dV) are the primal increments for the dual point x."""
         U, V = self.factors
         loss, gap = self.operations.linearised_loss(self.residual, self.weights, U, V, dU, dV, x)
         quadratic = self.reg * (squared_norm(U + dU) + squared_norm(V + dV))
@@ -139,5 +155,5 @@ def _row_norms(A: Array) -> NDArray[np.float64]:
 
 
 def _inverse(a: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1/a, and 0 where a is 0: a row without entries and without λ stays where it is."""
+    """1/a, and 0 where a is 0: a row without entries and without λ keeps its factors."""
     return np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
