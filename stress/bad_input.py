@@ -399,9 +399,9 @@ def _entry_cells() -> Iterator[Cell]:
             ("repeated places, duplicates='mean'", _triplets(**twice, duplicates="mean"), one_entry),
             ("wrong policy", _triplets(duplicates="sum"), Raises(ValueError, "duplicates must be 'error', 'last' or 'mean'")),
             ("not a table", _triplets(data=NotATable(), **by_name), Raises(TypeError, "data must be a table .pandas, polars, Arrow")),
-            ("names without a table", _triplets(row="user"), Raises(TypeError, "names of columns need the table as data")),
+            ("names without a table", _triplets(row="user"), Raises(TypeError, "names of columns require the table as data")),
             ("frame of any library", lambda: Observed.from_triplets(pandas(), **by_name), both),
-            ("columns of different lengths", _triplets(value=[1.0]), Raises(ValueError, "must be 1-d and of one length")),
+            ("columns of different lengths", _triplets(value=[1.0]), Raises(ValueError, "must be 1-dimensional and of the same length")),
             ("nothing", _triplets(row=[], col=[], value=[]), Raises(ValueError, "X must have rows and columns")),
         )
     )  # fmt: skip
@@ -464,19 +464,19 @@ def _entry_cells() -> Iterator[Cell]:
         "Observed.with_values",
         "wrong length",
         lambda: table().with_values([1.0]),
-        Raises(ValueError, "values must have one number an entry"),
+        Raises(ValueError, "values must have one number per entry"),
     )
     yield Cell(
         "Observed.select",
         "mask of the wrong length",
         lambda: table().select(np.ones(3, bool)),
-        Raises(ValueError, "mask must be one bool an entry"),
+        Raises(ValueError, "mask must be one bool per entry"),
     )
     yield Cell(
         "Observed.select",
         "mask of the wrong type",
         lambda: table().select(np.arange(table().n_entries)),
-        Raises(TypeError, "mask must be one bool an entry"),
+        Raises(TypeError, "mask must be one bool per entry"),
     )
 
 

@@ -143,7 +143,7 @@ def test_what_is_set_aside_leaves_every_row_and_column_an_entry(choose):
         assert len(kept_weights) == kept.n_entries
     few = hold_out(observed, None, choose(observed, None, 0.1, 0))[2]
     assert len(few.values) == round(0.1 * observed.n_entries)
-    with pytest.raises(ValueError, match=r"validation_fraction=0\.5 finds no entry to set aside"):
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.5 finds no entry to hold out"):
         RobustMF(1, validation_fraction=0.5).fit(np.ones((1, 1)))
 
 

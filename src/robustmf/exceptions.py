@@ -1,4 +1,4 @@
-"""Warnings and errors of our own."""
+"""Warnings and errors that robustmf defines."""
 
 from __future__ import annotations
 
@@ -8,90 +8,123 @@ from typing import Any
 
 
 class RobustMFWarning(UserWarning):
-    """Anything the package warns about."""
+    """Base class of all warnings of this package."""
 
 
 class EmptyRowsWarning(RobustMFWarning):
-    """Rows or columns without a single observed entry: their factors are zero."""
+    """Some rows or columns have no observed entries; their factors are zero."""
 
 
 class NotConvergedWarning(RobustMFWarning):
-    """A fit stopped at its iteration limit."""
+    """A fit stopped at its iteration limit before it converged."""
 
 
 class InterruptedFitWarning(RobustMFWarning):
-    """A fit was interrupted and returned what it had."""
+    """A fit was interrupted and returned its current iterate."""
 
 
 class UnknownIdsWarning(RobustMFWarning):
-    """Ids that the fit did not know, of which nothing can be said: columns of new rows, or users of a model without biases."""
+    """Some ids were not part of the fit, and the model has no prediction for them.
+
+    These are columns of new rows, or users of a model without biases.
+    """
 
 
 class NumericalError(ArithmeticError):
-    """A promise of the mathematics did not hold in the arithmetic: a defect to report."""
+    """A property that the algorithm guarantees does not hold numerically; please report it."""
+
+
+class DeviceError(RuntimeError):
+    """The requested device is not available."""
 
 
 class MalformedFileError(ValueError):
-    """A file that does not hold what it should: which file, which line, what is wrong, what to do."""
+    """A file does not have the expected content; the message names file, line, cause and remedy."""
 
 
 class DuplicateEntryError(ValueError):
-    """Several values for one place, where nobody said which counts."""
+    """Several values are given for one row and column.
+
+    Parameters
+    ----------
+    row, column : object
+        Indices or ids of the entry.
+    values : tuple of two floats
+        Two of its values.
+    created_by : str, default="Observed.from_indices or Observed.from_triplets"
+        The functions that accept ``duplicates``, for the message.
+    """
 
     def __init__(
         self,
         row: Any,
         column: Any,
         values: tuple[float, float],
-        made_by: str = "Observed.from_indices or Observed.from_triplets",
+        created_by: str = "Observed.from_indices or Observed.from_triplets",
     ) -> None:
-        self.row, self.column, self.values, self.made_by = row, column, values, made_by
+        self.row = row
+        self.column = column
+        self.values = values
+        self.created_by = created_by
         super().__init__(
-            f"duplicate entry at row {row!r}, column {column!r} (values {values[0]!r} and {values[1]!r}); "
-            f"make the entries with {made_by} and duplicates='last' or 'mean' to say what it means"
+            f"duplicate entry at row {row!r}, column {column!r} "
+            f"(values {values[0]!r} and {values[1]!r}); "
+            f"create the entries with {created_by} and duplicates='last' or 'mean'"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.row, self.column, self.values, self.made_by)
+        return type(self), (self.row, self.column, self.values, self.created_by)
 
-    def named(self, row_id: Any, column_id: Any, made_by: str | None = None) -> DuplicateEntryError:
-        """The same with ids in place of numbers, and with what else the entries can be made by."""
-        return DuplicateEntryError(row_id, column_id, self.values, made_by or self.made_by)
+    def with_ids(
+        self, row_id: Any, column_id: Any, created_by: str | None = None
+    ) -> DuplicateEntryError:
+        """The same error with ids instead of indices, and optionally another ``created_by``."""
+        return DuplicateEntryError(row_id, column_id, self.values, created_by or self.created_by)
 
 
 class ModelFileError(ValueError):
-    """A model file that is damaged, truncated, of another version, or no model file at all."""
+    """A file is not a model file, or it is damaged, truncated or of an unsupported version."""
 
 
 class NotSavableError(TypeError):
-    """A model that holds what a file of plain data cannot: code, or values of an unknown kind."""
+    """A model contains objects that a data file cannot hold: code, or values of other types."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be gone on from: damaged, missing, of another version, of another fit. It is left as it is."""
+    """A checkpoint cannot be resumed: it is damaged, missing, of another version or another fit.
+
+    The file is not modified.
+    """
 
 
 class CheckpointWriteError(OSError):
-    """A checkpoint could not be written: disk full, folder read-only. The last one that could is intact."""
+    """A checkpoint could not be written, e.g. the disk is full; the previous one is intact."""
 
 
 class ClusterLostError(ConnectionError):
-    """The cluster that a fit was made on is gone, or what it alone had; a checkpoint is where to go on from."""
+    """The connection to a cluster, or data that only it had, is lost; resume from a checkpoint."""
 
 
-#: Frames of these packages stand between a user's line and what we have to say about it.
-_OURS = ("robustmf", "sklearn", "joblib")
+#: Stack frames of these packages lie between the caller's line and the line that warns.
+_INTERNAL_PACKAGES = ("robustmf", "sklearn", "joblib")
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called the package, however deep inside it the reason was found."""
-    level, frame = 2, sys._getframe(1)
+    """Issue a warning that points at the line of the caller's code which called this package.
+
+    Parameters
+    ----------
+    message : str
+        The text.
+    category : type
+        The class of the warning.
+    """
+    level = 2
+    frame = sys._getframe(1)
     while (
-        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
+        frame.f_back is not None
+        and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES
     ):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     warnings.warn(message, category, stacklevel=level)
-
-
-class DeviceError(RuntimeError):
-    """The device asked for is not there."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.cpu.blas import one_blas_thread
-from robustmf.data.holdout import Holdout, aside_seed, hold_out, select_by_hash
+from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
 from robustmf.exceptions import InterruptedFitWarning, warn_user
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.prepare import Prepared, prepare
@@ -124,7 +124,7 @@ def fit(
             operations.observed.to_host(),
             host_weights,
             settings.validation_fraction,
-            aside_seed(streams[0]),
+            holdout_seed(streams[0]),
         )
         observed, sample_weights, holdout = hold_out(
             operations.observed, sample_weights, operations.array(selected)

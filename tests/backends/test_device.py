@@ -353,7 +353,7 @@ def test_bad_entries_are_refused_as_on_the_host():
     assert np.asarray(mean.rows.values).tolist() == [1.0, 3.0]
     with pytest.raises(ValueError, match="values must be finite"):
         DeviceObserved.from_indices(i[:2], j[:2], np.array([1.0, np.nan]), device=device)
-    with pytest.raises(ValueError, match=r"cols must lie in 0 … 0 for shape \(2, 1\), got 1"):
+    with pytest.raises(ValueError, match=r"columns must lie in 0 … 0 for shape \(2, 1\), got 1"):
         DeviceObserved.from_indices(i[:2], j[:2], v[:2], (2, 1), device=device)
     with pytest.raises(TypeError, match="rows must be an array of integers"):
         DeviceObserved.from_indices(v, j, v, device=device)

@@ -121,9 +121,9 @@ def test_duplicates_by_policy():
         (lambda: Observed.from_indices([0], [0], [np.nan]), ValueError, "values must be finite, got nan"),
         (lambda: Observed.from_dense([[1, -np.inf]]), ValueError, "values must be finite, got -inf"),
         (lambda: Observed.from_indices([0, 5], [0, 0], [1, 2], (3, 3)), ValueError, r"rows must lie in 0 … 2 .*got 5"),
-        (lambda: Observed.from_indices([0, 1], [0, -1], [1, 2], (3, 3)), ValueError, r"cols must lie in 0 … 2 .*got -1"),
+        (lambda: Observed.from_indices([0, 1], [0, -1], [1, 2], (3, 3)), ValueError, r"columns must lie in 0 … 2 .*got -1"),
         (lambda: Observed.from_indices([0.0], [0], [1]), TypeError, "rows must be an array of integers, got dtype float64"),
-        (lambda: Observed.from_indices([0], [0, 1], [1]), ValueError, "one length"),
+        (lambda: Observed.from_indices([0], [0, 1], [1]), ValueError, "of the same length"),
         (lambda: Observed.from_indices(np.array([], int), np.array([], int), []), ValueError, "shape"),
         (lambda: Observed.from_dense(np.zeros((0, 4))), ValueError, "must have rows and columns"),
         (lambda: Observed.from_dense([[np.nan, np.nan]]), ValueError, "at least one observed entry"),
@@ -147,7 +147,7 @@ def test_bad_input_is_refused_by_name(build, error, message):
 def test_masks_are_missing_and_padded_formats_are_refused():
     masked = np.ma.masked_equal(np.array([[1.0, -3.0], [2.0, 4.0]]), -3.0)
     assert as_observed(masked).rows.values.tolist() == [1.0, 2.0, 4.0]
-    with pytest.raises(ValueError, match="bsr format, which stores zeros that nobody observed"):
+    with pytest.raises(ValueError, match="bsr format, which stores zeros that were not observed"):
         as_observed(sp.bsr_array(np.eye(4), blocksize=(2, 2)))
 
 
@@ -158,7 +158,7 @@ def test_select_and_with_values():
     assert kept.shape == (2, 2)
     assert kept.rows.pointers.tolist() == [0, 1, 2]
     assert observed.with_values([7.0, 8.0, 9.0]).to_sparse().toarray().tolist() == [[7, 8], [0, 9]]
-    with pytest.raises(ValueError, match="one number an entry"):
+    with pytest.raises(ValueError, match="one number per entry"):
         observed.with_values([1.0])
 
 

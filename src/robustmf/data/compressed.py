@@ -1,4 +1,4 @@
-"""Entries group by group (CSR, CSC): made from coordinates, turned the other way, repeated places found and merged."""
+"""Compressed sparse rows (CSR) and columns (CSC): construction, transposition, duplicates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ Duplicates = Literal["error", "last", "mean"]
 
 @dataclass(frozen=True)
 class Compressed:
-    """Entries group by group: group k holds ``indices`` and ``values`` from ``pointers[k]`` to ``pointers[k+1]``."""
+    """Entries by groups, which are the rows (CSR) or the columns (CSC) of a matrix.
+
+    Attributes
+    ----------
+    pointers : ndarray of int64, shape (n_groups + 1,)
+        Group k consists of the entries ``pointers[k]`` to ``pointers[k + 1]``.
+    indices : ndarray of int32, shape (n_entries,)
+        The column (CSR) or row (CSC) of every entry.
+    values : ndarray of float32 or float64, shape (n_entries,)
+        The values.
+    """
 
     pointers: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -32,8 +42,8 @@ class Compressed:
         return np.diff(self.pointers)
 
     def group_of_entry(self) -> NDArray[np.int32]:
-        """The group of every entry: with ``indices``, the coordinate form."""
-        # not arange, which is on the host wherever the entries lie
+        """The group of every entry; together with ``indices``, the coordinates."""
+        # not numpy.arange, whose result would be in host memory if the entries are on a GPU
         numbers = np.cumsum(np.ones_like(self.counts)) - 1
         return np.repeat(numbers.astype(np.int32), self.counts)
 
@@ -41,28 +51,32 @@ class Compressed:
 def compress(
     i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tuple[int, int]
 ) -> Compressed:
-    """Coordinates as rows with ascending columns, repeated places in the order given: scattered by column, then turned, both stable."""
-    by_column = _counted(j, shape[1], v.dtype)
+    """Coordinates as CSR with ascending columns; duplicates stay in the order given.
+
+    The entries are grouped by column and then by row with two stable counting sorts.
+    """
+    by_column = _allocate(j, shape[1], v.dtype)
     scatter(j, i, v, by_column.pointers, by_column.indices, by_column.values)
-    return turned(by_column, shape[0], v.dtype)
+    return transpose_compressed(by_column, shape[0], v.dtype)
 
 
-def turned(entries: Compressed, n_groups: int, dtype: np.dtype[Any]) -> Compressed:
-    """The same entries grouped the other way, into ``n_groups``, ascending within each."""
-    others = _counted(entries.indices, n_groups, dtype)
+def transpose_compressed(entries: Compressed, n_groups: int, dtype: np.dtype[Any]) -> Compressed:
+    """CSC of CSR, or the reverse: ``n_groups`` groups with ascending indices."""
+    out = _allocate(entries.indices, n_groups, dtype)
     transpose(
-        entries.pointers,
-        entries.indices,
-        entries.values,
-        others.pointers,
-        others.indices,
-        others.values,
+        entries.pointers, entries.indices, entries.values, out.pointers, out.indices, out.values
     )
-    return others
+    return out
 
 
-def merged(rows: Compressed, duplicates: Duplicates) -> Compressed:
-    """Every place once: the last or the mean of its values, or an error where there are several. Changes ``rows``."""
+def merge_duplicates(rows: Compressed, duplicates: Duplicates) -> Compressed:
+    """Merge the entries of equal row and column into their last value or mean; modifies ``rows``.
+
+    Raises
+    ------
+    DuplicateEntryError
+        If there are any and ``duplicates`` is "error".
+    """
     repeat = int(first_repeat(rows.pointers, rows.indices))
     if repeat < 0:
         return rows
@@ -77,8 +91,8 @@ def merged(rows: Compressed, duplicates: Duplicates) -> Compressed:
     return Compressed(rows.pointers, rows.indices[:kept], rows.values[:kept])
 
 
-def _counted(groups: NDArray[np.int32], n_groups: int, dtype: np.dtype[Any]) -> Compressed:
-    """Room for entries that belong to ``groups``, with the pointers counted."""
+def _allocate(groups: NDArray[np.int32], n_groups: int, dtype: np.dtype[Any]) -> Compressed:
+    """Memory for entries that belong to ``groups``, with the pointers computed."""
     pointers = np.zeros(n_groups + 1, np.int64)
     count(groups, pointers)
     return Compressed(pointers, np.empty(len(groups), np.int32), np.empty(len(groups), dtype))

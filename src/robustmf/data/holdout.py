@@ -1,10 +1,18 @@
-"""Which entries are set aside: by a hash of their place, so that many machines choose as one does, each for its own entries.
+"""Entries that are held out of a fit.
 
-Of every row and of every column the entry with the largest key stays. Of the others those with the smallest keys are set aside.
+A selector takes the entries, their weights, a fraction and a source of randomness, and returns a
+mask of the entries to hold out. At least one entry of every row and of every column is retained,
+and so are entries of weight 0.
+
+- :func:`select_by_hash` orders the entries by a hash of their row id and column id, so that
+  several machines select the same entries as one machine does, each among its own. Its steps are
+  public functions for that reason.
+- :func:`select_by_permutation` orders them by a random permutation, whatever their ids.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,124 +24,124 @@ from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Compressed, Observed
 
 Array = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
 
-#: The key of an entry that is not to be set aside.
-_STAYS = np.uint64((1 << 64) - 1)
+#: The key of an entry that is retained.
+_RETAINED = np.uint64((1 << 64) - 1)
 
-#: Entries looked at in one go.
-_SLICE = 1 << 16
+#: Keys computed at once, which bounds the temporary memory.
+_KEYS_PER_BLOCK = 1 << 16
 
 #: Entries predicted at once, which bounds the memory of gathered factors.
-_ERROR_SLICE = 1 << 18
+_ENTRIES_PER_BLOCK = 1 << 18
 
 
-def aside_seed(first_start: np.random.Generator) -> int:
-    """What decides, with their ids, which entries are set aside: the same however many starts there are; nothing is drawn from theirs."""
-    return int(first_start.spawn(1)[0].integers(1 << 62))
+def holdout_seed(rng: np.random.Generator) -> int:
+    """The seed of :func:`select_by_hash`, from a generator whose own stream is not advanced.
+
+    ``rng`` is that of the first initialization, so that the selection does not depend on their
+    number.
+    """
+    return int(rng.spawn(1)[0].integers(1 << 62))
 
 
-def n_aside(fraction: float, n_entries: int) -> int:
-    """How many are to be set aside, if so many may be."""
+def holdout_size(fraction: float, n_entries: int) -> int:
+    """The number of entries to hold out, if so many do not have to be retained."""
     return max(1, round(fraction * n_entries))
 
 
-def none_aside(fraction: float) -> ValueError:
-    """The error where none may be."""
+def nothing_to_hold_out(fraction: float) -> ValueError:
+    """The error if all entries have to be retained."""
     return ValueError(
-        f"validation_fraction={fraction!r} finds no entry to set aside: each is the only one of its row or column; "
-        "use validation_fraction=None"
+        f"validation_fraction={fraction!r} finds no entry to hold out: "
+        "each is the only one of its row or column; use validation_fraction=None"
     )
 
 
-def row_codes(of_ids: Hashes, seed: int) -> Hashes:
-    """What rows bring to the keys of their entries, from the hashes of their ids; columns bring the hashes themselves."""
-    return mix(of_ids ^ np.uint64(seed))
+def select_by_hash(observed: Observed, weights: Array | None, fraction: float, seed: int) -> Mask:
+    """Select a random ``fraction`` of the entries by their ids, or by their indices without ids."""
+    rows = observed.rows
+    m, n = observed.shape
+    row_hashes = _hash_side(observed.row_ids, m)
+    column_hashes = _hash_side(observed.column_ids, n)
+    keys = entry_keys(rows, seeded(row_hashes, seed), column_hashes, weights)
+    largest_by_row = largest_keys(keys, rows.group_of_entry(), m)
+    largest_by_column = largest_keys(keys, rows.indices, n)
+    mark_retained(keys, rows, largest_by_row, largest_by_column)
+    last = holdout_size(fraction, len(keys)) - 1
+    selected = select_up_to(keys, np.partition(keys, last)[last])
+    if not selected.any():
+        raise nothing_to_hold_out(fraction)
+    return selected
 
 
-def place_keys(rows: Compressed, own: Hashes, other: Hashes, weights: Array | None) -> Hashes:
-    """The keys of the entries, from what each row (of the side ``own``) and column brings; 0 for those of weight 0."""
-    keys, group = np.empty(len(rows.indices), np.uint64), rows.group_of_entry()
-    for part in _slices(keys):
-        keys[part] = mix(own[group[part]] ^ other[rows.indices[part]])
+def _hash_side(ids: Any, size: int) -> Hashes:
+    """The hashes of the ids of all rows or columns, or of their indices without ids."""
+    return hash_ids(np.arange(size) if ids is None else compact_ids(list(ids)))
+
+
+def seeded(hashes: Hashes, seed: int) -> Hashes:
+    """The hashes of the rows combined with the seed; the hashes of the columns are used as are."""
+    return mix(hashes ^ np.uint64(seed))
+
+
+def entry_keys(
+    entries: Compressed, group_hashes: Hashes, index_hashes: Hashes, weights: Array | None
+) -> Hashes:
+    """The key of every entry, from the hashes of its row and its column; 0 if its weight is 0."""
+    keys = np.empty(len(entries.indices), np.uint64)
+    group = entries.group_of_entry()
+    for block in _blocks(len(keys), _KEYS_PER_BLOCK):
+        keys[block] = mix(group_hashes[group[block]] ^ index_hashes[entries.indices[block]])
     if weights is not None:
         keys[weights == 0] = 0
     return keys
 
 
 def largest_keys(keys: Hashes, group: NDArray[np.int32], n_groups: int) -> Hashes:
-    """The largest key of each row (or column); 0 where there is none."""
+    """The largest key of each row (or column); 0 for one without entries."""
     largest = np.zeros(n_groups, np.uint64)
     np.maximum.at(largest, group, keys)
     return largest
 
 
-def mark_those_that_stay(
-    keys: Hashes, rows: Compressed, own_largest: Hashes, other_largest: Hashes
+def mark_retained(
+    keys: Hashes, entries: Compressed, largest_by_group: Hashes, largest_by_index: Hashes
 ) -> None:
-    """In place."""
-    group = rows.group_of_entry()
-    for part in _slices(keys):
-        some = keys[part]
-        stay = (
-            (some == 0)
-            | (some == own_largest[group[part]])
-            | (some == other_largest[rows.indices[part]])
+    """Mark in ``keys`` the largest one of each row and column, and those of weight 0."""
+    group = entries.group_of_entry()
+    for block in _blocks(len(keys), _KEYS_PER_BLOCK):
+        part = keys[block]
+        retained = (
+            (part == 0)
+            | (part == largest_by_group[group[block]])
+            | (part == largest_by_index[entries.indices[block]])
         )
-        some[stay] = _STAYS
+        part[retained] = _RETAINED
 
 
-def up_to(keys: Hashes, last: np.uint64) -> NDArray[np.bool_]:
-    """Those that are set aside, if ``last`` is the key of the last of them."""
-    return (keys <= last) & (keys < _STAYS)
-
-
-def select_by_hash(
-    observed: Observed, weights: Array | None, fraction: float, seed: int
-) -> NDArray[np.bool_]:
-    """Which entries are set aside: a random ``fraction``, by the ids of their rows and columns, or by their numbers without ids."""
-    rows, (m, n) = observed.rows, observed.shape
-    own, other = (
-        hash_ids(np.arange(size) if ids is None else compact_ids(list(ids)))
-        for size, ids in zip((m, n), (observed.row_ids, observed.column_ids), strict=True)
-    )
-    keys = place_keys(rows, row_codes(own, seed), other, weights)
-    mark_those_that_stay(
-        keys,
-        rows,
-        largest_keys(keys, rows.group_of_entry(), m),
-        largest_keys(keys, rows.indices, n),
-    )
-    last = n_aside(fraction, len(keys)) - 1
-    chosen = up_to(keys, np.partition(keys, last)[last])
-    if not chosen.any():
-        raise none_aside(fraction)
-    return chosen
-
-
-def _slices(keys: Hashes) -> list[slice]:
-    return [slice(low, low + _SLICE) for low in range(0, len(keys), _SLICE)]
+def select_up_to(keys: Hashes, last: np.uint64) -> Mask:
+    """The entries with keys up to ``last`` that are not retained."""
+    return (keys <= last) & (keys < _RETAINED)
 
 
 def select_by_permutation(
     observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Select a random ``fraction`` of the entries by a random permutation, whatever their ids.
-
-    One entry of every row and column stays, and so do entries of weight 0.
-    """
+) -> Mask:
+    """Select a random ``fraction`` of the entries by a random permutation."""
     rows = observed.rows
     n_entries = observed.n_entries
     index_type = np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64
     order = rng.permutation(np.arange(n_entries, dtype=index_type))
     free = np.ones(n_entries, bool) if weights is None else weights > 0
     for index, size in zip((rows.group_of_entry(), rows.indices), observed.shape, strict=True):
-        # of each row (column), the last one in random order among those that may be held out
-        stays = np.full(size, -1)
-        movable = order[free[order]]
-        stays[index[movable]] = movable
-        free[stays[stays >= 0]] = False
+        # of each row (column), the last free entry in random order is retained
+        retained = np.full(size, -1)
+        candidates = order[free[order]]
+        retained[index[candidates]] = candidates
+        free[retained[retained >= 0]] = False
     selected = np.zeros(n_entries, bool)
-    selected[order[free[order]][: n_aside(fraction, n_entries)]] = True
+    selected[order[free[order]][: holdout_size(fraction, n_entries)]] = True
     return selected
 
 
@@ -146,7 +154,9 @@ class Holdout:
     rows, columns : array of int
         Their indices.
     values : array
+        Their values.
     weights : array or None
+        Their weights.
     """
 
     rows: NDArray[np.int32]
@@ -157,19 +167,18 @@ class Holdout:
     def error_sums(self, U: Array, V: Array, bounds: tuple[float, float]) -> tuple[float, float]:
         """Σ s·|error| and Σ s for the predictions UVᵀ clipped to ``bounds``; s are the weights."""
         total = 0.0
-        for low in range(0, len(self.values), _ERROR_SLICE):
-            part = slice(low, low + _ERROR_SLICE)
-            predicted = np.einsum("tq,tq->t", U[self.rows[part]], V[self.columns[part]])
-            error = np.abs(self.values[part] - np.clip(predicted, *bounds))
+        for block in _blocks(len(self.values), _ENTRIES_PER_BLOCK):
+            predicted = np.einsum("tq,tq->t", U[self.rows[block]], V[self.columns[block]])
+            error = np.abs(self.values[block] - np.clip(predicted, *bounds))
             if self.weights is not None:
-                error = error * self.weights[part]
+                error = error * self.weights[block]
             total += float(error.sum(dtype=np.float64))
         if self.weights is None:
             return total, float(len(self.values))
         return total, float(self.weights.sum(dtype=np.float64))
 
     def error(self, U: Array, V: Array, bounds: tuple[float, float]) -> float:
-        """The (weighted) mean absolute error, in which a few gross outliers do not decide."""
+        """The (weighted) mean absolute error, which a few gross outliers do not dominate."""
         total, weight = self.error_sums(U, V, bounds)
         return total / weight
 
@@ -179,7 +188,7 @@ def hold_out(
 ) -> tuple[Observed, Array | None, Holdout]:
     """Split the entries into those to fit, with their weights, and the selected ones.
 
-    ``selected`` is a mask over the entries, in the memory of the entries.
+    ``selected`` is a mask over the entries, on the same device.
     """
     rows = observed.rows
     positions = np.flatnonzero(selected)
@@ -192,3 +201,7 @@ def hold_out(
     )
     kept_weights = None if weights is None else weights[~selected]
     return observed.select(~selected), kept_weights, holdout
+
+
+def _blocks(n: int, size: int) -> Iterator[slice]:
+    return (slice(low, low + size) for low in range(0, n, size))

@@ -80,10 +80,10 @@ class Vocabulary:
         return indices, cls(ids, side)
 
     def indices(self, ids: Any) -> NDArray[np.intp]:
-        """Indices of the given ids, in the order and shape given; ``UNKNOWN`` (-1) for unknown ids.
+        """Indices of ids, in the given order and shape; ``UNKNOWN`` (-1) if an id is unknown.
 
-        A string, a number or anything else that is not a list, an array or a column is one id. So is
-        a tuple if the ids of the vocabulary are tuples.
+        A string, a number or anything else that is not a list, an array or a column is one id. So
+        is a tuple if the ids of the vocabulary are tuples.
         """
         if self._index_of is None:
             self._types = {id_type(key) for key in self.ids}
@@ -101,7 +101,7 @@ class Vocabulary:
         return found.reshape(shape)
 
     def extended(self, ids: Sequence[Hashable]) -> tuple[NDArray[np.int64], Vocabulary]:
-        """Append the unknown ones of ``ids``; the indices of all of ``ids``, and the new vocabulary."""
+        """Append the unknown ids; returns the indices of ``ids`` and the new vocabulary."""
         index_of = {key: k for k, key in enumerate(self.ids)}
         indices = np.fromiter(
             (index_of.setdefault(key, len(index_of)) for key in ids), np.int64, count=len(ids)
@@ -141,7 +141,7 @@ class Vocabulary:
 
 
 def id_type(key: Any) -> type:
-    """The class of ids that can equal ``key``: ``float`` for all numbers, ``str``, or its own type."""
+    """The class of ids that can equal ``key``: float for all numbers, str, or its own type."""
     if isinstance(key, (bool, int, float, np.number, np.bool_)):
         return float
     return str if isinstance(key, str) else type(key)

@@ -1,7 +1,8 @@
 """The observed entries of a matrix, by rows and by columns.
 
-An entry is observed or it is not; zero is a value like any other. Rows are kept compressed (CSR), columns compressed (CSC) are
-made from them once, when first asked for, so that a kernel can serve rows and columns alike with the roles swapped.
+An entry is observed or it is not; an observed zero is a value. The entries are stored by rows
+(CSR). They are stored by columns (CSC) too as soon as that is needed, so that one kernel serves
+rows and columns with the roles swapped.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.data.compressed import Compressed, Duplicates, Values, compress, merged, turned
+from robustmf.data.compressed import (
+    Compressed,
+    Duplicates,
+    Values,
+    compress,
+    merge_duplicates,
+    transpose_compressed,
+)
 from robustmf.data.ids import Vocabulary
 from robustmf.data.tables import triplet_columns
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.kernels.compress import group_order
-from robustmf.lazily import cached
 
 __all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
 
@@ -26,7 +33,8 @@ __all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
 class Observed:
     """Observed entries of an m × n matrix.
 
-    Make one with :meth:`from_sparse`, :meth:`from_dense`, :meth:`from_indices` or :meth:`from_triplets`.
+    Created by :meth:`from_sparse`, :meth:`from_dense`, :meth:`from_indices` or
+    :meth:`from_triplets`.
 
     Attributes
     ----------
@@ -35,11 +43,12 @@ class Observed:
     rows : Compressed
         The entries by rows, columns ascending within a row.
     columns : Compressed
-        The same entries by columns, rows ascending within a column; made when first used.
+        The same entries by columns, rows ascending within a column; computed on first use.
     column_order : ndarray of int64
-        The permutation between the two: ``columns.values == rows.values[column_order]``.
+        The permutation between the two: ``columns.values == rows.values[column_order]``;
+        computed on first use.
     row_ids, column_ids : sequence or None
-        The ids that rows and columns were called by, where they were.
+        The ids of the rows and columns, or None if they are identified by their indices.
 
     Examples
     --------
@@ -60,10 +69,17 @@ class Observed:
         self.shape = shape
         self.row_ids = row_ids
         self.column_ids = column_ids
+        # not functools.cached_property, which in Python 3.11 holds a lock that all instances share:
+        # fits in threads would wait for each other, and a process forked meanwhile for ever
+        self._columns: Compressed | None = None
+        self._column_order: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         m, n = self.shape
-        return f"Observed({m} x {n}, {self.n_entries} entries, {100 * self.n_entries / (m * n):.2f} % observed, {self.dtype})"
+        density = 100 * self.n_entries / (m * n)
+        return (
+            f"Observed({m} x {n}, {self.n_entries} entries, {density:.2f} % observed, {self.dtype})"
+        )
 
     @property
     def n_entries(self) -> int:
@@ -75,33 +91,44 @@ class Observed:
         """float32 or float64."""
         return self.rows.values.dtype
 
-    @cached
+    @property
     def columns(self) -> Compressed:
         """The entries by columns."""
-        return turned(self.rows, self.shape[1], self.dtype)
+        if self._columns is None:
+            self._columns = self._compute_columns()
+        return self._columns
 
-    @cached
+    @property
     def column_order(self) -> NDArray[np.int64]:
         """Positions, in row order, of the entries in column order."""
+        if self._column_order is None:
+            self._column_order = self._compute_column_order()
+        return self._column_order
+
+    def _compute_columns(self) -> Compressed:
+        return transpose_compressed(self.rows, self.shape[1], self.dtype)
+
+    def _compute_column_order(self) -> NDArray[np.int64]:
         order = np.empty(self.n_entries, np.int64)
         group_order(self.rows.indices, self.columns.pointers, order)
         return order
 
     @property
     def transposed(self) -> Observed:
-        """The entries of the transposed matrix; nothing is copied."""
+        """The entries of the transposed matrix, without a copy."""
         other = type(self)(
             self.columns, (self.shape[1], self.shape[0]), self.column_ids, self.row_ids
         )
-        other.__dict__["columns"] = self.rows
+        other._columns = self.rows
         return other
 
     def with_values(self, values: ArrayLike) -> Observed:
-        """The same places with other values, given in row order."""
+        """The same rows and columns with other values, given in row order."""
         new = cast("Values", np.array(_real(values, "values"), order="C"))
         if new.shape != self.rows.values.shape:
             raise ValueError(
-                f"values must have one number an entry, {self.rows.values.shape}, got shape {new.shape}"
+                f"values must have one number per entry, {self.rows.values.shape}, "
+                f"got shape {new.shape}"
             )
         _require_finite(new)
         return Observed(
@@ -112,13 +139,13 @@ class Observed:
         )
 
     def select(self, mask: NDArray[np.bool_]) -> Observed:
-        """Only the entries where ``mask`` (in row order) is true; the shape stays."""
+        """The entries where ``mask`` (in row order) is true; the shape is not changed."""
         rows = self.rows
         if mask.dtype != bool:
-            raise TypeError(f"mask must be one bool an entry, got dtype {mask.dtype}")
+            raise TypeError(f"mask must be one bool per entry, got dtype {mask.dtype}")
         if mask.shape != rows.values.shape:
             raise ValueError(
-                f"mask must be one bool an entry, {rows.values.shape}, got shape {mask.shape}"
+                f"mask must be one bool per entry, {rows.values.shape}, got shape {mask.shape}"
             )
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
         _require_shape(self.shape, int(pointers[-1]))
@@ -130,23 +157,24 @@ class Observed:
         )
 
     def later_rows(self, first: int) -> Observed:
-        """The rows from number ``first`` on, without ids."""
-        rows, start = self.rows, int(self.rows.pointers[first])
+        """The rows with indices from ``first`` on, without ids."""
+        rows = self.rows
+        start = int(rows.pointers[first])
         part = Compressed(rows.pointers[first:] - start, rows.indices[start:], rows.values[start:])
         return type(self)(part, (self.shape[0] - first, self.shape[1]))
 
     def n_empty_columns(self) -> int:
-        """Number of columns without an entry; the columns are not made for that."""
+        """Number of columns without an entry, without computing ``columns``."""
         empty = np.ones(self.shape[1], bool)
         empty[self.rows.indices] = False
         return int(empty.sum())
 
     def to_host(self) -> Observed:
-        """The same entries in the memory of the host: these."""
+        """The same entries in host memory, where these already are."""
         return self
 
     def to_keep(self, weights: NDArray[Any] | None) -> Mapping[str, Any]:
-        """The entries by rows and their weights, as a fitted model keeps them."""
+        """The entries by rows and their weights, as a fitted model stores them."""
         rows = self.rows
         return {
             "pointers": rows.pointers,
@@ -166,28 +194,37 @@ class Observed:
     def from_indices(
         cls,
         rows: ArrayLike,
-        cols: ArrayLike,
+        columns: ArrayLike,
         values: ArrayLike,
         shape: tuple[int, int] | None = None,
         duplicates: Duplicates = "error",
     ) -> Observed:
-        """Entries given by row numbers, column numbers and values.
+        """Entries given by row indices, column indices and values.
 
         Parameters
         ----------
-        rows, cols : array of int, shape (n_entries,)
-            Coordinates, counted from 0, in any order.
+        rows, columns : array of int, shape (n_entries,)
+            Indices, counted from 0, in any order.
         values : array, shape (n_entries,)
-            Finite real numbers. float32 and float64 are kept, the rest becomes float64.
-        shape : tuple of int, optional
-            (m, n); by default just large enough.
-        duplicates : {"error", "last", "mean"}
-            What to do with several values for one place: refuse, take the last given, or average.
+            Finite real numbers. float32 and float64 are kept, float16 becomes float32, and other
+            types become float64.
+        shape : tuple of int, default=None
+            (m, n); None is the smallest shape that contains the indices.
+        duplicates : {"error", "last", "mean"}, default="error"
+            How several values for the same row and column are treated: raise
+            :class:`~robustmf.exceptions.DuplicateEntryError`, keep the last one, or average them.
+
+        Returns
+        -------
+        Observed
         """
-        i, j, v = _indices(rows, "rows"), _indices(cols, "cols"), _real(values, "values")
+        i = _indices(rows, "rows")
+        j = _indices(columns, "columns")
+        v = _real(values, "values")
         if not (i.shape == j.shape == v.shape and v.ndim == 1):
             raise ValueError(
-                f"rows, cols and values must be 1-d and of one length, got shapes {i.shape}, {j.shape}, {v.shape}"
+                "rows, columns and values must be 1-dimensional and of the same length, "
+                f"got shapes {i.shape}, {j.shape}, {v.shape}"
             )
         if duplicates not in ("error", "last", "mean"):
             raise ValueError(
@@ -199,15 +236,15 @@ class Observed:
                 max(int(j.max()), 0) + 1 if j.size else 0,
             )
         _require_shape(shape, len(v))
-        for name, index, bound in (("rows", i, shape[0]), ("cols", j, shape[1])):
+        for name, index, bound in (("rows", i, shape[0]), ("columns", j, shape[1])):
             if index.min() < 0 or index.max() >= bound:
                 wrong = index[(index < 0) | (index >= bound)][0]
                 raise ValueError(
                     f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}"
                 )
         _require_finite(v)
-        made = compress(_signed(i), _signed(j), v, shape)
-        return cls(merged(made, duplicates), shape)
+        compressed = compress(_signed(i), _signed(j), v, shape)
+        return cls(merge_duplicates(compressed, duplicates), shape)
 
     @classmethod
     def from_columns(
@@ -218,28 +255,51 @@ class Observed:
         ids: tuple[Sequence[Hashable], Sequence[Hashable]],
         dtype: str = "float64",
     ) -> Observed:
-        """Entries column by column: column j holds ``rows`` and ``values`` from ``pointers[j]`` to ``pointers[j+1]``, in any order.
+        """Entries given by columns, with ids; the arrays are copied only into the result.
 
-        For readers of large files: nothing is copied but into the result. ``ids`` are those of all rows and columns.
+        Parameters
+        ----------
+        pointers : ndarray of int64, shape (n + 1,)
+            Column j consists of the entries ``pointers[j]`` to ``pointers[j + 1]``.
+        rows : ndarray of int32, shape (n_entries,)
+            Row indices, in any order within a column.
+        values : ndarray, shape (n_entries,)
+            The values.
+        ids : tuple of two sequences
+            The ids of all rows and of all columns.
+        dtype : {"float64", "float32"}, default="float64"
+            Precision of the values.
+
+        Returns
+        -------
+        Observed
         """
         shape = (len(ids[0]), len(ids[1]))
         _require_shape(shape, len(values))
-        made = turned(Compressed(pointers, rows, values), shape[0], np.dtype(dtype))
+        by_rows = transpose_compressed(
+            Compressed(pointers, rows, values), shape[0], np.dtype(dtype)
+        )
         try:
-            return cls(merged(made, "error"), shape, *ids)
+            return cls(merge_duplicates(by_rows, "error"), shape, *ids)
         except DuplicateEntryError as error:
-            raise error.named(ids[0][error.row], ids[1][error.column]) from None
+            raise error.with_ids(ids[0][error.row], ids[1][error.column]) from None
 
     @classmethod
     def from_sparse(cls, X: sp.sparray | sp.spmatrix) -> Observed:
-        """Entries of a SciPy sparse array or matrix: every *stored* entry is observed, stored zeros too."""
+        """Entries of a SciPy sparse array or matrix.
+
+        Every *stored* entry is observed, including stored zeros. Formats that store blocks or
+        diagonals (bsr, dia) are refused, since they store zeros that were not observed.
+        """
         if not sp.issparse(X):
             raise TypeError(
-                f"X must be a SciPy sparse array or matrix, got {type(X).__name__}; for a dense array use Observed.from_dense"
+                f"X must be a SciPy sparse array or matrix, got {type(X).__name__}; "
+                "for a dense array use Observed.from_dense"
             )
         if X.format in ("bsr", "dia"):
             raise ValueError(
-                f"X is sparse, in {X.format} format, which stores zeros that nobody observed; convert it, e.g. with X.tocsr()"
+                f"X is sparse, in {X.format} format, which stores zeros that were not observed; "
+                "convert it, e.g. with X.tocsr()"
             )
         X = sp.coo_array(X)
         if X.ndim != 2:
@@ -248,7 +308,7 @@ class Observed:
 
     @classmethod
     def from_dense(cls, X: ArrayLike) -> Observed:
-        """Entries of a dense array: NaN is missing, everything else is observed."""
+        """Entries of a dense array: NaN is missing, all other values are observed."""
         if isinstance(X, np.ma.MaskedArray):
             X = (
                 _real(X, "X")
@@ -258,7 +318,8 @@ class Observed:
         array = _real(X, "X")
         if array.ndim != 2:
             raise ValueError(
-                f"Expected 2D array, got {array.ndim}D array instead: X must have shape (rows, columns), got shape {array.shape}. "
+                f"Expected 2D array, got {array.ndim}D array instead: "
+                f"X must have shape (rows, columns), got shape {array.shape}. "
                 "Reshape your data with X.reshape(1, -1) if it is a single row."
             )
         seen = ~np.isnan(array)
@@ -275,24 +336,33 @@ class Observed:
         value: Any,
         duplicates: Duplicates = "error",
     ) -> Observed:
-        """Entries given as (row id, column id, value), with ids of any hashable kind.
+        """Entries given as (row id, column id, value), with ids of any hashable type.
 
         Parameters
         ----------
-        data : table or mapping, optional
-            A pandas, polars or Arrow table (any that narwhals knows, lazy ones too), or a mapping of columns; ``row``, ``col`` and
-            ``value`` are then names of columns. Without it they are the columns themselves.
-        duplicates : {"error", "last", "mean"}
+        data : table or mapping, default=None
+            A pandas, polars or Arrow table (any that narwhals supports, including lazy ones), or a
+            mapping from names to columns. If None, ``row``, ``col`` and ``value`` are the columns.
+        row, col, value : name of a column of ``data``, or a column
+            Row ids, column ids and values.
+        duplicates : {"error", "last", "mean"}, default="error"
             As in :meth:`from_indices`.
+
+        Returns
+        -------
+        Observed
 
         Notes
         -----
-        Rows and columns are numbered in the order of their ids where these can be compared, else in order of appearance.
+        Rows and columns are sorted by their ids if these can be ordered, otherwise they are in
+        order of appearance.
 
         Examples
         --------
         >>> from robustmf import Observed
-        >>> ratings = Observed.from_triplets(row=["bob", "ann", "bob"], col=["Dune", "Dune", "Alien"], value=[4, 5, 3])
+        >>> ratings = Observed.from_triplets(
+        ...     row=["bob", "ann", "bob"], col=["Dune", "Dune", "Alien"], value=[4, 5, 3]
+        ... )
         >>> ratings.row_ids, ratings.column_ids
         (['ann', 'bob'], ['Alien', 'Dune'])
         >>> ratings.to_sparse().toarray()
@@ -305,14 +375,14 @@ class Observed:
         row_ids = row_vocabulary.ids
         column_ids = column_vocabulary.ids
         try:
-            made = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
+            unnamed = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
         except DuplicateEntryError as error:
-            raise error.named(row_ids[error.row], column_ids[error.column]) from None
-        return cls(made.rows, made.shape, row_ids, column_ids)
+            raise error.with_ids(row_ids[error.row], column_ids[error.column]) from None
+        return cls(unnamed.rows, unnamed.shape, row_ids, column_ids)
 
 
 def as_observed(X: Any) -> Observed:
-    """What ``fit`` takes: :class:`Observed`, SciPy sparse, or anything NumPy reads as a 2-d array."""
+    """Convert what ``fit`` accepts: :class:`Observed`, SciPy sparse, or a 2-d array-like."""
     if isinstance(X, Observed):
         return X
     if sp.issparse(X):
@@ -321,20 +391,21 @@ def as_observed(X: Any) -> Observed:
 
 
 def _signed(index: NDArray[Any]) -> NDArray[Any]:
-    """What kernels read in place, int32 and int64; other integers become int32."""
+    """int32 and int64, which kernels read, as they are; other integers as int32."""
     return index if index.dtype in (np.int32, np.int64) else index.astype(np.int32)
 
 
 def _real(values: ArrayLike, name: str) -> Values:
-    """``values`` as float32 or float64, in native byte order; refuses what is not real numbers."""
+    """``values`` as float32 or float64 in native byte order; TypeError if they are not real."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
-        array = _numbers_in_objects(array, name)
-    wanted = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-    return cast("Values", array.astype(wanted, copy=False))
+        array = _convert_objects(array, name)
+    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return cast("Values", array.astype(np.float32 if single else np.float64, copy=False))
 
 
-def _numbers_in_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+def _convert_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Python numbers as float64; other types are refused."""
     if array.dtype.kind == "c":
         raise ValueError(
             f"Complex data not supported: {name} must hold real numbers, got dtype {array.dtype}"
@@ -344,7 +415,8 @@ def _numbers_in_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"{name} must hold real numbers, got an object array ({error}); argument must be a string or a number"
+                f"{name} must hold real numbers, got an object array ({error}); "
+                "argument must be a string or a number"
             ) from None
     raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
 
@@ -353,7 +425,8 @@ def _require_finite(values: Values) -> None:
     if not np.isfinite(values).all():
         bad = np.flatnonzero(~np.isfinite(values))
         raise ValueError(
-            f"values must be finite, got {values[bad[0]]} ({len(bad)} entries are NaN or infinity); "
+            f"values must be finite, got {values[bad[0]]} "
+            f"({len(bad)} entries are NaN or infinity); "
             "leave missing entries out of a sparse input, or mark them NaN in a dense one"
         )
 
@@ -369,7 +442,8 @@ def _require_shape(shape: tuple[int, int], n_entries: int) -> None:
     if m < 1 or n < 1:
         what = "sample(s)" if m < 1 else "feature(s)"
         raise ValueError(
-            f"X must have rows and columns, got shape {shape}: 0 {what} (shape={shape}) while a minimum of 1 is required."
+            f"X must have rows and columns, got shape {shape}: "
+            f"0 {what} (shape={shape}) while a minimum of 1 is required."
         )
     if max(m, n) > np.iinfo(np.int32).max:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Tables in: pandas, polars, Arrow and whatever else narwhals knows, or a mapping of columns."""
+"""Columns of tables: pandas, polars, Arrow and others that narwhals supports, or mappings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,23 @@ from numpy.typing import NDArray
 def triplet_columns(
     data: Any, row: Any, col: Any, value: Any, what: str = "values"
 ) -> tuple[Any, Any, NDArray[Any]]:
-    """Row ids, column ids and values: columns of ``data`` by name, or where it is None, the columns themselves.
+    """Row ids, column ids and values from a table.
 
-    Ids come as a NumPy array, an Arrow array or a list; values, which errors call ``what``, as a NumPy array.
+    Parameters
+    ----------
+    data : table, mapping or None
+        If None, ``row``, ``col`` and ``value`` are the columns themselves, otherwise their names.
+    row, col, value : name of a column, or a column
+        Row ids, column ids and values.
+    what : str, default="values"
+        What the values are called in error messages.
+
+    Returns
+    -------
+    rows, columns : ndarray, Arrow array or list
+        The ids.
+    values : ndarray
+        The values.
     """
     if data is not None:
         names, take = _table(data)
@@ -30,47 +44,47 @@ def triplet_columns(
     for role, column in (("row", row), ("col", col), ("value", value)):
         if isinstance(column, str) or not isinstance(column, Iterable):
             raise TypeError(
-                f"{role} must be a column of numbers or ids, got {column!r}; names of columns need the table as data"
+                f"{role} must be a column of numbers or ids, got {column!r}; "
+                "names of columns require the table as data"
             )
         if np.ma.is_masked(column):
-            raise ValueError(
-                f"{role} has masked values; leave out the entries that nobody observed"
-            )
+            raise ValueError(f"{role} has masked values; omit the entries that were not observed")
     return id_column(row), id_column(col), _value_column(value, what)
 
 
 def _table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
-    """Names of the columns of anything that is a table, and how to take some of them."""
-    if isinstance(data, Mapping) or (isinstance(data, np.ndarray) and data.dtype.names):
-        return list(data if isinstance(data, Mapping) else data.dtype.names), lambda names: [
-            data[name] for name in names
-        ]
-    import narwhals as nw  # noqa: PLC0415 - only those who pass a table pay for it
+    """The names of the columns of a table, and a function that takes columns by name."""
+    if isinstance(data, Mapping):
+        return list(data), lambda names: [data[name] for name in names]
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return list(data.dtype.names), lambda names: [data[name] for name in names]
+    import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
     try:
         frame = nw.from_native(data, pass_through=True)
     except nw.exceptions.DuplicateError as error:
         raise ValueError(
-            f"data must have a name of its own for each column: {' '.join(str(error).split())}"
+            f"the columns of data must have distinct names: {' '.join(str(error).split())}"
         ) from None
     if isinstance(frame, nw.LazyFrame):
-        return frame.collect_schema().names(), lambda names: _taken(
+        return frame.collect_schema().names(), lambda names: _take_columns(
             frame.select(dict.fromkeys(names)).collect(), names
         )
     if isinstance(frame, nw.DataFrame):
-        return frame.columns, lambda names: _taken(frame, names)
+        return frame.columns, lambda names: _take_columns(frame, names)
     raise TypeError(
-        f"data must be a table (pandas, polars, Arrow, …) or a mapping of columns, got {type(data).__name__}; "
+        "data must be a table (pandas, polars, Arrow, …) or a mapping of columns, "
+        f"got {type(data).__name__}; "
         "without a table pass the columns themselves as row=, col= and value="
     )
 
 
-def _taken(frame: Any, names: list[Any]) -> list[Any]:
+def _take_columns(frame: Any, names: list[Any]) -> list[Any]:
     return [frame.get_column(name) for name in names]
 
 
 def _series(column: Any) -> Any:
-    """A narwhals series, where the column belongs to a table library, else None."""
+    """The column as a narwhals series, or None if it does not belong to a table library."""
     if isinstance(column, (list, tuple, np.ndarray)):
         return None
     import narwhals as nw  # noqa: PLC0415 - as above
@@ -89,25 +103,26 @@ def id_column(column: Any) -> Any:
         return column if isinstance(column, (list, tuple, np.ndarray)) else list(column)
     import narwhals as nw  # noqa: PLC0415 - as above
 
-    # Python objects, perhaps of several types, stay what they are; 128-bit integers are nothing that NumPy has (polars 1 panics)
+    # Python objects may be of several types, which conversion would change. NumPy has no 128-bit
+    # integers (polars 1 panics).
     if series.dtype in (nw.Object, nw.Int128, nw.UInt128):
         return series.to_list()
     try:
-        return (
-            series.to_numpy()
-            if series.dtype.is_integer() and not series.null_count()
-            else series.to_arrow()
-        )
-    except Exception:  # foreign byte order and the like: each library has errors of its own for what only Python objects can hold
+        if series.dtype.is_integer() and not series.null_count():
+            return series.to_numpy()
+        return series.to_arrow()
+    except Exception:  # each library raises other errors, e.g. for foreign byte order
         return series.to_list()
 
 
 def _value_column(column: Any, what: str) -> NDArray[Any]:
+    """A column of numbers as a NumPy array, without missing ones."""
     series = _series(column)
     if series is None:
         return np.asarray(column)
     if missing := series.null_count():
         raise ValueError(
-            f"{what} must not be missing, but {missing} of {len(series)} are; leave out the entries that nobody observed"
+            f"{what} must not be missing, but {missing} of {len(series)} are; "
+            "omit the entries that were not observed"
         )
     return series.to_numpy()

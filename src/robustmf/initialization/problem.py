@@ -12,7 +12,6 @@ from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
 from robustmf.initialization.scales import FAR, TUNING, Held, Scales, least_noise
-from robustmf.lazily import cached
 from robustmf.losses import L2, Welsch
 from robustmf.solvers.objective import Objective, paper_reg
 
@@ -42,6 +41,7 @@ class Problem(Scales):
     ) -> None:
         self.operations = operations
         self._sample = sampled_entries(operations.observed)
+        self._near: EntryOperations | None = None
         super().__init__(
             Held(self._sample[2]),
             operations.observed.shape,
@@ -65,15 +65,17 @@ class Problem(Scales):
             self if host is self.operations else Problem(host, self.rank, self.reg)
         )  # λ is a ridge already
 
-    @cached
+    @property
     def near(self) -> EntryOperations:
-        """The entries without outliers on their face."""
-        kept = self._is_near(self.operations.observed.rows.values)
-        return (
-            self.operations
-            if kept.all()
-            else self.operations.on(self.operations.observed.select(kept))
-        )
+        """The entries whose values are not outliers by themselves; computed on first use."""
+        if self._near is None:
+            kept = self._is_near(self.operations.observed.rows.values)
+            self._near = (
+                self.operations
+                if kept.all()
+                else self.operations.on(self.operations.observed.select(kept))
+            )
+        return self._near
 
     def residuals(self, U: Array, V: Array) -> Array:
         """Residuals of the entries that stand for all: every one of them, up to ``SAMPLE``."""

@@ -16,7 +16,6 @@ from robustmf.backends.cpu.compiled_loss import value_address, weight_address, w
 from robustmf.data.observed import Observed
 from robustmf.kernels import dual, entries, half_step, loss_sums, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
-from robustmf.lazily import cached
 from robustmf.losses import L2, Loss, Smoothed
 
 Array = NDArray[np.floating[Any]]
@@ -58,6 +57,7 @@ class CPUOperations:
         ] = (None, None, None)
         #: likewise the loss that weighed the entries last, and where the code of its weight is
         self._weighed: tuple[Loss | None, np.dtype[Any] | None, int | None] = (None, None, None)
+        self._transposed: CPUOperations | None = None
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
@@ -340,12 +340,14 @@ class CPUOperations:
             half_step.block_size(width, dtype.itemsize),
         )  # fmt: skip
 
-    @cached
+    @property
     def transposed(self) -> CPUOperations:
         """The same operations with the roles of rows and columns swapped."""
-        other = CPUOperations(self.observed.transposed, self.team)
-        other.__dict__["transposed"] = self
-        return other
+        if self._transposed is None:
+            other = CPUOperations(self.observed.transposed, self.team)
+            other._transposed = self
+            self._transposed = other
+        return self._transposed
 
     def explained_shares(self, U: Array, V: Array, theta: float) -> NDArray[np.float64]:
         """For each row the share of its entries that the fit explains: the mean Welsch weight at scale θ."""

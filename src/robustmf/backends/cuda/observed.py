@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -29,10 +28,9 @@ class DeviceObserved(Observed):
         """Where the entries lie."""
         return _tensor(self.rows.values).device
 
-    @cached_property
-    def columns(self) -> Compressed:
-        """The entries by columns."""
-        order = _tensor(self.column_order) if "column_order" in self.__dict__ else self._order()
+    def _compute_columns(self) -> Compressed:
+        known = self._column_order
+        order = self._order() if known is None else _tensor(known)
         m, n = self.shape
         indices = _tensor(self.rows.indices)
         rows = torch.repeat_interleave(
@@ -41,9 +39,7 @@ class DeviceObserved(Observed):
         )
         return _compressed(_pointers(indices, n), rows[order], _tensor(self.rows.values)[order])
 
-    @cached_property
-    def column_order(self) -> Any:
-        """Positions, in row order, of the entries in column order."""
+    def _compute_column_order(self) -> Any:
         return DeviceArray(self._order())
 
     def _order(self) -> Tensor:
@@ -99,7 +95,7 @@ class DeviceObserved(Observed):
     def from_indices(
         cls,
         rows: Any,
-        cols: Any,
+        columns: Any,
         values: Any,
         shape: tuple[int, int] | None = None,
         duplicates: Duplicates = "error",
@@ -108,12 +104,12 @@ class DeviceObserved(Observed):
         """Entries given by row numbers, column numbers and values: NumPy arrays, torch tensors, or anything that speaks DLPack."""
         device = torch.device(device)
         check_memory(entry_bytes(len(values), 4), device, f"X with {len(values)} entries")
-        i, j, v = (_to_card(array, device) for array in (rows, cols, values))
+        i, j, v = (_to_card(array, device) for array in (rows, columns, values))
         if not i.shape == j.shape == v.shape or i.ndim != 1:
             raise ValueError(
-                f"rows, cols and values must be 1-dimensional of equal length, got shapes {i.shape}, {j.shape}, {v.shape}"
+                f"rows, columns and values must be 1-dimensional of equal length, got shapes {i.shape}, {j.shape}, {v.shape}"
             )
-        for name, index in (("rows", i), ("cols", j)):
+        for name, index in (("rows", i), ("columns", j)):
             if index.is_floating_point() or index.dtype == torch.bool:
                 raise TypeError(f"{name} must be an array of integers, got dtype {index.dtype}")
         v = v.to(
@@ -129,7 +125,7 @@ class DeviceObserved(Observed):
         shape = shape or (bounds[1] + 1, bounds[3] + 1)
         for name, low, high, bound in (
             ("rows", *bounds[:2], shape[0]),
-            ("cols", *bounds[2:4], shape[1]),
+            ("columns", *bounds[2:4], shape[1]),
         ):
             if low < 0 or high >= bound:
                 raise ValueError(

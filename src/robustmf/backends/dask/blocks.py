@@ -138,7 +138,7 @@ def gather_block(
             as_list(take_ids(ids, np.array([error.row])))[0],
             as_list(take_ids(others, order[[error.column]]))[0],
         )
-        raise error.named(
+        raise error.with_ids(
             *(place_of if side == 0 else place_of[::-1]), "robustmf.backends.dask.Triplets"
         ) from None
     weights = None

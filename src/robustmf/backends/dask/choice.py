@@ -13,12 +13,12 @@ from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.medians import of_ranks
 from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
+    entry_keys,
+    holdout_size,
     largest_keys,
-    mark_those_that_stay,
-    n_aside,
-    place_keys,
-    row_codes,
-    up_to,
+    mark_retained,
+    seeded,
+    select_up_to,
 )
 
 
@@ -48,15 +48,18 @@ def chosen(
         blocks = zip(gathered[side], keys[side], largest[side], met, strict=True)
         marked.append([submit(_marked, *block) for block in blocks])
     (last,) = of_ranks(
-        connection, marked[0], np.dtype(np.uint64), lambda _: [n_aside(fraction, n_entries) - 1]
+        connection,
+        marked[0],
+        np.dtype(np.uint64),
+        lambda _: [holdout_size(fraction, n_entries) - 1],
     )
-    return [[submit(up_to, of_block, last) for of_block in of_side] for of_side in marked]
+    return [[submit(select_up_to, of_block, last) for of_block in of_side] for of_side in marked]
 
 
 def _keys(block: Gathered, side: int, seed: int) -> Hashes:
     codes = [hash_ids(block.ids), np.concatenate([hash_ids(ids) for ids in block.wanted])]
-    codes[side] = row_codes(codes[side], seed)
-    return place_keys(block.rows, codes[0], codes[1], block.weights)
+    codes[side] = seeded(codes[side], seed)
+    return entry_keys(block.rows, codes[0], codes[1], block.weights)
 
 
 def _largest(block: Gathered, keys: Hashes) -> Hashes:
@@ -71,5 +74,5 @@ def _marked(
     block: Gathered, keys: Hashes, own_largest: Hashes, other_largest: Sequence[Hashes]
 ) -> Hashes:
     found = keys.copy()
-    mark_those_that_stay(found, block.rows, own_largest, np.concatenate(other_largest))
+    mark_retained(found, block.rows, own_largest, np.concatenate(other_largest))
     return found

@@ -35,7 +35,7 @@ from robustmf.backends.dask.start import (
 )
 from robustmf.backends.dask.sweeps import ClusterIRLS
 from robustmf.backends.dask.tasks import Terms
-from robustmf.data.holdout import aside_seed
+from robustmf.data.holdout import holdout_seed
 from robustmf.fitting import Fit
 from robustmf.initialization.initial_point import check_init
 from robustmf.io.checkpoint import Checkpoint
@@ -116,7 +116,7 @@ class Job:
         # workers may have another working directory
         self._shards = None if triplets.shards is None else Path(triplets.shards).resolve()
         self._folder, self._stream = folder, rng.spawn(1)[0]
-        seed = aside_seed(self._stream)
+        seed = holdout_seed(self._stream)
         if folder is not None:
             folder.require_seed(seed)
         known = folder.known if folder is not None else None

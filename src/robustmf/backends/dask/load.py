@@ -27,7 +27,7 @@ from robustmf.backends.dask.factors import Factors
 from robustmf.backends.dask.parts import Columns, Part, split
 from robustmf.backends.dask.source import ParquetPiece, Triplets, pieces_of
 from robustmf.backends.dask.tasks import offered, same
-from robustmf.data.holdout import none_aside
+from robustmf.data.holdout import nothing_to_hold_out
 from robustmf.data.ids import Ids, as_list, locate_ids, merge_ids
 
 #: A block that wants more than this share of another's factors is sent all of them: one message serves every block on a worker.
@@ -233,7 +233,7 @@ def _left(connection: Connection, sides: Sequence[Side], fraction: float) -> int
         )
     )
     if not aside:
-        raise none_aside(fraction)
+        raise nothing_to_hold_out(fraction)
     return left
 
 
