@@ -62,7 +62,7 @@ def test_readme_example_does_what_it_says():
     code = re.search(
         r"```python\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.S
     ).group(1)
-    shown = python(code + "\nclean = X - 50 * ((X - model.inverse_transform(model.row_factors_)) > 25)"
-                   "\nprint(np.nanmax(np.abs(clean - model.inverse_transform(model.row_factors_))))").split()  # fmt: skip
-    assert float(shown[-1]) < 0.5
-    assert "entries are bad" in " ".join(shown)
+    code += "\nprint(np.abs(filled.to_numpy() - hours @ sensors).max())"
+    printed = python(code).split()
+    assert float(printed[-1]) < 0.5
+    assert "93 entries are bad" in " ".join(printed)
