@@ -24,6 +24,7 @@ from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_lim
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.mm.solver import MMSolver, require_concave
 from robustmf.solvers.objective import Objective
+from robustmf.solvers.record import file_record
 from robustmf.solvers.registry import choose_solver
 from robustmf.solvers.settings import Settings
 from robustmf.solvers.varpro import VarPro
@@ -115,7 +116,9 @@ def fit(
     _log.info("solver %s: %s", solver, reason)
     progress = Progress()
     if checkpoint is not None:
-        progress, rng = checkpoint.open(settings.deciding(), operations, sample_weights, rng)
+        progress, rng = checkpoint.open(
+            settings.deciding(), operations.observed, sample_weights, rng, operations.array
+        )
     streams, holdout = rng.spawn(settings.n_init), None
     if settings.validation_fraction is not None:
         host_weights = None if sample_weights is None else np.asarray(sample_weights)
@@ -267,7 +270,7 @@ def _iterated(
         "validation": None if holdout is None else partial(holdout.error, bounds=settings.bounds),
         "patience": settings.patience,
     }
-    watch["record"] = progress.loop("fit")
+    watch["record"] = file_record(progress.loop("fit"))
     if solver == "mm":
         mm = MMSolver(operations, objective, settings.mm)
         outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
@@ -367,7 +370,7 @@ def _certify(
         settings.max_iter,
         _certifying_tol(settings),
         settings.callbacks,
-        record=progress.loop("certify"),
+        record=file_record(progress.loop("certify")),
     )
     after.reason = f"{after.reason}, by mm after {outcome.iterations} iterations of the fast solver"
     return *mm.factors, after, mm.criticality()

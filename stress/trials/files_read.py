@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.exceptions import MalformedFileError, ModelFileError, RobustMFWarning
-from robustmf.io.model_file import seal
+from robustmf.io.model_file import insert_checksum
 from robustmf.io.reading import Source, guess_layout, read_ratings
 from robustmf.io.reading.grouped import GroupedForm, read_grouped
 from robustmf.io.reading.pairs import Known, read_pairs
@@ -152,7 +152,7 @@ def _sealed(content: bytes) -> bytes:
     found = re.search(rb'"robustmf":"1 ([0-9a-f]{64})"', content)
     if found is None:
         return content
-    return bytes(seal(bytearray(content[: found.start(1)] + b"0" * 64 + content[found.end(1) :])))
+    return bytes(insert_checksum(bytearray(content[: found.start(1)] + b"0" * 64 + content[found.end(1) :])))
 
 
 def damages() -> st.SearchStrategy[Damage]:

@@ -1,4 +1,4 @@
-"""Checkpoints: a fit that was broken off goes on from its file and ends with the same bits; what is not of this fit is refused."""
+"""Checkpoints: a resumed fit has bitwise equal results; checkpoints of other fits are refused."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from robustmf.exceptions import (
     ModelFileError,
     NotConvergedWarning,
 )
-from robustmf.io import model_file as modelfile
+from robustmf.io import model_file
 from robustmf.io.checkpoint import FileProgress
 
 WAYS = {
     "irls": {"solver": "irls", "loss": "cauchy", "tol": 1e-5},
-    "irls, kinked": {"solver": "irls", "loss": "lsp"},
+    "irls, nonsmooth loss": {"solver": "irls", "loss": "lsp"},
     "irls, biases": {"solver": "irls", "bias": True, "loss": "huber"},
-    "irls, own loss": {"solver": "irls", "loss": Root(0.5), "max_iter": 12},
+    "irls, user-defined loss": {"solver": "irls", "loss": Root(0.5), "max_iter": 12},
     "mm": {"solver": "mm", "loss": "lsp"},
     "mm, gap rule": {"solver": "mm", "loss": "geman", "inner_gap": 0.1, "max_iter": 8},
     "mm, dense": {"solver": "mm", "loss": "lsp", "inner": "apg-dense", "max_iter": 5},
@@ -50,8 +50,8 @@ WAYS = {
 }
 
 
-class BrokenOff(Exception):  # noqa: N818 - no error of ours
-    """What a process that dies does not even raise."""
+class Aborted(Exception):  # noqa: N818 - stands for the end of a process
+    """Stands for the death of the process."""
 
 
 def entries(dtype=np.float64, rows=50):
@@ -71,26 +71,26 @@ def path(tmp_path):
     return tmp_path / "checkpoint"
 
 
-def break_off(estimator, data, path, after=3, **more):
-    """Fit, and leave in the iteration after the given one of this life; whether it came to that."""
-    told = []
+def abort_fit(estimator, data, path, after=3, **more):
+    """Fit, and abort after this number of iterations; whether that number was exceeded."""
+    iterations = []
 
-    def leave(snapshot):
-        told.append(snapshot.iteration)
-        if len([k for k in told if k > 0]) > after:
-            raise BrokenOff
+    def abort(snapshot):
+        iterations.append(snapshot.iteration)
+        if len([k for k in iterations if k > 0]) > after:
+            raise Aborted
 
     try:
-        estimator.set_params(callbacks=[leave]).fit(
+        estimator.set_params(callbacks=[abort]).fit(
             data, checkpoint=path, checkpoint_every=0, **more
         )
-    except BrokenOff:
+    except Aborted:
         return True
     return False
 
 
-def found(estimator):
-    """All that a fit finds, but for the seconds it took."""
+def results(estimator):
+    """The results of a fit, except the times."""
     arrays = [
         getattr(estimator, name).tobytes()
         for name in ("row_factors_", "column_factors_", "row_bias_", "column_bias_")
@@ -113,30 +113,30 @@ def found(estimator):
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("way", WAYS)
-def test_broken_off_in_every_iteration_a_fit_ends_with_the_same_bits(way, dtype, path):
+def test_a_fit_aborted_in_every_iteration_has_equal_results(way, dtype, path):
     data, settings = entries(dtype), WAYS[way]
-    undisturbed = model(**settings).fit(data)
-    lives = 1
-    while break_off(gone_on := model(**settings), data, path, after=1):
-        lives += 1
-        assert lives < 400
-    assert lives > 2
-    assert found(gone_on) == found(undisturbed)
-    assert np.all(np.diff(gone_on.history_["seconds"]) >= 0)
+    uninterrupted = model(**settings).fit(data)
+    runs = 1
+    while abort_fit(resumed := model(**settings), data, path, after=1):
+        runs += 1
+        assert runs < 400
+    assert runs > 2
+    assert results(resumed) == results(uninterrupted)
+    assert np.all(np.diff(resumed.history_["seconds"]) >= 0)
     assert os.listdir(path.parent) == ["checkpoint"]
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize("way", ["mm, gap rule", "certify", "irls, biases", "varpro"])
-def test_broken_off_after_the_last_iteration(way, path, monkeypatch):
+def test_a_fit_aborted_after_the_last_iteration_has_equal_results(way, path, monkeypatch):
     def fail(progress, ended):
-        raise BrokenOff
+        raise Aborted
 
     with monkeypatch.context() as patch:
         patch.setattr(FileProgress, "keep_ended", fail)
-        with pytest.raises(BrokenOff):
+        with pytest.raises(Aborted):
             model(**WAYS[way]).fit(entries(), checkpoint=path, checkpoint_every=0)
-    assert found(model(**WAYS[way]).fit(entries(), resume=path)) == found(
+    assert results(model(**WAYS[way]).fit(entries(), resume=path)) == results(
         model(**WAYS[way]).fit(entries())
     )
 
@@ -144,53 +144,56 @@ def test_broken_off_after_the_last_iteration(way, path, monkeypatch):
 def test_weights_and_rmfnl(path):
     data = entries()
     weights = np.random.default_rng(0).uniform(0.5, 2, data.n_entries)
-    undisturbed = model(loss="lsp").fit(data, weights=weights)
-    assert break_off(model(loss="lsp"), data, path, weights=weights)
+    uninterrupted = model(loss="lsp").fit(data, weights=weights)
+    assert abort_fit(model(loss="lsp"), data, path, weights=weights)
     with pytest.raises(CheckpointError, match="other weights"):
         model(loss="lsp").fit(data, checkpoint=path)
-    assert found(model(loss="lsp").fit(data, weights=weights, resume=path)) == found(undisturbed)
+    assert results(model(loss="lsp").fit(data, weights=weights, resume=path)) == results(
+        uninterrupted
+    )
     path.unlink()
-    assert break_off(RMFNL(3, random_state=0), data, path)
-    assert found(RMFNL(3, random_state=0).fit(data, resume=path)) == found(
+    assert abort_fit(RMFNL(3, random_state=0), data, path)
+    assert results(RMFNL(3, random_state=0).fit(data, resume=path)) == results(
         RMFNL(3, random_state=0).fit(data)
     )
 
 
-def test_once_ended_the_file_holds_the_result_and_is_not_written_again(path):
-    data, told = entries(), []
+def test_the_file_of_a_complete_fit_holds_the_result_and_is_not_written_again(path):
+    data = entries()
+    snapshots = []
     first = model(loss="lsp").fit(data, checkpoint=path)
     content, when = path.read_bytes(), path.stat().st_mtime_ns
-    again = model(loss="lsp", callbacks=[told.append]).fit(data, checkpoint=path)
-    assert found(again) == found(first)
+    again = model(loss="lsp", callbacks=[snapshots.append]).fit(data, checkpoint=path)
+    assert results(again) == results(first)
     assert again.history_["seconds"] == first.history_["seconds"]
-    assert told == []
+    assert snapshots == []
     assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, when)
 
 
-def test_the_warning_of_the_limit_comes_again_with_the_result(path):
+def test_the_warning_of_the_iteration_limit_is_repeated_with_the_result(path):
     for _ in range(2):
         with pytest.warns(NotConvergedWarning, match="max_iter=2"):
             model(loss="lsp", max_iter=2).fit(entries(), checkpoint=path)
 
 
-def test_what_does_not_decide_the_result_may_change(path, capfd):
+def test_parameters_that_do_not_affect_the_result_may_change(path, capfd):
     data = entries()
-    undisturbed = model(loss="lsp").fit(data)
-    assert break_off(model(loss="lsp"), data, path)
-    assert found(model(loss="lsp", n_jobs=2, verbose=1).fit(data, checkpoint=path)) == found(
-        undisturbed
+    uninterrupted = model(loss="lsp").fit(data)
+    assert abort_fit(model(loss="lsp"), data, path)
+    assert results(model(loss="lsp", n_jobs=2, verbose=1).fit(data, checkpoint=path)) == results(
+        uninterrupted
     )
 
 
-def test_the_clock_goes_on(path):
-    assert break_off(model(loss="lsp"), entries(), path, after=6)
-    spent = modelfile.read(path).state["loops"]["fit"]["seconds"]
+def test_the_elapsed_time_continues(path):
+    assert abort_fit(model(loss="lsp"), entries(), path, after=6)
+    elapsed = model_file.read(path).state["loops"]["fit"]["seconds"]
     seconds = model(loss="lsp").fit(entries(), checkpoint=path).history_["seconds"]
-    assert 0 < spent <= seconds[-1]
-    assert seconds[6] == spent
+    assert 0 < elapsed <= seconds[-1]
+    assert seconds[6] == elapsed
 
 
-def test_without_a_seed_the_one_of_the_file_is_taken(path, tmp_path):
+def test_without_a_seed_that_of_the_file_is_used(path, tmp_path):
     data, settings = (
         entries(),
         {
@@ -201,21 +204,21 @@ def test_without_a_seed_the_one_of_the_file_is_taken(path, tmp_path):
             "random_state": None,
         },
     )
-    assert break_off(model(**settings), data, path)
+    assert abort_fit(model(**settings), data, path)
     shutil.copy(path, tmp_path / "copy")
     one, other = (
-        found(model(**settings).fit(data, resume=file)) for file in (path, tmp_path / "copy")
+        results(model(**settings).fit(data, resume=file)) for file in (path, tmp_path / "copy")
     )
     assert one == other
-    assert one != found(model(**settings).fit(data))
+    assert one != results(model(**settings).fit(data))
     with pytest.raises(
         CheckpointError,
-        match=r"random_state \(none there, a seed here: give the same as when it was begun\)",
+        match=r"random_state \(none there, a seed here: give the one that the fit was started with\)",
     ):
         model(**settings | {"random_state": 1}).fit(data, resume=path)
 
 
-def test_a_generator_counts_by_its_state(path):
+def test_generators_are_compared_by_their_state(path):
     data = entries()
 
     def rng(advanced):
@@ -223,19 +226,19 @@ def test_a_generator_counts_by_its_state(path):
         made.spawn(advanced)
         return made
 
-    undisturbed = model(loss="lsp", random_state=rng(1)).fit(data)
-    assert break_off(model(loss="lsp", random_state=rng(1)), data, path)
+    uninterrupted = model(loss="lsp", random_state=rng(1)).fit(data)
+    assert abort_fit(model(loss="lsp", random_state=rng(1)), data, path)
     with pytest.raises(
         CheckpointError,
-        match=r"with other random_state \(another seed: give the same as when it was begun\); it is left",
+        match=r"with other random_state \(another seed: give the one that the fit was started with\); the file is not",
     ):
         model(loss="lsp", random_state=rng(0)).fit(data, checkpoint=path)
-    assert found(model(loss="lsp", random_state=rng(1)).fit(data, checkpoint=path)) == found(
-        undisturbed
+    assert results(model(loss="lsp", random_state=rng(1)).fit(data, checkpoint=path)) == results(
+        uninterrupted
     )
 
 
-def test_ctrl_c_leaves_a_file_to_go_on_from(path):
+def test_a_fit_interrupted_by_ctrl_c_can_be_resumed(path):
     data = entries()
 
     def interrupt(snapshot):
@@ -244,33 +247,34 @@ def test_ctrl_c_leaves_a_file_to_go_on_from(path):
 
     with pytest.warns(InterruptedFitWarning):
         model(loss="lsp", callbacks=[interrupt]).fit(data, checkpoint=path, checkpoint_every=0)
-    assert found(model(loss="lsp").fit(data, resume=path)) == found(model(loss="lsp").fit(data))
+    assert results(model(loss="lsp").fit(data, resume=path)) == results(model(loss="lsp").fit(data))
 
 
-def test_a_fit_that_a_callback_ended_can_be_gone_on_with(path):
+def test_a_fit_stopped_by_a_callback_can_be_resumed(path):
     data = entries()
     stopped = model(loss="lsp", callbacks=[lambda snapshot: snapshot.iteration == 5]).fit(
         data, checkpoint=path
     )
     assert (
-        stopped.n_iter_ == modelfile.read(path).state["loops"]["fit"]["outcome"]["iterations"] == 5
+        stopped.n_iter_ == model_file.read(path).state["loops"]["fit"]["outcome"]["iterations"] == 5
     )
-    assert found(model(loss="lsp").fit(data, checkpoint=path)) == found(model(loss="lsp").fit(data))
+    assert results(model(loss="lsp").fit(data, checkpoint=path)) == results(
+        model(loss="lsp").fit(data)
+    )
 
 
-def test_it_is_written_at_the_interval_and_no_more(path, caplog):
+def test_the_file_is_written_once_per_interval(path, caplog):
     caplog.set_level(logging.INFO, "robustmf")
     fitted = model(loss="lsp").fit(entries(), checkpoint=path, checkpoint_every=3600)
-    assert (
-        caplog.text.count(": written") == 3
-    )  # when it begins, when the start is found, at the end
+    # at the start of the fit, after the initialization, and at the end
+    assert caplog.text.count(": written") == 3
     path.unlink()
     caplog.clear()
     model(loss="lsp").fit(entries(), checkpoint=path, checkpoint_every=0)
     assert caplog.text.count(": written") == 3 + fitted.n_iter_
 
 
-def test_what_a_killed_process_left_is_removed(path):
+def test_temporary_files_of_killed_processes_are_removed(path):
     left = path.with_name(f".checkpoint.{'a1' * 8}.tmp")
     others = path.with_name(".checkpoint.notes.tmp")
     for file in (left, others):
@@ -290,8 +294,8 @@ def test_what_a_killed_process_left_is_removed(path):
         ({"inner_max_iter": 7}, "mm"),
     ],
 )
-def test_another_fit_is_refused_by_what_differs(changed, named, path):
-    assert break_off(model(loss="lsp"), entries(), path)
+def test_the_checkpoint_of_another_fit_is_refused_with_the_difference(changed, named, path):
+    assert abort_fit(model(loss="lsp"), entries(), path)
     before = path.read_bytes()
     with pytest.raises(
         CheckpointError, match=f"checkpoint of another fit, with other {named}"
@@ -301,8 +305,8 @@ def test_another_fit_is_refused_by_what_differs(changed, named, path):
     assert path.read_bytes() == before
 
 
-def test_other_data_are_refused(path):
-    assert break_off(model(loss="lsp"), entries(), path)
+def test_the_checkpoint_of_other_data_is_refused(path):
+    assert abort_fit(model(loss="lsp"), entries(), path)
     other = entries()
     other.rows.values[7] += 1e-9
     with pytest.raises(CheckpointError, match="with other X "):
@@ -336,25 +340,25 @@ def test_damaged_files_and_other_files_are_refused(path, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part", ["state", "start", "shape of the start", "shape of the solver", "kind of the result"]
+    "part", ["state", "initialization", "its shape", "shape of the solver", "type of the result"]
 )
-def test_sealed_files_with_other_parts_are_refused(part, path):
-    assert break_off(model(loss="lsp"), entries(), path)
-    saved = modelfile.read(path)
+def test_invalid_content_with_a_valid_checksum_is_refused(part, path):
+    assert abort_fit(model(loss="lsp"), entries(), path)
+    saved = model_file.read(path)
     state = saved.state
     if part == "state":
         del state["loops"]
-    elif part == "start":
+    elif part == "initialization":
         del state["prepared"]["sigma"]
-    elif part == "shape of the start":
+    elif part == "its shape":
         state["prepared"]["U"] = np.zeros((7, 3))
     elif part == "shape of the solver":
         state["loops"]["fit"]["solver"]["point"] = (np.zeros((7, 3)), np.zeros((7, 3)))
     else:
         state["ended"] = [{"U": 1}]
-    modelfile.write(path, saved)
+    model_file.write(path, saved)
     with pytest.raises(
-        CheckpointError, match="is sealed, but not what this release writes"
+        CheckpointError, match="the checksum is valid, but the content is not"
     ) as raised:
         model(loss="lsp").fit(entries(), checkpoint=path)
     assert str(path) in str(raised.value)
@@ -367,7 +371,7 @@ def test_arguments(path):
         ({"checkpoint": path, "checkpoint_every": float("nan")}, ValueError, "checkpoint_every"),
         ({"checkpoint": 7}, TypeError, "checkpoint=7"),
         ({"resume": ""}, TypeError, "resume=''"),
-        ({"resume": path}, CheckpointError, "does not exist; checkpoint= would begin anew"),
+        ({"resume": path}, CheckpointError, "does not exist; checkpoint= would start a new fit"),
         ({"checkpoint": path / "below"}, CheckpointWriteError, "No such file or directory"),
     ):
         with pytest.raises(kind, match=match):
@@ -375,11 +379,11 @@ def test_arguments(path):
     assert not path.exists()
 
 
-def test_an_error_in_a_callback_is_not_blamed_on_the_file(path):
+def test_an_error_in_a_callback_is_not_attributed_to_the_file(path):
     def fail(snapshot):
-        raise TypeError("my own")
+        raise TypeError("from the callback")
 
-    with pytest.raises(TypeError, match="my own"):
+    with pytest.raises(TypeError, match="from the callback"):
         model(callbacks=[fail]).fit(entries(), checkpoint=path)
 
 
@@ -390,7 +394,7 @@ def test_an_error_in_a_callback_is_not_blamed_on_the_file(path):
     [{"solver": "irls", "bias": True}, {"solver": "mm", "inner_max_iter": 3}],
     ids=["irls", "mm"],
 )
-def test_on_the_card(settings, path):
+def test_checkpoint_on_the_gpu(settings, path):
     observed, *_ = random_problem(24, 20, 2)
     settings = settings | {
         "rank": 2,
@@ -399,15 +403,15 @@ def test_on_the_card(settings, path):
         "device": "cuda",
         "max_iter": 3,
     }
-    undisturbed = model(**settings).fit(observed)
-    while break_off(gone_on := model(**settings), observed, path, after=1):
+    uninterrupted = model(**settings).fit(observed)
+    while abort_fit(resumed := model(**settings), observed, path, after=1):
         pass
-    assert found(gone_on) == found(undisturbed)
+    assert results(resumed) == results(uninterrupted)
     with pytest.raises(CheckpointError, match="other device"):
         model(**settings | {"device": "cpu"}).fit(observed, checkpoint=path)
 
 
-def test_on_the_command_line(tmp_path, monkeypatch):
+def test_checkpoint_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     lines = [f"{i},{j},{rng.normal() + i % 3 * j % 5:.3f}" for i in range(30) for j in range(20)]

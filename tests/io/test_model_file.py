@@ -1,4 +1,4 @@
-"""Saving and loading: equal bit for bit, whole or not at all, and never anything but data."""
+"""Saving and loading models: bitwise equal, atomic, and restricted to data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from conftest import Root
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import ModelFileError, NotSavableError
-from robustmf.io.model_file import seal
+from robustmf.io.model_file import insert_checksum
 from robustmf.losses import MCP, SCAD, Smoothed, loss_names, make_loss
 
 DATA = make_synthetic(40, rank=2, observed=0.6, random_state=0)
@@ -88,7 +88,7 @@ def test_round_trip_is_equal_bit_for_bit(tmp_path, dtype, bias):
 
 
 @pytest.mark.parametrize("loss", loss_names())
-def test_every_registered_loss_comes_back(tmp_path, loss):
+def test_every_registered_loss_is_restored(tmp_path, loss):
     model = fitted()
     model.loss_ = make_loss(loss, 2.5)
     assert round_trip(model, tmp_path).loss_ == model.loss_
@@ -97,7 +97,7 @@ def test_every_registered_loss_comes_back(tmp_path, loss):
 @pytest.mark.parametrize(
     "loss", [MCP(2.0, delta=0.2), SCAD(3.0), Smoothed(1.5, MCP(delta=0.3), smoothing=0.25)]
 )
-def test_a_losss_parameters_come_back(tmp_path, loss):
+def test_parameters_of_a_loss_are_restored(tmp_path, loss):
     again = round_trip(fitted(loss=loss, max_iter=200), tmp_path)
     assert again.loss == loss
     assert again.loss_ == loss
@@ -117,7 +117,7 @@ def test_a_losss_parameters_come_back(tmp_path, loss):
         np.random.RandomState(2),
     ],
 )
-def test_parameters_come_back(tmp_path, random_state):
+def test_parameters_are_restored(tmp_path, random_state):
     rng = np.random.default_rng(0)
     model = fitted(
         random_state=random_state,
@@ -155,7 +155,7 @@ def test_parameters_come_back(tmp_path, random_state):
     ],
     ids=lambda ids: type(ids[0]).__name__,
 )
-def test_ids_of_every_plain_kind_come_back(tmp_path, ids):
+def test_ids_of_every_supported_type_are_restored(tmp_path, ids):
     model = fitted()
     model.labels_ = ids
     again = round_trip(model, tmp_path)
@@ -164,7 +164,7 @@ def test_ids_of_every_plain_kind_come_back(tmp_path, ids):
     assert_same(ids, again.labels_)
 
 
-def test_what_is_code_is_refused_with_a_remedy(tmp_path):
+def test_code_is_refused_with_a_remedy(tmp_path):
     class Mine(RobustMF):
         pass
 
@@ -173,7 +173,7 @@ def test_what_is_code_is_refused_with_a_remedy(tmp_path):
 
     path = tmp_path / "m"
     cases = [
-        (fitted(loss=Root(0.5), max_iter=200), "a loss of your own.*pickle or joblib"),
+        (fitted(loss=Root(0.5), max_iter=200), "a user-defined loss.*pickle or joblib"),
         (fitted(callbacks=[lambda _: None]), r"callbacks.*set_params\(callbacks=\(\)\)"),
         (Mine(2, random_state=0).fit(DATA.train), "Mine: a class of your own"),
     ]
@@ -190,7 +190,9 @@ def test_what_is_code_is_refused_with_a_remedy(tmp_path):
 
 @pytest.mark.parametrize("through", ["pickle", "joblib"])
 @pytest.mark.parametrize(
-    "model", [MODEL, fitted(loss=Root(0.5), max_iter=200)], ids=["plain", "own loss"]
+    "model",
+    [MODEL, fitted(loss=Root(0.5), max_iter=200)],
+    ids=["registered loss", "user-defined loss"],
 )
 def test_pickle_and_joblib_work_too(tmp_path, through, model):
     if through == "pickle":
@@ -202,11 +204,11 @@ def test_pickle_and_joblib_work_too(tmp_path, through, model):
     assert_same(model.transform(DATA.validation), again.transform(DATA.validation))
 
 
-def test_subclass_of_the_package_comes_back_as_itself(tmp_path):
+def test_rmfnl_is_restored_as_rmfnl(tmp_path):
     assert type(round_trip(RMFNL(2, random_state=0).fit(DATA.train), tmp_path)) is RMFNL
 
 
-def test_a_failed_save_leaves_the_older_file(tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_previous_file(tmp_path, monkeypatch):
     path = tmp_path / "model.rmf"
     MODEL.save(path)
     before = path.read_bytes()
@@ -217,12 +219,13 @@ def test_a_failed_save_leaves_the_older_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
+def test_a_process_killed_while_saving_leaves_a_complete_file(tmp_path):
     path = tmp_path / "model.rmf"
     code = f"""
         import robustmf
         from robustmf.datasets import make_synthetic
-        model = robustmf.RobustMF(2, random_state=0, n_jobs=1).fit(make_synthetic(40, rank=2, observed=0.6, random_state=0).train)
+        data = make_synthetic(40, rank=2, observed=0.6, random_state=0).train
+        model = robustmf.RobustMF(2, random_state=0, n_jobs=1).fit(data)
         print("ready", flush=True)
         while True:
             model.save({str(path)!r})
@@ -241,19 +244,17 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
     assert_same(robustmf.load(path).row_factors_, fitted().row_factors_)
 
 
-def test_the_file_is_an_ordinary_one(tmp_path):
+def test_the_file_is_a_safetensors_file_with_default_permissions(tmp_path):
     path = tmp_path / "model.rmf"
     MODEL.save(path)
     (tmp_path / "other").write_bytes(b"")
     assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
-    document = json.loads(
-        from_safetensors(path.read_bytes())["document"].tobytes()
-    )  # any safetensors reader can look in
+    document = json.loads(from_safetensors(path.read_bytes())["document"].tobytes())
     assert document["kind"] == "RobustMF"
     assert document["parameters"]["rank"] == 2
 
 
-# Files that are wrong
+# Invalid files
 
 
 @pytest.fixture(scope="module")
@@ -298,17 +299,17 @@ def test_noise_is_refused(scratch, noise):
     refused(scratch, len(noise).to_bytes(8, "little") + noise)
 
 
-def resealed(content):
-    """Content altered by someone who knows the format: the checksum is right again."""
+def with_valid_checksum(content):
+    """Altered content with a checksum that is valid again."""
     at = content.index(b'"robustmf":"1 ') + 14
     altered = bytearray(content)
     altered[at : at + 64] = b"0" * 64
-    return bytes(seal(altered))
+    return bytes(insert_checksum(altered))
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_altered_and_sealed_again_loads_as_a_model_or_is_refused(content, scratch, data):
+def test_an_altered_file_with_a_valid_checksum_is_a_model_or_is_refused(content, scratch, data):
     at = content.index(b'"robustmf":"1 ') + 14
     place = data.draw(
         st.integers(0, len(content) - 1).filter(lambda k: not at - 14 <= k <= at + 64)
@@ -319,7 +320,7 @@ def test_altered_and_sealed_again_loads_as_a_model_or_is_refused(content, scratc
         if data.draw(st.booleans())
         else altered[place] ^ 1
     )
-    scratch.write_bytes(resealed(bytes(altered)))
+    scratch.write_bytes(with_valid_checksum(bytes(altered)))
     try:
         model = robustmf.load(scratch)
     except ModelFileError:
@@ -330,13 +331,13 @@ def test_altered_and_sealed_again_loads_as_a_model_or_is_refused(content, scratc
 
 
 def rewritten(content, alter=lambda document, arrays: None, mark="robustmf", version=1, text=str):
-    """The file with its document changed by ``alter(document, arrays)``, then as text by ``text``, and sealed."""
+    """The file with its document changed by ``alter`` and then, as text, by ``text``."""
     arrays = dict(from_safetensors(content))
     document = json.loads(arrays["document"].tobytes())
     alter(document, arrays)
     arrays["document"] = np.frombuffer(text(json.dumps(document)).encode(), np.uint8)
-    unsealed = to_safetensors(arrays, {mark: f"{version} {'0' * 64}"})
-    return bytes(seal(bytearray(unsealed)))
+    without_checksum = to_safetensors(arrays, {mark: f"{version} {'0' * 64}"})
+    return bytes(insert_checksum(bytearray(without_checksum)))
 
 
 def put(name, value, section="state"):
@@ -381,7 +382,7 @@ def put_nan(array):
     [
         (lambda document, arrays: document.update(kind="os.system"), "it holds a 'os.system'"),
         (lambda document, arrays: document.pop("state"), "must have kind, parameters and state"),
-        (lambda document, arrays: arrays.update(more=np.ones(2)), "arrays that belong to nothing"),
+        (lambda document, arrays: arrays.update(more=np.ones(2)), "arrays that are not used"),
         (put("rank_of_mine", 3, "parameters"), "other parameters than the file"),
         (drop("rank", "parameters"), "other parameters than the file"),
         (put("fit", 3), "cannot have fitted attributes named"),
@@ -391,7 +392,7 @@ def put_nan(array):
         (put("loss_", {"loss": "welsch", "parameters": {"theta": -1.0}}), "cannot be read"),
         (put("loss_", {"loss": "welsch", "parameters": {"alpha": 1.0}}), "cannot be read"),
         (put("loss_", "welsch"), "loss_ is missing or of the wrong kind"),
-        (put("extra_", {"python/object": "os.system"}), "of no kind that this format has"),
+        (put("extra_", {"python/object": "os.system"}), "of no type that this format has"),
         (put("extra_", {"array": "nowhere", "dtype": "float64"}), "missing or used twice"),
         (put("extra_", {"float": "one"}), "cannot be read"),
         (put("extra_", {"random": "Generator", "bits": "PCG64", "state": 3}), "cannot be read"),
@@ -412,13 +413,13 @@ def put_nan(array):
         (reshape("column_factors_", put_nan), "must hold finite"),
     ],
 )  # fmt: skip
-def test_well_sealed_nonsense_is_refused_by_name(content, scratch, alter, message):
+def test_invalid_content_with_a_valid_checksum_is_refused_by_name(content, scratch, alter, message):
     refused(scratch, rewritten(content, alter), message)
 
 
 @pytest.mark.parametrize("levels", [250, 900, 20_000])
 def test_deep_nesting_is_refused(levels, content, scratch):
-    # as text: too deep for the writer of JSON
+    # inserted as text, since the JSON encoder would exceed the recursion limit
     nested = rewritten(
         content,
         put("extra_", "here"),
@@ -446,12 +447,12 @@ def test_a_model_saved_twice_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError):
         robustmf.load(tmp_path / "none")
 
 
-def test_entries_with_ids_fit_and_come_back(tmp_path):
+def test_a_model_with_ids_is_restored(tmp_path):
     entries = Observed.from_triplets(
         row=["a", "b", "c", "a"], col=[1, 2, 1, 2], value=[1.0, 2.0, 3.0, 4.0]
     )

@@ -1,8 +1,11 @@
-"""How far a fit is, on disk: a process that was killed goes on where it stood, and ends with the same bits.
+"""The state of a fit in a file, from which another process resumes it with bitwise equal results.
 
-The file is written whole or not at all, in the format of model files (:mod:`robustmf.io.model_file`). It holds what tells one fit from
-another, and what was reached: fits that have ended (of ``n_init``), the start of the present one once it is found, where its loops stand.
-What is not in it is done again, from the same random numbers.
+The file has the format of model files (:mod:`robustmf.io.model_file`) and is replaced atomically.
+It contains what distinguishes this fit from others, and what has been computed: fits that are
+complete (of ``n_init``), the initialization of the current one, and the states of its loops. All
+else is computed again from the same random numbers.
+
+States are dictionaries of arrays and plain values; the solvers convert to and from them.
 """
 
 from __future__ import annotations
@@ -20,24 +23,36 @@ from typing import Any
 
 import numpy as np
 
-from robustmf.backends.base import EntryOperations
+from robustmf.data.observed import Observed
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
 from robustmf.io.model_file import Saved, discard_leftovers, read, write
 from robustmf.losses import Loss
-from robustmf.solvers.base import Outcome, Resumable
 
 _log = logging.getLogger(__name__)
 
-#: What the file is, and the version of what is in it.
-_KIND, _VERSION = "checkpoint", 2
+#: Kind of the file, and version of its content.
+_KIND = "checkpoint"
+_VERSION = 2
 
+_PARTS = frozenset({"seed", "ended", "prepared", "loops"})
+
+_REMEDY = "the file is not modified: delete it or give another path to start a new fit"
+
+#: Moves an array to the device of the fit.
 Place = Callable[[Any], Any]
 
 
 class Progress:
-    """What is known of a fit before it begins, and a place to write down what is reached; this one forgets."""
+    """The progress of a fit that is not saved; base class of :class:`FileProgress`.
 
-    #: Fits that have ended, and the start of the one that has not, as plain values.
+    Attributes
+    ----------
+    ended : list of dict
+        The fits that are complete.
+    prepared : dict or None
+        The initialization of the current fit, as soon as it is known.
+    """
+
     ended: list[dict[str, Any]]
     prepared: dict[str, Any] | None = None
 
@@ -45,35 +60,38 @@ class Progress:
         self.ended = []
 
     def keep_prepared(self, prepared: dict[str, Any]) -> None:
-        """The start has been found."""
+        """Save the initialization of the current fit."""
 
     def keep_ended(self, ended: dict[str, Any]) -> None:
-        """A fit has ended; another may follow."""
+        """Save the result of the current fit; another one may follow."""
 
     def loop(self, name: str) -> LoopProgress | None:
-        """Where the loop of this name is written down."""
+        """The progress of the loop of this name, or None if it is not saved."""
         return None
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """What was kept is being looked at: whatever is wrong with it is the file's fault."""
+        """Context in which errors are attributed to the content of the file."""
         yield
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file to write a fit to every so many seconds, and to go on from.
+    """A file to which a fit is saved periodically, and from which it is resumed.
 
     Parameters
     ----------
+    path : Path
+        The file.
     every : float
-        Seconds between two writings; 0 writes after each iteration.
+        Seconds between two writes; 0 writes after each iteration.
     must_exist : bool
-        There must be something to go on from.
+        Whether the file must exist.
     seeded : bool
-        The random numbers come from a seed that was given. If not, those of the file are taken.
+        Whether the random numbers come from a seed that the user gave. If not, the seed in the
+        file is used.
     device : str
-        Where the fit is made.
+        The device of the fit.
     """
 
     path: Path
@@ -85,34 +103,64 @@ class Checkpoint:
     def open(
         self,
         settings: dict[str, Any],
-        operations: EntryOperations,
+        observed: Observed,
         weights: Any,
         rng: np.random.Generator,
+        place: Place,
     ) -> tuple[FileProgress, np.random.Generator]:
-        """What the file knows of this fit, and the random numbers to make it with; without a file, a new one."""
+        """Read the file, or create it.
+
+        Parameters
+        ----------
+        settings : dict
+            The parameters that determine the result.
+        observed : Observed
+            The entries, on any device.
+        weights : array or None
+            Their weights.
+        rng : Generator
+            The random numbers of the fit.
+        place : callable
+            Moves an array to the device of the fit.
+
+        Returns
+        -------
+        progress : FileProgress
+            The state in the file.
+        rng : Generator
+            The random numbers to use.
+        """
         seed = _seed(rng)
+        rows = observed.to_host().rows
         identity = {
-            "version": _VERSION, "robustmf": version("robustmf"), "device": self.device, "shape": operations.observed.shape,
-            "X": _entries_digest(operations), "weights": None if weights is None else _digest(weights),
-            "random_state": seed if self.seeded else None, **{name: _plain(value) for name, value in settings.items()},
-        }  # fmt: skip
+            "version": _VERSION,
+            "robustmf": version("robustmf"),
+            "device": self.device,
+            "shape": observed.shape,
+            "X": _digest(rows.pointers, rows.indices, rows.values),
+            "weights": None if weights is None else _digest(weights),
+            "random_state": seed if self.seeded else None,
+            **{name: plain_setting(value) for name, value in settings.items()},
+        }
         state = self._load(identity)
         if state is None:
             _log.info("checkpoint %s: new, every %g s", self.path, self.every)
             state = {"seed": seed, "ended": [], "prepared": None, "loops": {}}
-        progress = FileProgress(self, identity, operations.array, state)
+        progress = FileProgress(self, identity, place, state)
         if not state["ended"]:
-            progress.write()  # finds out now, not in an hour, whether the file can be written
+            progress.write()  # fails early if the file cannot be written
         return progress, rng if self.seeded else _generator(state["seed"])
 
     def _load(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """The state in the file, or None if there is no file; CheckpointError for another fit."""
         try:
             discard_leftovers(self.path)
             saved = read(self.path)
         except FileNotFoundError as error:
             if self.must_exist:
                 raise CheckpointError(
-                    f"resume={os.fspath(self.path)!r} does not exist; checkpoint= would begin anew"
+                    f"resume={os.fspath(self.path)!r} does not exist; "
+                    "checkpoint= would start a new fit"
                 ) from error
             return None
         except ModelFileError as error:
@@ -126,20 +174,18 @@ class Checkpoint:
                 f"{self.path}: holds a {saved.kind}, not a checkpoint; give another path"
             )
         _require_same(self.path, saved.parameters, identity)
-        if set(saved.state) != {"seed", "ended", "prepared", "loops"}:
+        if set(saved.state) != _PARTS:
             raise CheckpointError(
-                f"{self.path}: is sealed, but not what this release writes; {_REMEDY}"
+                f"{self.path}: the checksum is valid, but the content is not what this release "
+                f"writes; {_REMEDY}"
             )
-        _log.info("checkpoint %s: going on from it", self.path)
+        _log.info("checkpoint %s: resuming", self.path)
         return saved.state
-
-
-_REMEDY = "it is left as it is: delete it or give another path to begin anew"
 
 
 @dataclass
 class FileProgress(Progress):
-    """A fit's progress in a file."""
+    """The progress of a fit that is saved to a file."""
 
     checkpoint: Checkpoint
     identity: dict[str, Any]
@@ -149,51 +195,53 @@ class FileProgress(Progress):
 
     @property
     def ended(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Fits that have ended."""
-        return [_placed(ended, self.place) for ended in self.state["ended"]]
+        """The fits that are complete."""
+        return [_map_arrays(ended, self.place) for ended in self.state["ended"]]
 
     @property
     def prepared(self) -> dict[str, Any] | None:  # type: ignore[override]
-        """The start of the fit that has not ended."""
-        return _placed(self.state["prepared"], self.place)
+        """The initialization of the current fit."""
+        return _map_arrays(self.state["prepared"], self.place)
 
     def keep_prepared(self, prepared: dict[str, Any]) -> None:
-        """Write the start down: it may have taken most of the time."""
-        self.state["prepared"] = _hosted(prepared)
+        """Save the initialization, which may have taken most of the time."""
+        self.state["prepared"] = _map_arrays(prepared, _to_host)
         self.write()
 
     def keep_ended(self, ended: dict[str, Any]) -> None:
-        """Write the result down; nothing else of this fit is needed any more."""
+        """Save the result, and discard all other states of this fit."""
         self.state |= {
-            "ended": [*self.state["ended"], _hosted(ended)],
+            "ended": [*self.state["ended"], _map_arrays(ended, _to_host)],
             "prepared": None,
             "loops": {},
         }
         self.write()
 
     def loop(self, name: str) -> LoopProgress:
-        """Where the loop of this name is written down."""
+        """The progress of the loop of this name."""
         return LoopProgress(self, name)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Errors name the file."""
+        """Context in which errors become :class:`CheckpointError` with the name of the file."""
         try:
             yield
         except (CheckpointError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
-                f"{self.checkpoint.path}: is sealed, but not what this release writes ({error}); {_REMEDY}"
+                f"{self.checkpoint.path}: the checksum is valid, but the content is not what this "
+                f"release writes ({error}); {_REMEDY}"
             ) from error
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the file."""
         path = self.checkpoint.path
         try:
             write(path, Saved(_KIND, self.identity, self.state))
         except OSError as error:
             raise CheckpointWriteError(
-                f"cannot write the checkpoint {path}: {error.strerror or error}; what was last written there, if anything, is intact: "
-                "make room or give another path, and fit again to go on"
+                f"cannot write the checkpoint {path}: {error.strerror or error}; "
+                "the previous checkpoint, if any, is intact: "
+                "free disk space or give another path, and fit again to resume"
             ) from error
         self.written_at = time.monotonic()
         _log.info("checkpoint %s: written", path)
@@ -201,39 +249,36 @@ class FileProgress(Progress):
 
 @dataclass(frozen=True)
 class LoopProgress:
-    """One loop's part of the file."""
+    """The state of one loop in the file."""
 
     progress: FileProgress
     name: str
 
-    def resume(self, solver: Resumable) -> tuple[Outcome, float, float] | None:
-        """Put the solver where it stood; the outcome so far, objective and seconds."""
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """See :meth:`FileProgress.reading`."""
         with self.progress.reading():
-            saved = _placed(self.progress.state["loops"].get(self.name), self.progress.place)
-            if saved is None:
-                return None
-            solver.restore(saved["solver"])
-            return Outcome(**saved["outcome"]), saved["objective"], saved["seconds"]
+            yield
 
-    def offer(
-        self, solver: Resumable, outcome: Outcome, objective: float, seconds: float, must: bool
-    ) -> None:
-        """Write it down, if it is time to."""
-        if must or time.monotonic() - self.progress.written_at >= self.progress.checkpoint.every:
-            parts = {
-                "solver": solver.state(),
-                "outcome": outcome.parts(),
-                "objective": objective,
-                "seconds": seconds,
-            }
-            self.progress.state["loops"][self.name] = _hosted(parts)
-            self.progress.write()
+    def load(self) -> dict[str, Any] | None:
+        """The saved state of the loop, with arrays on the device of the fit."""
+        return _map_arrays(self.progress.state["loops"].get(self.name), self.progress.place)
+
+    def is_due(self) -> bool:
+        """Whether the interval between two writes has passed."""
+        elapsed = time.monotonic() - self.progress.written_at
+        return elapsed >= self.progress.checkpoint.every
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Write the state of the loop."""
+        self.progress.state["loops"][self.name] = _map_arrays(state, _to_host)
+        self.progress.write()
 
 
 def as_checkpoint(
     checkpoint: Any, every: Any, resume: Any, seeded: bool, device: str
 ) -> Checkpoint | None:
-    """What the arguments of ``fit`` ask for, or an error that names them."""
+    """Validate the arguments ``checkpoint``, ``checkpoint_every`` and ``resume`` of ``fit``."""
     if (
         isinstance(every, (bool, str))
         or not isinstance(every, (int, float, np.number))
@@ -244,7 +289,8 @@ def as_checkpoint(
         )
     if checkpoint is not None and resume is not None:
         raise ValueError(
-            "give checkpoint= (begin, or go on if the file exists) or resume= (the file must exist), not both"
+            "give checkpoint= (start, or resume if the file exists) "
+            "or resume= (the file must exist), not both"
         )
     for name, path in (("checkpoint", checkpoint), ("resume", resume)):
         if path is not None:
@@ -254,73 +300,75 @@ def as_checkpoint(
     return None
 
 
-def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+def _require_same(path: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Refuse the checkpoint of another release or of another fit."""
     for name in ("version", "robustmf"):
-        if theirs.get(name) != ours[name]:
+        if saved.get(name) != current[name]:
             what = "robustmf" if name == "robustmf" else "checkpoints"
             raise CheckpointError(
-                f"{path}: is of version {theirs.get(name)!r} of {what}, this is {ours[name]!r}: end the fit with that release; {_REMEDY}"
+                f"{path}: is of version {saved.get(name)!r} of {what}, this is "
+                f"{current[name]!r}: complete the fit with that release; {_REMEDY}"
             )
-    other = [
+    different = [
         name
-        for name in sorted(theirs.keys() | ours.keys())
-        if name not in theirs or name not in ours or theirs[name] != ours[name]
+        for name in sorted(saved.keys() | current.keys())
+        if name not in saved or name not in current or saved[name] != current[name]
     ]
-    if other:
-        shown = ", ".join(_difference(name, theirs.get(name), ours.get(name)) for name in other)
+    if different:
+        shown = ", ".join(
+            _difference(name, saved.get(name), current.get(name)) for name in different
+        )
         raise CheckpointError(
             f"{path}: is the checkpoint of another fit, with other {shown}; {_REMEDY}"
         )
 
 
-def _difference(name: str, theirs: Any, ours: Any) -> str:
-    if name == "random_state":  # kept as what it was made into, which says nothing to who gave it
-        seeded = {True: "a seed", False: "none"}
+def _difference(name: str, saved: Any, current: Any) -> str:
+    """How a setting of the checkpoint differs, in words."""
+    if name == "random_state":  # the entropy of the seed would not help the user
+        given = {True: "a seed", False: "none"}
         what = (
             "another seed"
-            if theirs and ours
-            else f"{seeded[bool(theirs)]} there, {seeded[bool(ours)]} here"
+            if saved and current
+            else f"{given[bool(saved)]} there, {given[bool(current)]} here"
         )
-        return f"random_state ({what}: give the same as when it was begun)"
-    return f"{name} ({_shown(theirs)} there, {_shown(ours)} here)"
+        return f"random_state ({what}: give the one that the fit was started with)"
+    return f"{name} ({_abbreviated(saved)} there, {_abbreviated(current)} here)"
 
 
-def _shown(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _entries_digest(operations: EntryOperations) -> str:
-    rows = operations.observed.to_host().rows
-    return _digest(rows.pointers, rows.indices, rows.values)
-
-
 def _digest(*arrays: Any) -> str:
     """SHA-256 of arrays with their types and shapes."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
         host = np.ascontiguousarray(np.asarray(array))
-        found.update(f"{host.dtype.str} {host.shape} ".encode())
-        found.update(host.data.cast("B") if host.size else b"")
-    return found.hexdigest()
+        digest.update(f"{host.dtype.str} {host.shape} ".encode())
+        digest.update(host.data.cast("B") if host.size else b"")
+    return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """A setting as a value that tells it from others: losses, also of one's own, in words, arrays by digest."""
+def plain_setting(value: Any) -> Any:
+    """A setting as a plain value to compare: losses as text, tuples with arrays by their digest."""
     if isinstance(value, Loss):
-        kind = type(value)
-        return f"{kind.__module__}.{kind.__qualname__}({', '.join(f'{part.name}={getattr(value, part.name)!r}' for part in fields(value))})"
+        cls = type(value)
+        parameters = (f"{part.name}={getattr(value, part.name)!r}" for part in fields(value))
+        return f"{cls.__module__}.{cls.__qualname__}({', '.join(parameters)})"
     if isinstance(value, (tuple, list)) and any(np.ndim(item) for item in value):
         return _digest(*value)
     return value
 
 
 def _seed(rng: np.random.Generator) -> dict[str, Any]:
-    """All that decides what a generator, and those it spawns, will give."""
+    """The seed sequence of a generator, which determines it and the generators it spawns."""
     sequence = rng.bit_generator.seed_seq
     if not isinstance(sequence, np.random.SeedSequence):
         raise TypeError(
-            f"random_state must be made from a seed for a checkpoint, got a generator with {type(sequence).__name__}"
+            "random_state must come from a seed for a checkpoint, "
+            f"got a generator with {type(sequence).__name__}"
         )
     entropy = [int(part) for part in np.atleast_1d(np.asarray(sequence.entropy, object))]
     key = [int(part) for part in sequence.spawn_key]
@@ -333,28 +381,21 @@ def _seed(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _generator(seed: dict[str, Any]) -> np.random.Generator:
-    """The generator that a fit without a seed was begun with."""
+    """The generator that a fit without a given seed was started with."""
     entropy = seed["entropy"] if len(seed["entropy"]) > 1 else seed["entropy"][0]
     return np.random.default_rng(
         np.random.SeedSequence(entropy, spawn_key=tuple(seed["key"]), pool_size=seed["pool"])
     )
 
 
-def _hosted(value: Any) -> Any:
-    """The same with arrays in the memory of the host."""
-    return _mapped(
-        value, lambda array: array if isinstance(array, np.ndarray) else np.asarray(array)
-    )
+def _to_host(array: Any) -> Any:
+    return array if isinstance(array, np.ndarray) else np.asarray(array)
 
 
-def _placed(value: Any, place: Place) -> Any:
-    """The same with arrays where the entries are."""
-    return _mapped(value, place)
-
-
-def _mapped(value: Any, change: Place) -> Any:
+def _map_arrays(value: Any, function: Place) -> Any:
+    """Apply ``function`` to the arrays in nested dictionaries and tuples."""
     if isinstance(value, dict):
-        return {name: _mapped(item, change) for name, item in value.items()}
+        return {name: _map_arrays(item, function) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_mapped(item, change) for item in value)
-    return change(value) if hasattr(value, "dtype") and value.ndim > 0 else value
+        return tuple(_map_arrays(item, function) for item in value)
+    return function(value) if hasattr(value, "dtype") and value.ndim > 0 else value

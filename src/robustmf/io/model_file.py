@@ -1,8 +1,9 @@
-"""One file for one model: a safetensors container that holds arrays, and a JSON document that says what they are.
+"""Files of models: a safetensors container of arrays with a JSON document that describes them.
 
-The file is data and nothing else: values are of the plain kinds listed in :func:`_encode`, losses go by their registered name, and
-reading builds nothing that is not in that list. The checksum (SHA-256, over the whole file with its own place set to zeros) covers every
-byte, so what was truncated or altered is refused before it is looked at; what is well sealed and still wrong is refused after.
+The file contains data only: values are of the types listed in :func:`_encode`, losses are given by
+their registered name, and reading constructs no other objects. The checksum (SHA-256 of the whole
+file with the checksum itself set to zeros) covers every byte, so that truncated or altered files
+are refused before their content is interpreted. The content is validated nevertheless.
 """
 
 from __future__ import annotations
@@ -26,13 +27,21 @@ from numpy.typing import NDArray
 from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.losses import Loss, loss_names, make_loss
 
-FORMAT, VERSION = "robustmf", "1"
+#: Name and version of the format.
+FORMAT = "robustmf"
+VERSION = "1"
 
+#: Name of the array that holds the JSON document.
 _DOCUMENT = "document"
-_UNSEALED = "0" * 64
 
-#: Lists and dicts within each other, at most: far more than any model has, far less than Python's own limit, which differs by version.
-_DEEPEST = 200
+#: Stands for the checksum while it is computed.
+_NO_CHECKSUM = "0" * 64
+
+#: Largest depth of nested lists and dicts: far more than any model has, and far below the recursion
+#: limit of Python, which differs between versions.
+_MAX_DEPTH = 200
+
+#: Bytes of the length of the header, at the beginning of a safetensors file.
 _LENGTH_BYTES = 8
 
 _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
@@ -46,7 +55,7 @@ _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
     )
 }
 
-#: Kinds of single values beyond JSON's own: how to write them as text, and how to read them.
+#: Types of scalars that JSON lacks: tag, conversion to text, conversion from text.
 _TEXTS: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     bytes: ("bytes", bytes.hex, bytes.fromhex),
     datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
@@ -58,7 +67,7 @@ _TEXTS: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     ),
     UUID: ("uuid", str, UUID),
     Decimal: ("decimal", str, Decimal),
-    float: ("float", repr, float),  # NaN and infinity, which JSON lacks
+    float: ("float", repr, float),  # NaN and infinity
     complex: ("complex", repr, complex),
 }
 _READERS = {tag: (kind, read) for kind, (tag, _, read) in _TEXTS.items()}
@@ -66,7 +75,17 @@ _READERS = {tag: (kind, read) for kind, (tag, _, read) in _TEXTS.items()}
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds: the class of the model by name, its parameters, and what ``fit`` found."""
+    """The content of a file.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the class of the model.
+    parameters : dict
+        Its parameters.
+    state : dict
+        Its fitted attributes.
+    """
 
     kind: str
     parameters: dict[str, Any]
@@ -74,8 +93,16 @@ class Saved:
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write the file: all of it or, if anything fails, nothing; an older file of the name stays until the new one is complete."""
-    from safetensors.numpy import save as to_bytes  # noqa: PLC0415 - only needed by those who save
+    """Write a file atomically: a previous file is replaced only if the new one is complete.
+
+    Raises
+    ------
+    NotSavableError
+        If ``saved`` contains values of types that the format does not have.
+    OSError
+        If the file cannot be written.
+    """
+    from safetensors.numpy import save as to_bytes  # noqa: PLC0415 - import deferred until a file is written
 
     arrays: dict[str, NDArray[Any]] = {}
     document = {
@@ -91,24 +118,24 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
         "utf-8", "surrogatepass"
     )
     arrays[_DOCUMENT] = np.frombuffer(text, np.uint8)
-    content = bytearray(to_bytes(arrays, {FORMAT: f"{VERSION} {_UNSEALED}"}))
-    _replace_atomically(Path(path), seal(content))
+    content = bytearray(to_bytes(arrays, {FORMAT: f"{VERSION} {_NO_CHECKSUM}"}))
+    _replace_atomically(Path(path), insert_checksum(content))
 
 
-def seal(content: bytearray) -> bytearray:
-    """``content`` with its checksum put in its place."""
-    place = content.index(_UNSEALED.encode())
-    content[place : place + 64] = hashlib.sha256(content).hexdigest().encode()
+def insert_checksum(content: bytearray) -> bytearray:
+    """Replace the zeros that stand for the checksum by the checksum, in place."""
+    position = content.index(_NO_CHECKSUM.encode())
+    content[position : position + 64] = hashlib.sha256(content).hexdigest().encode()
     return content
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """Read and check a file.
+    """Read and validate a file.
 
     Raises
     ------
     ModelFileError
-        For anything that :func:`write` did not write in this version.
+        If the file was not written by :func:`write` in this version of the format.
     """
     content = Path(path).read_bytes()
     try:
@@ -121,12 +148,14 @@ def _parse(content: bytes) -> Saved:
     from safetensors import SafetensorError  # noqa: PLC0415
     from safetensors.numpy import load as from_bytes  # noqa: PLC0415
 
-    _check_seal(content)
+    _verify_checksum(content)
     try:
         arrays = from_bytes(content)
         document = json.loads(arrays.pop(_DOCUMENT).tobytes().decode("utf-8", "surrogatepass"))
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise ModelFileError("the file is sealed, but not a model file of this format") from error
+        raise ModelFileError(
+            "the checksum is valid, but it is not a model file of this format"
+        ) from error
     if not (
         isinstance(document, dict)
         and set(document) == {"kind", "parameters", "state"}
@@ -138,25 +167,25 @@ def _parse(content: bytes) -> Saved:
     parameters = _decode_named(document["parameters"], arrays, unused)
     state = _decode_named(document["state"], arrays, unused)
     if unused:
-        raise ModelFileError(f"arrays that belong to nothing: {sorted(unused)}")
+        raise ModelFileError(f"arrays that are not used: {sorted(unused)}")
     return Saved(document["kind"], parameters, state)
 
 
 def _require_shallow(document: dict[str, Any]) -> None:
-    """Refuse what nests further than anything that is saved."""
+    """Refuse a document that is nested more deeply than any that is saved."""
     level: list[Any] = [document]
-    for _ in range(_DEEPEST):
-        within = (
+    for _ in range(_MAX_DEPTH):
+        children = (
             part for one in level for part in (one.values() if isinstance(one, dict) else one)
         )
-        level = [part for part in within if isinstance(part, (dict, list))]
+        level = [part for part in children if isinstance(part, (dict, list))]
         if not level:
             return
-    raise ModelFileError(f"the document is nested too deeply: more than {_DEEPEST} levels")
+    raise ModelFileError(f"the document is nested too deeply: more than {_MAX_DEPTH} levels")
 
 
-def _check_seal(content: bytes) -> None:
-    """Refuse what is no file of ours, of another version, or altered since it was written."""
+def _verify_checksum(content: bytes) -> None:
+    """Refuse files of other formats or versions, and files that were altered."""
     length = int.from_bytes(content[:_LENGTH_BYTES], "little")
     if len(content) < _LENGTH_BYTES or length > len(content) - _LENGTH_BYTES:
         raise ModelFileError("not a model file, or truncated: it ends before its own header does")
@@ -168,26 +197,31 @@ def _check_seal(content: bytes) -> None:
         raise ModelFileError("not a model file, or damaged: its header cannot be read") from error
     if not unambiguous:
         raise ModelFileError("damaged: its checksum cannot be read")
-    place = _LENGTH_BYTES + header.index(digest.encode())
-    unsealed = hashlib.sha256(content[:place])
-    unsealed.update(_UNSEALED.encode())
-    unsealed.update(memoryview(content)[place + 64 :])
-    if unsealed.hexdigest() != digest:
+    position = _LENGTH_BYTES + header.index(digest.encode())
+    computed = hashlib.sha256(content[:position])
+    computed.update(_NO_CHECKSUM.encode())
+    computed.update(memoryview(content)[position + 64 :])
+    if computed.hexdigest() != digest:
         raise ModelFileError("damaged or truncated: its checksum does not match its content")
     if version != VERSION:
         raise ModelFileError(
-            f"written in version {version!r} of the format; this release reads version {VERSION!r}: use the release it is from"
+            f"written in version {version!r} of the format; this release reads version "
+            f"{VERSION!r}: use the release that wrote it"
         )
 
 
 def discard_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove temporary files of this name: a process that was killed while it wrote could not. Nobody else may be writing the file."""
+    """Remove the temporary files of processes that were killed while they wrote this file.
+
+    No other process may be writing the file.
+    """
     path = Path(path)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
         leftover.unlink(missing_ok=True)
 
 
 def _replace_atomically(path: Path, content: bytes | bytearray) -> None:
+    """Write a temporary file beside ``path``, flush it to disk, and rename it."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -197,7 +231,7 @@ def _replace_atomically(path: Path, content: bytes | bytearray) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    if hasattr(os, "O_DIRECTORY"):  # a folder can be synced on POSIX only
+    if hasattr(os, "O_DIRECTORY"):  # folders can be flushed on POSIX only
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -205,8 +239,11 @@ def _replace_atomically(path: Path, content: bytes | bytearray) -> None:
             os.close(folder)
 
 
-def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # noqa: PLR0911 - one line a kind
-    """A value of a plain kind as JSON, its arrays put aside; subclasses of plain kinds are refused, as they would not come back."""
+def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # noqa: PLR0911 - one line per type
+    """A value as JSON, with its arrays appended to ``arrays``.
+
+    Subclasses of the supported types are refused, since they would be read as the base class.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and np.isfinite(value)):
         return value
@@ -223,7 +260,7 @@ def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # 
             "dict": {key: _encode(item, f"{where}[{key!r}]", arrays) for key, item in value.items()}
         }
     if isinstance(value, np.generic) and value.dtype.kind in "biufMm":
-        return {"scalar": _put_aside(np.asarray(value), arrays), "dtype": value.dtype.name}
+        return {"scalar": _append_array(np.asarray(value), arrays), "dtype": value.dtype.name}
     if kind is np.ndarray:
         return _encode_array(value, where, arrays)
     if isinstance(value, Loss):
@@ -237,18 +274,22 @@ def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # 
                 "state": _encode(bits.state, where, arrays),
             }
     raise NotSavableError(
-        f"cannot save {where}: {value!r} of type {kind.__module__}.{kind.__qualname__} is code or of a kind that a file of plain data "
-        f"cannot hold; {_remedy(where)}, or use pickle or joblib, which can hold anything (and so may run code when loaded)"
+        f"cannot save {where}: {value!r} of type {kind.__module__}.{kind.__qualname__} is code, "
+        f"or of a type that a data file cannot hold; {_remedy(where)}, "
+        "or use pickle or joblib, which can hold any object (and may run code when loaded)"
     )
 
 
 def _remedy(where: str) -> str:
     if where == "parameter callbacks":
         return "leave it out with model.set_params(callbacks=()).save(…)"
-    return "convert it first (ids: to int, float, str, bytes, tuple, date, datetime, timedelta, UUID or Decimal)"
+    return (
+        "convert it first (ids: to int, float, str, bytes, tuple, date, datetime, timedelta, UUID "
+        "or Decimal)"
+    )
 
 
-def _put_aside(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> str:
+def _append_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> str:
     name = f"array{len(arrays)}"
     numbers = array.view(np.int64) if array.dtype.kind in "Mm" else array
     arrays[name] = np.array(numbers, numbers.dtype.newbyteorder("="), order="C")
@@ -257,11 +298,12 @@ def _put_aside(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 def _encode_array(array: NDArray[Any], where: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if array.dtype.kind in "biufMm" and array.dtype.itemsize <= 8:
-        return {"array": _put_aside(array, arrays), "dtype": array.dtype.newbyteorder("=").name}
+        return {"array": _append_array(array, arrays), "dtype": array.dtype.newbyteorder("=").name}
     items = [_encode(item, where, arrays) for item in array.ravel().tolist()]
     if array.dtype.kind not in "OUS":
         raise NotSavableError(
-            f"cannot save {where}: an array of dtype {array.dtype}; convert it to real numbers, strings or objects first"
+            f"cannot save {where}: an array of dtype {array.dtype}; "
+            "convert it to real numbers, strings or objects first"
         )
     return {"items": items, "dtype": array.dtype.newbyteorder("=").str, "shape": list(array.shape)}
 
@@ -269,8 +311,8 @@ def _encode_array(array: NDArray[Any], where: str, arrays: dict[str, NDArray[Any
 def _encode_loss(loss: Loss, where: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if loss.name not in loss_names() or type(make_loss(loss.name)) is not type(loss):
         raise NotSavableError(
-            f"cannot save {where}: {loss!r} is a loss of your own, whose formula is code; use pickle or joblib for this model, or fit with "
-            f"one of {', '.join(loss_names())}"
+            f"cannot save {where}: {loss!r} is a user-defined loss, whose formula is code; "
+            f"use pickle or joblib for this model, or fit with one of {', '.join(loss_names())}"
         )
     parameters = {field.name: getattr(loss, field.name) for field in fields(loss)}
     return {
@@ -288,7 +330,7 @@ def _decode_named(
 
 
 def _decode(document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, NDArray[Any]]) -> Any:  # noqa: PLR0911
-    """What :func:`_encode` wrote; anything else is refused."""
+    """The inverse of :func:`_encode`."""
     if isinstance(document, list):
         return [_decode(item, arrays, unused) for item in document]
     if not isinstance(document, dict):
@@ -306,7 +348,7 @@ def _decode(document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, ND
     try:
         match keys:
             case ["tuple"]:
-                return tuple(decode(_a(list, document["tuple"])))
+                return tuple(decode(_require_type(list, document["tuple"])))
             case ["dict"]:
                 return _decode_named(document["dict"], arrays, unused)
             case ["array", "dtype"]:
@@ -315,11 +357,13 @@ def _decode(document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, ND
                 return _as_dtype(take(document["scalar"]), document["dtype"])[()]
             case ["dtype", "items", "shape"]:
                 return _array_of_items(
-                    decode(_a(list, document["items"])), document["dtype"], document["shape"]
+                    decode(_require_type(list, document["items"])),
+                    document["dtype"],
+                    document["shape"],
                 )
             case ["loss", "parameters"]:
                 return replace(
-                    make_loss(_a(str, document["loss"])),
+                    make_loss(_require_type(str, document["loss"])),
                     **_decode_named(document["parameters"], arrays, unused),
                 )
             case ["bits", "random", "state"]:
@@ -330,7 +374,7 @@ def _decode(document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, ND
                 ](bits)
             case [tag] if tag in _READERS:
                 kind, read_text = _READERS[tag]
-                return _a(kind, read_text(_a(str, document[tag])))
+                return _require_type(kind, read_text(_require_type(str, document[tag])))
     except ModelFileError:
         raise
     except (
@@ -343,29 +387,29 @@ def _decode(document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, ND
         MemoryError,
     ) as error:
         raise ModelFileError(f"a value with {', '.join(keys)} cannot be read") from error
-    raise ModelFileError(f"a value with {', '.join(keys)} is of no kind that this format has")
+    raise ModelFileError(f"a value with {', '.join(keys)} is of no type that this format has")
 
 
-def _a(kind: type, value: Any) -> Any:
-    """``value``, which must be of ``kind``."""
+def _require_type(kind: type, value: Any) -> Any:
+    """``value``, if its type is ``kind``."""
     if type(value) is not kind:
         raise ModelFileError(f"{kind.__name__} expected, got {type(value).__name__}")
     return value
 
 
 def _as_dtype(array: NDArray[Any], name: Any) -> NDArray[Any]:
-    wanted = np.dtype(_a(str, name))
+    wanted = np.dtype(_require_type(str, name))
     stored = np.dtype(np.int64) if wanted.kind in "Mm" else wanted
     if wanted.kind not in "biufMm" or array.dtype != stored:
-        raise ModelFileError(f"an array said to be {name} is stored as {array.dtype}")
+        raise ModelFileError(f"an array of dtype {name} is stored as {array.dtype}")
     return array.view(wanted) if wanted.kind in "Mm" else array
 
 
 def _array_of_items(items: list[Any], dtype: Any, shape: Any) -> NDArray[Any]:
-    wanted = np.dtype(_a(str, dtype))
+    wanted = np.dtype(_require_type(str, dtype))
     if wanted.kind not in "OUS":
         raise ModelFileError(f"an array of items cannot have dtype {dtype}")
     array = np.empty(len(items), wanted)
     for k, item in enumerate(items):
         array[k] = item
-    return array.reshape([int(_a(int, size)) for size in _a(list, shape)])
+    return array.reshape([int(_require_type(int, size)) for size in _require_type(list, shape)])
