@@ -73,7 +73,7 @@ def run_one(case: Case, seed: int) -> dict[str, Any]:
     values = data.clean[i, j] + _noise(case, len(i), rng)
     intervals = ConformalIntervals(model, validation)
     ends = {str(level): intervals.predict(i, j, level) for level in COVERAGES}
-    intervals.good_share_ = 1.0  # as if all the entries calibrated on were good
+    intervals.clean_share_ = 1.0  # as if all the entries calibrated on were good
     ends["0.9, uncorrected"] = intervals.predict(i, j, 0.9)
     return {
         **case.__dict__,

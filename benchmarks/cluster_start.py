@@ -25,7 +25,7 @@ from robustmf.fitting import Fit, _iterated
 from robustmf.initialization.prepare import Prepared
 from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
-from robustmf.validation import generator
+from robustmf.validation import as_generator
 
 SHARES = (1.0, 0.9, 0.8, 0.5)
 BLOCKS = 4
@@ -51,7 +51,7 @@ def fitted(train: Observed, share: float, seed: int, **settings: Any) -> Fit:
     """A fit whose start was looked for on this share of the entries, in whole rows; the rest folded in."""
     model = RobustMF(solver="irls", random_state=seed, n_jobs=1, **settings)
     wanted = model._settings(train, ())
-    rng = generator(seed).spawn(1)[0].spawn(1)[0]
+    rng = as_generator(seed).spawn(1)[0].spawn(1)[0]
     sides = [list(blocks_of(one)) for one in (train, train.transposed)]
     samples = [sample_rows(block, share) for block in sides[0]]
     names = [[(np.arange(size), np.arange(size))] for size in train.shape]
@@ -107,7 +107,7 @@ def movielens(rank: int, seed: int) -> list[float]:
     known = np.bincount(train.rows.indices, minlength=train.shape[1])[j] > 0
     i, j, values = i[known], j[known], values[known]
     alone = RobustMF(rank, random_state=seed, n_jobs=1).fit(train)
-    predicted = [alone._predictor().pairs(i, j)]
+    predicted = [alone._model().predict_pairs(i, j)]
     for share in SHARES:
         left, right = fitted(train, share, seed, rank=rank).predictors()
         predicted.append(np.einsum("tq,tq->t", left[i], right[j]))

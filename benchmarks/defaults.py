@@ -70,7 +70,7 @@ def _against_clean(data: Synthetic, scale: float) -> Callable[[RobustMF], Errors
 
 def _held_out(test: Observed) -> Callable[[RobustMF], Errors]:
     def measure(model: RobustMF) -> Errors:
-        residual = model._residuals(test)
+        residual = model._model().residuals(test)
         return {
             "MAE, held out": float(np.abs(residual).mean()),
             "RMSE, held out": float(np.sqrt(np.square(residual).mean())),
@@ -80,11 +80,15 @@ def _held_out(test: Observed) -> Callable[[RobustMF], Errors]:
 
 
 def _training(model: RobustMF) -> Errors:
-    return {"MAE, training": float(np.abs(model._residuals(model._fitted_entries())).mean())}
+    return {
+        "MAE, training": float(
+            np.abs(model._model().residuals(model._model().fitted_entries())).mean()
+        )
+    }
 
 
 def _mae_held_out(test: Observed) -> Callable[[RobustMF], Errors]:
-    return lambda model: {"MAE, held out": float(np.abs(model._residuals(test)).mean())}
+    return lambda model: {"MAE, held out": float(np.abs(model._model().residuals(test)).mean())}
 
 
 def cases(folder: Path | None, first_seed: int) -> dict[str, Callable[[], Case]]:
@@ -145,7 +149,7 @@ def search(case: Case) -> dict[str, Any]:
     measured = next(iter(errors))
     chosen: dict[str, Any] = {
         "reg": model.reg_,
-        "bias": bool(model._has_bias),
+        "bias": bool(model.has_bias_),
         "theta": model.theta_,
         "loss": "welsch",
     }

@@ -92,7 +92,8 @@ def least_squares(ratings: Observed, seed: int) -> dict[str, Suspicion]:
 def _residuals(ratings: Observed, model: RobustMF) -> Suspicion:
     rows = ratings.rows
     return _means(
-        ratings, np.abs(rows.values - model._predictor().pairs(rows.group_of_entry(), rows.indices))
+        ratings,
+        np.abs(rows.values - model._model().predict_pairs(rows.group_of_entry(), rows.indices)),
     )
 
 

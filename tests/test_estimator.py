@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from conftest import random_problem
-from robustmf import RMFNL, Observed, RobustMF
+from robustmf import MM, RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import EmptyRowsWarning, InterruptedFitWarning, NotConvergedWarning
 
@@ -227,7 +227,6 @@ def test_input_is_left_alone():
         ({"loss": "nope"}, ValueError, "loss must be one of"),
         ({"loss": 5}, TypeError, "loss must be a name"),
         ({"solver": "magic"}, ValueError, "solver must be .*got solver='magic'"),
-        ({"inner": "magic"}, ValueError, "inner must be one of"),
         ({"init": "magic"}, ValueError, "init must be 'auto', 'ridge', 'random'"),
         (
             {"init": (np.ones((6, 3)), np.ones((4, 2)))},
@@ -242,6 +241,20 @@ def test_bad_parameters_are_refused_by_name(parameters, error, message):
     X = np.random.default_rng(0).standard_normal((6, 4))
     with pytest.raises(error, match=message):
         RobustMF(**({"rank": 2, "loss": "lsp", "solver": "mm"} | parameters)).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"inner": "magic"}, ValueError, "inner must be one of apg, apg-dense, ladmpsap"),
+        ({"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
+        ({"tol": 0.0}, ValueError, "tol must be a finite number > 0"),
+        ({"gap": "small"}, TypeError, "gap must be a finite number > 0"),
+    ],
+)
+def test_bad_options_of_mm_are_refused_by_name(options, error, message):
+    with pytest.raises(error, match=message):
+        MM(**options)
 
 
 def test_a_start_of_the_wrong_shape_is_named_as_it_was_given():
@@ -259,7 +272,7 @@ def test_bad_use_is_refused_by_name(model, data):
         model.transform(np.ones((2, 7)))
     with pytest.raises(ValueError, match=r"rows must lie in 0 … 149, got 150"):
         model.predict([150], [0])
-    with pytest.raises(ValueError, match=r"cols must lie in 0 … 119, got -1"):
+    with pytest.raises(ValueError, match=r"columns must lie in 0 … 119, got -1"):
         model.predict([0], [-1])
     with pytest.raises(TypeError, match="rows must be integers"):
         model.predict([0.5], [0])
@@ -269,7 +282,7 @@ def test_bad_use_is_refused_by_name(model, data):
         model.score(np.ones((2, 120)), rows="fitted")
     with pytest.raises(ValueError, match="rows must be 'new' or 'fitted', got rows='old'"):
         model.score(np.ones((2, 120)), rows="old")
-    with pytest.raises(ValueError, match="at least one observed entry to be scored on"):
+    with pytest.raises(ValueError, match="at least one observed entry"):
         model.score(np.full((2, 120), np.nan))
     with pytest.raises(TypeError, match="sparse matrix would be a dense one"):
         model.predict(data.train)

@@ -16,7 +16,7 @@ from robustmf import RobustMF
 from robustmf.baselines import ScaledASD
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import RobustMFWarning
-from robustmf.outliers.evidence import Lines, evidence
+from robustmf.outliers.evidence import Groups, group_evidence
 from robustmf.report import fit_page
 from robustmf.report.fitted import fit_record
 from robustmf.solvers.projection import _damped_step
@@ -188,8 +188,10 @@ def test_exact_fits_and_rows_without_entries_are_audited_in_silence():
 
 def test_variances_that_differ_beyond_measure_are_evidence_too():
     i, j = np.divmod(np.arange(4), 2)
-    lines = Lines(i, j, 2, 2, np.array([0.0, 0.0, 1e70, -1e70]), np.array([0.0, 0.0, 1e150, 1e150]))
-    assert all(np.isfinite(kind).all() for kind in evidence(lines).values())
+    groups = Groups(
+        i, j, 2, 2, np.array([0.0, 0.0, 1e70, -1e70]), np.array([0.0, 0.0, 1e150, 1e150])
+    )
+    assert all(np.isfinite(kind).all() for kind in group_evidence(groups)[0].kinds.values())
 
 
 def test_a_step_whose_curvature_overflows_is_refused_by_the_solver_and_not_by_a_warning():

@@ -42,7 +42,7 @@ def test_rows_in_batches_predict_as_well_as_one_fit(seed, bias):
         assert model.partial_fit(rows_from(data.train, low, high)) is model
         assert model.row_factors_.shape == (high, 5)
         assert model.row_bias_.shape == (high,)
-    assert model._started_with < data.train.n_entries, "the last batch was folded in"
+    assert model.model_.n_entries_initialized < data.train.n_entries, "the last batch was folded in"
     i, j = np.indices((400, 150))
     errors = [np.sqrt(np.mean((m.predict(i, j) - data.clean) ** 2)) for m in (model, whole)]
     assert errors[0] < 1.02 * errors[1] < 0.1
@@ -87,11 +87,11 @@ def test_a_whole_fit_is_made_only_when_the_entries_have_doubled():
     data = make_synthetic(400, 100, rank=3, observed=0.4, random_state=0)
     model, last = RobustMF(3, random_state=0).fit(rows_from(data.train, 0, 100)), 0
     for low in range(100, 400, 50):
-        last = model._started_with
+        last = model.model_.n_entries_initialized
         model.partial_fit(rows_from(data.train, low, low + 50))
         entries = int(data.train.rows.pointers[low + 50])
-        assert model._started_with == (entries if entries >= 2 * last else last)
-    assert model._started_with < entries
+        assert model.model_.n_entries_initialized == (entries if entries >= 2 * last else last)
+    assert model.model_.n_entries_initialized < entries
 
 
 def test_rows_columns_and_entries_are_found_by_their_ids():
@@ -200,7 +200,7 @@ def test_another_rank_or_biases_begin_anew():
         .set_params(rank=2, bias=True)
         .partial_fit(X[50:])
     )
-    assert model._started_with == X.size
+    assert model.model_.n_entries_initialized == X.size
     np.testing.assert_allclose(model.predict(*np.indices(X.shape)), X, atol=0.05)
 
 
@@ -210,7 +210,7 @@ def test_what_does_not_go_on_as_it_began_is_refused():
     before = model.column_factors_.copy()
     with pytest.raises(ValueError, match="X has 19 features, but RobustMF is expecting 20"):
         model.partial_fit(X[:, 1:])
-    with pytest.raises(ValueError, match="X has ids, but the fit had none"):
+    with pytest.raises(ValueError, match="by indices so far, by ids in this batch"):
         model.partial_fit(Observed.from_triplets(row=["a"], col=["b"], value=[1.0]))
     with pytest.raises(ValueError, match="at least one observed entry"):
         model.partial_fit(np.full((1, 20), np.nan))

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.reproduction.methods import timed_fit
 from benchmarks.reproduction.plan import Experiment, Run
+from robustmf import MM, RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.estimator import RobustMF
 
 RANK, SIZES, SEEDS = 5, (250, 500, 1000), 5
 OPTIMIZERS = {"LADMPSAP": "ladmpsap", "APG(dense)": "apg-dense", "APG": "apg"}
@@ -70,7 +70,7 @@ def execute(run: Run) -> dict[str, Any]:
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     loss, optimizer = run.method.split(", ")
     make = partial(
-        RobustMF, RANK, loss=LOSSES[loss], theta=1.0, reg="paper", solver="mm", inner=OPTIMIZERS[optimizer], init="ridge",
+        RobustMF, RANK, loss=LOSSES[loss], theta=1.0, reg="paper", solver=MM(inner=OPTIMIZERS[optimizer]), init="ridge",
         random_state=1000 + run.seed, n_jobs=1,
     )  # fmt: skip
     model, seconds, curve = timed_fit(make, data.train, lambda factors: data.test_rmse(*factors))

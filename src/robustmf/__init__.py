@@ -1,6 +1,6 @@
-"""Matrix factorization that survives bad data.
+"""Robust matrix factorization: predict from data with gross outliers, and find the outliers.
 
-The names below are imported when first used, so that ``import robustmf`` itself costs nothing.
+The names below are imported when first used, so that ``import robustmf`` itself is fast.
 """
 
 from __future__ import annotations
@@ -12,29 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from robustmf.data.observed import Observed
-    from robustmf.estimator import RMFNL, RobustMF
-    from robustmf.persistence import load
+    from robustmf.estimator import RMFNL, RobustMF, load
+    from robustmf.solvers.mm.options import MM
 
-__all__ = ["RMFNL", "Observed", "RobustMF", "load"]
+__all__ = ["MM", "RMFNL", "Observed", "RobustMF", "load"]
 __version__ = version("robustmf")
 
-_HOME = {
-    "RobustMF": "robustmf.estimator",
-    "RMFNL": "robustmf.estimator",
+_MODULE_OF = {
+    "MM": "robustmf.solvers.mm.options",
     "Observed": "robustmf.data.observed",
-    "load": "robustmf.persistence",
+    "RMFNL": "robustmf.estimator",
+    "RobustMF": "robustmf.estimator",
+    "load": "robustmf.estimator",
 }
 
+_SUBMODULES = ("baselines", "datasets", "intervals", "io", "losses", "metrics", "selection")
 
-# what a library has to say goes where the program that uses it says, and nowhere by itself
+# A library does not configure logging: records go where the application sends them.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    if name in _SUBMODULES:
+        return import_module(f"robustmf.{name}")
     raise AttributeError(f"module 'robustmf' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_SUBMODULES, "__version__"]

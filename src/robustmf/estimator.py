@@ -1,112 +1,150 @@
-"""``RobustMF``: its parameters, what they mean and which are refused; and ``RMFNL``, the paper's settings."""
+"""``RobustMF``, the estimator, and ``RMFNL``, the paper's settings; ``load`` reads a saved model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from robustmf.backends.base import FitPlan, ProblemSize
 from robustmf.backends.registry import get_backend
+from robustmf.data.accumulate import accumulate
+from robustmf.data.checks import (
+    entry_weights,
+    new_rows,
+    require_in_memory,
+    require_magnitude,
+    warn_of_empty,
+)
+from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed, as_observed
+from robustmf.data.ranking import Ranked
+from robustmf.exceptions import ModelFileError, NotSavableError
+from robustmf.fitting import Fit, fit
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
-from robustmf.learning import Learner
+from robustmf.io.checkpoint import Checkpoint, as_checkpoint
+from robustmf.io.model_file import Saved, read, write
+from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
+from robustmf.model import STATE_NAMES, FitSummary, FittedModel, value_statistics
+from robustmf.outliers import scores
+from robustmf.outliers.audit import Audit
+from robustmf.outliers.scores import Rows
 from robustmf.solvers.base import Callback
+from robustmf.solvers.fold_in import extend
 from robustmf.solvers.memory import solver_memory
-from robustmf.solvers.mm import MM
+from robustmf.solvers.mm.options import MM
 from robustmf.solvers.objective import paper_reg
 from robustmf.solvers.registry import is_worth_eliminating
 from robustmf.solvers.settings import Init, Settings
 from robustmf.validation import (
+    as_generator,
     require_bounds,
     require_callables,
     require_flag,
+    require_fraction,
     require_integer,
     require_positive,
-    require_share,
 )
 
 Array = NDArray[np.floating[Any]]
 
-#: Statistics of the values are taken over at most about this many of them.
-_SAMPLE = 1_000_000
-
-#: partial_fit starts anew when the entries have grown by this factor since the last start.
+#: ``partial_fit`` initializes the factors again when the entries have grown by this factor since
+#: they were last initialized, so that all initializations together cost at most twice the last.
 _GROWTH = 2
 
 
-class RobustMF(Learner):
+def _fitted(path: str, doc: str) -> Any:
+    """A read-only attribute of a fitted estimator, from ``self.model_``."""
+    return property(lambda self: attrgetter(path)(self.model_), doc=doc)
+
+
+class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries of X.
 
-    Minimises Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
+    Minimizes Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
 
     Parameters
     ----------
-    rank : int
+    rank : int, default=10
         Number of factors r, from 1 to min(m, n).
-    loss : str or Loss
-        φ by its name (see :func:`robustmf.losses.loss_names`) or as an object of your own.
-    theta : "auto", float or None
-        Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times the loss's own constant;
-        None keeps the loss's own, as "auto" does for a loss given as an object.
-    reg : "auto", "paper" or float
-        λ. "paper" is 20/(m+n). "auto" follows the noise that is seen: σ̂²/(variance of a factor), the ridge of the posterior mode. Where
-        noise is above a third of the spread of the values (or parameters are more than half as many as entries), as with ratings, λ is
-        the one that predicts some entries set aside best, and the fit is then made to all of them. For losses with a kink, and starts
-        other than ``init="auto"``, it is "paper" in units of the data (data times c needs no other setting).
-    reg_by_count : bool
+    loss : str or Loss, default="welsch"
+        φ by its name (see :func:`robustmf.losses.loss_names`) or as a user-defined object.
+    theta : "auto", float or None, default="auto"
+        Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times
+        the loss's efficiency constant; None keeps the loss's own scale, as "auto" does for a loss
+        given as an object.
+    reg : "auto", "paper" or float, default="auto"
+        Regularization λ. "paper" is 20/(m+n). "auto" is σ̂²/(variance of a factor), the ridge of the
+        posterior mode. Where the noise is above a third of the scale of the values, or there are
+        fewer than two entries per parameter, as with ratings, "auto" is the λ that predicts
+        held-out entries best; the fit is then made to all of them. For nonsmooth losses, and for an
+        ``init`` other than "auto", it is "paper" in units of the data, so that data times c need
+        no other setting.
+    reg_by_count : bool, default=False
         Multiply λ by the number of entries of each row and column.
-    bias : "auto" or bool
-        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j. "auto" decides together with
-        ``reg="auto"``: where the signal is weak, and entries set aside are predicted clearly better with them. Else, and wherever λ
-        is given, there are none. With them ``transform`` has one column more.
-    solver : {"auto", "irls", "varpro", "mm"}
-        "irls" sweeps over rows and columns, for large sparse data; "varpro" eliminates the long side, for few rows or columns and
-        any pattern; "mm" is the paper's algorithm (RMFNL), for losses that are concave in |residual|. "auto" chooses between the
-        first two by the shape.
-    inner : {"apg", "apg-dense", "ladmpsap"}
-        How "mm" minimises its surrogate. The last two are for comparison: they need m × n memory.
-    init : "auto", "ridge", "random" or (U, V)
-        "auto" is graduated non-convexity with repair; "ridge" strongly regularised least squares; "random" the Gaussian start of
-        the paper (which fails for nonconvex losses).
-    n_init : int
-        Fits from so many random starts; the one with the best objective is kept.
-    certify : bool
-        For a loss with a kink: end with "mm" iterations until the point is critical for the loss itself, and measure it.
-    max_iter, tol : int, float
-        Stop when the objective changes by less than ``tol`` of its value, or after ``max_iter`` iterations.
-    inner_max_iter, inner_tol : int, float
-        The same for each inner solve of "mm".
-    inner_gap : float or None
-        Stop inner solves by the duality gap instead: at this share of the decrease reached.
-    validation_fraction : float or None
-        Set this share of the entries aside, by a hash of their ids and ``random_state``, and stop when the mean absolute error there
-        has not fallen for ``patience`` iterations; the iterate where it was lowest is kept.
-    patience : int
+    bias : "auto" or bool, default="auto"
+        Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
+        "auto" is decided together with ``reg="auto"``: biases are added where the signal is weak
+        and held-out entries are predicted clearly better with them. Otherwise, and wherever λ is
+        given, there are none. With biases ``transform`` returns one more column.
+    solver : {"auto", "irls", "varpro", "mm"} or MM, default="auto"
+        "irls" is iteratively reweighted least squares, for large sparse data; "varpro" is variable
+        projection, for matrices with few rows or columns; "mm" is the paper's algorithm (RMFNL),
+        for losses that are concave in |residual|, and :class:`robustmf.MM` sets its options. "auto"
+        chooses between the first two by the shape.
+    init : "auto", "ridge", "random" or (U, V), default="auto"
+        Initial factors. "auto" is graduated non-convexity with resampling of rows and columns;
+        "ridge" strongly regularized least squares; "random" the Gaussian initialization of the
+        paper, from which nonconvex losses fail.
+    n_init : int, default=1
+        Number of initializations; the fit with the best objective is kept.
+    certify : bool or MM, default=False
+        For a nonsmooth loss: finish with "mm" iterations until the point is critical for the loss
+        itself, and report ``criticality_``. :class:`robustmf.MM` sets their options.
+    max_iter : int, default=300
+        Maximum number of iterations.
+    tol : float, default=1e-4
+        Stop when the objective changes by less than ``tol`` of its value.
+    validation_fraction : float or None, default=None
+        Hold out this fraction of the entries, chosen by a hash of their ids and ``random_state``,
+        and stop when the mean absolute error there has not decreased for ``patience`` iterations;
+        the iterate where it was lowest is kept.
+    patience : int, default=5
         See ``validation_fraction``.
-    bounds : (low, high) or None
-        Predictions are clipped to these, as for ratings from 1 to 5.
-    random_state : int, Generator or None
-        For the start, and for what is set aside.
-    device : {"cpu", "cuda"}
-        Where fits, fold-in and residuals are computed: "cuda" is one NVIDIA GPU (torch's current one), with the extra ``gpu``. It offers
-        the solvers "irls" and "mm" (with inner="apg"). Factors and scores come back as NumPy arrays.
-    n_jobs : int or None
-        Threads; None means all cores. Results do not depend on it.
-    verbose : int
+    bounds : (low, high) or None, default=None
+        Clip predictions to this interval, as for ratings from 1 to 5.
+    random_state : int, Generator or None, default=None
+        Random numbers of the initialization and of the entries that are held out.
+    device : {"cpu", "cuda"}, default="cpu"
+        Where fits, fold-in and residuals are computed. "cuda" is one NVIDIA GPU (torch's current
+        one), with the extra ``gpu``; it offers the solvers "irls" and "mm" (with inner="apg").
+        Factors and scores are returned as NumPy arrays.
+    n_jobs : int or None, default=None
+        Number of threads. None and -1 mean all cores, -2 all but one. Results do not depend on it.
+    verbose : int, default=0
         1 shows a progress bar, and which solver was chosen and why.
-    callbacks : sequence of callables
-        Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True ends the fit.
+    callbacks : sequence of callables, default=()
+        Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True
+        ends the fit.
 
     Attributes
     ----------
-    row_factors_, column_factors_ : ndarray
-        U (m, r) and V (n, r).
-    components_ : ndarray
-        Vᵀ (r, n).
+    row_factors_, column_factors_ : ndarray of shape (m, r) and (n, r)
+        U and V.
+    components_ : ndarray of shape (r, n)
+        Vᵀ.
     loss_, reg_, theta_
         The loss, λ and θ that were used.
     row_bias_, column_bias_, center_ : ndarray, ndarray, float
@@ -114,34 +152,37 @@ class RobustMF(Learner):
     has_bias_ : bool
         Whether the model has biases.
     bias_unit_ : float
-        The ridge on biases is λ/bias_unit_²: 1 where λ is given; with ``reg="auto"`` the root of the data's spread, as factors are measured
-        by the root of the data's unit.
+        Biases are regularized by λ/bias_unit_². 1 where λ is given; with ``reg="auto"`` the root of
+        the scale of the data, which is the unit of the factors.
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
-        Per iteration (0 is the start): objective, seconds; with ``validation_fraction`` validation, the error on what was set aside; for
-        "mm" also gap, criticality (a bound), inner_iterations.
+        Per iteration (0 is the initial point): objective, seconds; with ``validation_fraction``
+        validation, the error on held-out entries; for "mm" also gap, criticality (a bound) and
+        inner_iterations.
     n_iter_, converged_, stop_reason_
         How the fit ended.
     best_iteration_ : int
         The iteration that was kept: the last one, or with ``validation_fraction`` the best one.
     criticality_ : float
-        Norm of the smallest element of the Clarke subdifferential at the result, 0 at a critical point: measured by "mm" and by
-        ``certify``, else NaN.
+        Norm of the smallest element of the Clarke subdifferential at the result, 0 at a critical
+        point: computed by "mm" and by ``certify``, otherwise NaN.
     row_ids_, column_ids_ : list or None
         The ids of rows and columns, where X had them (:meth:`Observed.from_triplets`).
     median_, scale_ : float
         Median of the values, and of their absolute values.
     entries_ : mapping of ndarray
-        The entries that the fit has seen, by rows (pointers, indices, values, weights), for :meth:`recommend` and :meth:`partial_fit`.
-        Those that a GPU has put in order stay there until first asked for.
+        The fitted entries by rows (pointers, indices, values, weights), for :meth:`recommend` and
+        :meth:`partial_fit`. Those of a fit on a GPU stay there until first used.
+    model_ : FittedModel
+        All of the above in one object, without the estimator's parameters.
     n_features_in_, feature_names_in_
         Number of columns, and their names where X was a table with names.
 
     Notes
     -----
-    Ctrl-C ends a fit with what it has, and a warning; while the start is being looked for there is nothing yet, and KeyboardInterrupt
-    goes through.
+    Ctrl-C ends a fit with the current iterate, and a warning; during the initialization there is no
+    iterate yet, and KeyboardInterrupt is raised.
 
     Examples
     --------
@@ -153,6 +194,37 @@ class RobustMF(Learner):
     True
     """
 
+    model_: FittedModel
+
+    row_factors_ = _fitted("factors.row_factors", "U, of shape (m, r).")
+    column_factors_ = _fitted("factors.column_factors", "V, of shape (n, r).")
+    components_ = _fitted("factors.column_factors.T", "Vᵀ, of shape (r, n).")
+    row_bias_ = _fitted("factors.row_bias", "Biases of the rows; zeros without biases.")
+    column_bias_ = _fitted("factors.column_bias", "Biases of the columns; zeros without biases.")
+    has_bias_ = _fitted("factors.has_bias", "Whether the model has biases.")
+    bias_unit_ = _fitted("bias_unit", "Biases are regularized by λ/bias_unit_².")
+    loss_ = _fitted("loss", "The loss at the scale of the fit.")
+    theta_ = _fitted("loss.theta", "The scale θ of the loss.")
+    reg_ = _fitted("reg", "The regularization λ.")
+    median_ = _fitted("median", "Median of the values.")
+    scale_ = _fitted("scale", "Median of the absolute values.")
+    row_ids_ = _fitted("row_ids", "Ids of the rows, or None.")
+    column_ids_ = _fitted("column_ids", "Ids of the columns, or None.")
+    entries_ = _fitted("entries", "The fitted entries by rows.")
+    solver_ = _fitted("summary.solver", "The solver that was used.")
+    solver_reason_ = _fitted("summary.solver_reason", "Why this solver was used.")
+    history_ = _fitted("summary.history", "Objective, seconds and more per iteration.")
+    n_iter_ = _fitted("summary.n_iter", "Number of iterations.")
+    converged_ = _fitted("summary.converged", "Whether the objective converged.")
+    stop_reason_ = _fitted("summary.stop_reason", "Why the iteration stopped.")
+    best_iteration_ = _fitted("summary.best_iteration", "The iteration that was kept.")
+    criticality_ = _fitted("summary.criticality", "Norm of the smallest subgradient, or NaN.")
+
+    @property
+    def center_(self) -> float:
+        """The center of a model with biases; 0 without biases."""
+        return self.model_.factors.center or 0.0
+
     def __init__(
         self,
         rank: int = 10,
@@ -162,16 +234,12 @@ class RobustMF(Learner):
         reg: float | Literal["auto", "paper"] = "auto",
         reg_by_count: bool = False,
         bias: bool | Literal["auto"] = "auto",
-        solver: str = "auto",
-        inner: str = "apg",
+        solver: str | MM = "auto",
         init: Init = "auto",
         n_init: int = 1,
-        certify: bool = False,
+        certify: bool | MM = False,
         max_iter: int = 300,
         tol: float = 1e-4,
-        inner_max_iter: int = 300,
-        inner_tol: float = 1e-6,
-        inner_gap: float | None = None,
         validation_fraction: float | None = None,
         patience: int = 5,
         bounds: tuple[float, float] | None = None,
@@ -188,15 +256,11 @@ class RobustMF(Learner):
         self.reg_by_count = reg_by_count
         self.bias = bias
         self.solver = solver
-        self.inner = inner
         self.init = init
         self.n_init = n_init
         self.certify = certify
         self.max_iter = max_iter
         self.tol = tol
-        self.inner_max_iter = inner_max_iter
-        self.inner_tol = inner_tol
-        self.inner_gap = inner_gap
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.bounds = bounds
@@ -206,26 +270,250 @@ class RobustMF(Learner):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _reg(self, observed: Observed) -> float:
-        return paper_reg(observed.shape) if isinstance(self.reg, str) else float(self.reg)
+    # --- Fitting ----------------------------------------------------------------------------
 
-    def _settings(self, observed: Observed, shown: Sequence[Callback]) -> Settings:
-        theta = None if self.theta == "auto" else self.theta
-        mm = MM(self.inner, self.inner_max_iter, self.inner_tol, self.inner_gap)
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        weights: ArrayLike | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: str | os.PathLike[str] | None = None,
+        client: Any = None,
+    ) -> Self:
+        """Factorize X.
+
+        Parameters
+        ----------
+        X : sparse matrix, array, DataFrame or Observed
+            Sparse (every stored entry is observed, zeros too), dense (NaN is missing), or
+            :class:`Observed`.
+        y : None
+            Ignored; for compatibility with scikit-learn.
+        weights : array, default=None
+            Factors of each entry's loss: one number ≥ 0 per observed entry, in row order, or an
+            m × n array. (They weight entries; scikit-learn's sample_weight weights rows.)
+        checkpoint : path, default=None
+            A file to write the state of the fit to. If it exists and belongs to the same fit (data,
+            parameters, seed, release), the fit is resumed, and ends with the same bits as one that
+            was never interrupted. At the end it holds the result: fitted again, the model is
+            returned at once. ``n_jobs``, ``verbose`` and ``callbacks`` may change; callbacks
+            receive new iterations only.
+        checkpoint_every : float, default=60.0
+            Seconds between two writes; 0 writes after each iteration. The initial point is written
+            as soon as it is found.
+        resume : path, default=None
+            As ``checkpoint``, but the file must exist.
+        client : dask.distributed.Client, default=None
+            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet
+            file or a folder of them, a list of tables, or
+            :class:`robustmf.backends.dask.Triplets`, which names the columns; weights are a column.
+            The checkpoint is a folder.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged, of another version, or of another fit. It is not changed.
+        CheckpointWriteError
+            The file cannot be written; the last version is intact.
+        """
+        seeded = self.random_state is not None
+        state = as_checkpoint(checkpoint, checkpoint_every, resume, seeded, self.device)
+        if client is not None:
+            return self._fit_on_cluster(X, weights, client, state)
+        require_in_memory(X)
+        observed = self._observe(X, reset=True)
+        on_entries = None if weights is None else entry_weights(weights, observed)
+        return self._fit(observed, on_entries, checkpoint=state)
+
+    def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
+        """Continue the fit with more entries.
+
+        Without ids all rows of X are new. With ids (:meth:`Observed.from_triplets`, as in the first
+        call) rows and columns are matched by id, new ones are appended, and a new value replaces an
+        old one.
+
+        New rows and columns are folded in, and iterations over all entries continue from there,
+        which takes a few sweeps. When the entries have doubled since the last initialization, the
+        factors are initialized again, so that all initializations together cost at most twice the
+        last. The entries are kept in the model, 8 (float32) or 12 bytes each.
+        ``validation_fraction`` applies to full fits only.
+
+        Parameters
+        ----------
+        X, y, weights
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X, weights=weights)
+        model = self.model_
+        if "pointers" not in model.entries:
+            raise ValueError(
+                "partial_fit needs the entries of the fit, and they stayed on the cluster; "
+                "fit old and new ones together with client=, or fold new rows in with transform"
+            )
+        new = self._observe(X, reset=False).to_host()
+        new_weights = None if weights is None else entry_weights(weights, new)
+        observed, all_weights = accumulate(
+            model.fitted_entries(), model.entries["weights"], new, new_weights
+        )
+        grown = observed.n_entries >= _GROWTH * model.n_entries_initialized
+        same_model = self.rank == model.factors.rank and self.bias in (
+            "auto",
+            model.factors.has_bias,
+        )
+        placed = get_backend(self.device).observe(observed)
+        previous = self._model() if same_model and not grown else None
+        return self._fit(placed, all_weights, previous, more=True)
+
+    def _fit(
+        self,
+        observed: Observed,
+        weights: Array | None,
+        previous: FittedModel | None = None,
+        more: bool = False,
+        checkpoint: Checkpoint | None = None,
+    ) -> Self:
+        """Fit these entries, from the factors of a ``previous`` model where there is one."""
+        self._check_parameters(observed.shape)
+        require_magnitude(observed)
+        # A stream of its own: with the stream that drew the data, random factors would be the truth.
+        rng = as_generator(self.random_state).spawn(1)[0]
+        with Team(self.n_jobs) as team, self._progress() as shown:
+            settings = self._settings(observed, shown)
+            operations = get_backend(self.device).operations(
+                observed,
+                team,
+                settings.rank + int(settings.bias is True),
+                solver_memory(settings.solver),
+            )
+            on_entries = None if weights is None else operations.array(weights)
+            if previous is not None:
+                known = extend(operations, on_entries, previous.columns, previous.factors)
+                settings = replace(
+                    settings,
+                    init=known,
+                    bias=known.has_bias,
+                    n_init=1,
+                    validation_fraction=None,
+                )
+                if settings.auto_reg:
+                    settings = replace(
+                        settings, reg=previous.reg, auto_reg=False, bias_unit=previous.bias_unit
+                    )
+            elif more and not isinstance(self.init, str):
+                settings = replace(settings, init="auto")  # the given factors are for the first fit
+            result = fit(settings, operations, on_entries, rng, checkpoint)
+        initialized = observed.n_entries if previous is None else previous.n_entries_initialized
+        self._set_model(result, observed, weights, initialized)
+        warn_of_empty(observed, result.bias)
+        if self.verbose:
+            print(
+                f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); "
+                f"{self.stop_reason_}",
+                file=sys.stderr,
+            )
+        return self
+
+    def _fit_on_cluster(
+        self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None
+    ) -> Self:
+        from robustmf.backends import dask  # noqa: PLC0415 - Dask is an extra
+
+        dask.require_dask()
+        from robustmf.backends.dask import fitting, source  # noqa: PLC0415 - as above
+
+        if weights is not None:
+            raise ValueError(
+                "weights must be a column of the data with client=: "
+                "give X as robustmf.backends.dask.Triplets(data, weight=name)"
+            )
+        solver = "mm" if isinstance(self.solver, MM) else self.solver
+        fitting.require_cluster(solver, self.n_init, bool(self.certify), self.device)
+        require_integer("rank", self.rank, 1)
+        self._check_settings()  # before the data are read
+        triplets = source.as_triplets(X)
+        rng = as_generator(self.random_state).spawn(1)[0]
+        job = fitting.Job(client, triplets, checkpoint, self.validation_fraction, rng)
+        matrix: Any = job.matrix
+        self._check_parameters(matrix.shape)
+        with self._progress() as shown:
+            result, seen = job.fit(self._settings(matrix, shown))
+        self._set_model(result, seen, None, seen.n_entries)
+        return self
+
+    def _set_model(
+        self, result: Fit, observed: Any, weights: Array | None, n_initialized: int
+    ) -> None:
+        outcome = result.outcome
+        kept_last = outcome.best is None
+        median, scale = value_statistics(observed)
+        self.n_features_in_ = observed.shape[1]
+        self.model_ = FittedModel(
+            factors=Factorization(
+                np.asarray(result.U),
+                np.asarray(result.V),
+                result.center if result.bias else None,
+                np.asarray(result.row_bias),
+                np.asarray(result.column_bias),
+            ),
+            loss=result.loss,
+            reg=result.reg,
+            reg_by_count=bool(self.reg_by_count),
+            bias_unit=result.bias_unit,
+            median=median,
+            scale=scale,
+            row_ids=observed.row_ids,
+            column_ids=observed.column_ids,
+            entries=observed.to_keep(weights),
+            n_entries_initialized=n_initialized,
+            summary=FitSummary(
+                solver=result.solver,
+                solver_reason=result.reason,
+                history=outcome.history,
+                n_iter=outcome.iterations,
+                converged=outcome.converged,
+                stop_reason=outcome.reason,
+                best_iteration=outcome.iterations if kept_last else outcome.best_iteration,
+                criticality=result.criticality,
+            ),
+        )
+
+    def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
+        """Fit, and return the fitted factors of the rows; the bias of the row is the last column."""
+        self.fit(X, weights=weights)
+        factors = self.model_.factors
+        if not factors.has_bias:
+            return factors.row_factors
+        return np.hstack([factors.row_factors, factors.row_bias[:, None]])
+
+    def _settings(self, observed: Any, shown: Sequence[Callback]) -> Settings:
+        """What to fit and how; ``shown`` are callbacks beside the user's own."""
+        automatic_reg = isinstance(self.reg, str)
         return Settings(
             rank=int(self.rank),
-            loss=make_loss(self.loss, theta),
+            loss=self._loss(),
             auto_theta=self.theta == "auto" and isinstance(self.loss, str),
-            reg=self._reg(observed),
+            reg=paper_reg(observed.shape) if automatic_reg else float(self.reg),
             auto_reg=self.reg == "auto",
             reg_by_count=self.reg_by_count,
             bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
             bias_unit=1.0,
-            solver=self.solver,
-            mm=mm,
+            solver="mm" if isinstance(self.solver, MM) else self.solver,
+            mm=self.solver if isinstance(self.solver, MM) else MM(),
             init=self.init,
             n_init=int(self.n_init),
-            certify=mm.certifying() if self.certify else None,
+            certify=self._certifying_options(),
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             callbacks=[*(self.callbacks or ()), *shown],
@@ -233,6 +521,62 @@ class RobustMF(Learner):
             patience=int(self.patience),
             bounds=require_bounds(self.bounds),
         )
+
+    def _loss(self) -> Loss:
+        return make_loss(self.loss, None if self.theta == "auto" else self.theta)
+
+    def _certifying_options(self) -> MM | None:
+        """The options of the "mm" iterations that certify a critical point, if any."""
+        if not self.certify:
+            return None
+        given = [option for option in (self.certify, self.solver) if isinstance(option, MM)]
+        return (given[0] if given else MM()).certifying()
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        require_integer("rank", self.rank, 1, min(shape), f" = min{shape}")
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        """The checks that need no data."""
+        require_integer("max_iter", self.max_iter, 0)
+        require_integer("n_init", self.n_init, 1)
+        require_integer("patience", self.patience, 1)
+        require_flag("reg_by_count", self.reg_by_count)
+        if not isinstance(self.certify, MM):
+            require_flag("certify", self.certify, also="MM(...)")
+        if not isinstance(self.bias, str) or self.bias != "auto":
+            require_flag("bias", self.bias, also="'auto'")
+        require_callables("callbacks", self.callbacks)
+        require_fraction("validation_fraction", self.validation_fraction)
+        require_bounds(self.bounds)
+        if self.theta is not None and self.theta != "auto":
+            require_positive("theta", self.theta, also="'auto' or None")
+        if self.reg not in ("auto", "paper"):
+            require_positive("reg", self.reg, also="'auto' or 'paper'")
+        require_positive("tol", self.tol)
+
+    def _observe(self, X: Any, *, reset: bool) -> Observed:
+        """X as entries to fit, its columns checked (``reset``: remembered)."""
+        observed = get_backend(self.device).observe(X)
+        self._check_columns(X, observed, reset=reset)
+        return observed
+
+    def _check_columns(self, X: Any, observed: Observed, *, reset: bool) -> None:
+        """Check number and names of the columns; columns with ids are matched by these instead."""
+        if not reset and observed.column_ids is not None:
+            return
+        columns = np.empty((1, observed.shape[1])) if isinstance(X, Observed) else X
+        validate_data(self, columns, skip_check_array=True, reset=reset)
+
+    @contextmanager
+    def _progress(self) -> Iterator[Sequence[Callback]]:
+        if not self.verbose:
+            yield ()
+            return
+        from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - imports rich
+
+        with ProgressBar(f"{type(self).__name__} rank {self.rank}", self.max_iter) as bar:
+            yield (bar,)
 
     def memory_estimate(
         self,
@@ -243,39 +587,55 @@ class RobustMF(Learner):
         dtype: Any = "float64",
         source_bytes: int = 0,
     ) -> int:
-        """Bytes that ``fit`` will take at its peak for X, or for entries that are not there yet, by shape, number and dtype.
+        """Bytes that ``fit`` takes at its peak for X, or for entries of this number and shape.
 
-        Counted are the entries by rows and by columns, the factors and the working arrays; not the interpreter (about 0.2 GB). Biases count
-        where they are asked for, not where ``bias="auto"`` may choose them. A checkpoint takes three times the size of its file while it
-        is written, on top. With ``device="cuda"`` the bytes are those of the card, the larger of its peaks: putting the entries in order,
-        and the fit.
+        Counted are the entries by rows and by columns, the factors and the working arrays; not the
+        interpreter (about 0.2 GB). Biases count where they are requested, not where
+        ``bias="auto"`` may choose them. A checkpoint takes three times the size of its file while
+        it is written, in addition. With ``device="cuda"`` the bytes are those of the GPU, the
+        larger of two peaks: sorting the entries, and the fit.
 
         Parameters
         ----------
-        source_bytes : int
-            Bytes an entry of what the entries are made from and that is let go before the fit: 12 for int32 numbers and float32
-            values given to ``Observed.from_indices``; ``from_triplets`` takes 8 more than its columns. The estimate is then the
-            larger of two peaks, that of the conversion, its source included, and that of the fit.
+        X : as in ``fit``, default=None
+            The data; or None, with ``shape`` and ``n_entries``.
+        shape : (int, int), default=None
+            Shape of the matrix.
+        n_entries : int, default=None
+            Number of observed entries.
+        dtype : dtype, default="float64"
+            Precision of the values.
+        source_bytes : int, default=0
+            Bytes per entry of the source that entries are made from and that is released before the
+            fit: 12 for int32 numbers and float32 values given to ``Observed.from_indices``;
+            ``from_triplets`` takes 8 more than its columns. The estimate is then the larger of the
+            peak of the conversion, source included, and that of the fit.
+
+        Returns
+        -------
+        int
+            Bytes.
         """
         if X is not None:
             observed = as_observed(X)
-            shape, n_entries, dtype = observed.shape, observed.n_entries, observed.dtype
+            shape = observed.shape
+            n_entries = observed.n_entries
+            dtype = observed.dtype
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
         backend = get_backend(self.device)
         bias = self.bias is True
-        nonsmooth = make_loss(self.loss, None if self.theta == "auto" else self.theta).concave
+        solver = "mm" if isinstance(self.solver, MM) else self.solver
         eliminates = (
-            self.solver == "auto"
+            solver == "auto"
             and backend.capabilities.host_arrays
             and not bias
-            and is_worth_eliminating(shape, int(n_entries), int(self.rank), nonsmooth)
+            and is_worth_eliminating(shape, int(n_entries), int(self.rank), self._loss().concave)
         )
-        size = ProblemSize(
-            shape, int(n_entries), int(self.rank) + int(bias), np.dtype(dtype).itemsize
-        )
+        rank = int(self.rank) + int(bias)
+        size = ProblemSize(shape, int(n_entries), rank, np.dtype(dtype).itemsize)
         plan = FitPlan(
-            solver_memory("varpro" if eliminates else self.solver),
+            solver_memory("varpro" if eliminates else solver),
             scale_sample=SCALE_SAMPLE,
             graduated=isinstance(self.init, str) and self.init == "auto",
             held_out=self.validation_fraction is not None,
@@ -284,37 +644,362 @@ class RobustMF(Learner):
         )
         return backend.fit_bytes(size, plan)
 
-    def _check_parameters(self, observed: Observed) -> None:
-        require_integer("rank", self.rank, 1, min(observed.shape), f" = min{observed.shape}")
-        self._check_settings()
+    # --- Answers ----------------------------------------------------------------------------
 
-    def _check_settings(self) -> None:
-        """All that can be checked without data."""
-        require_integer("max_iter", self.max_iter, 0)
-        require_integer("inner_max_iter", self.inner_max_iter, 1)
-        require_integer("n_init", self.n_init, 1)
-        require_integer("patience", self.patience, 1)
-        for name in ("reg_by_count", "certify"):
-            require_flag(name, getattr(self, name))
-        if not isinstance(self.bias, str) or self.bias != "auto":
-            require_flag("bias", self.bias, also="'auto'")
-        require_callables("callbacks", self.callbacks)
-        require_share("validation_fraction", self.validation_fraction)
-        require_bounds(self.bounds)
-        if self.theta is not None and self.theta != "auto":
-            require_positive("theta", self.theta, also="'auto' or None")
-        if self.reg not in ("auto", "paper"):
-            require_positive("reg", self.reg, also="'auto' or 'paper'")
-        require_positive("tol", self.tol)
-        require_positive("inner_tol", self.inner_tol)
-        if self.inner_gap is not None:
-            require_positive("inner_gap", self.inner_gap)
+    def _model(self) -> FittedModel:
+        """The fitted model, with the estimator's present bounds, device and threads."""
+        check_is_fitted(self)
+        if not len(self.model_.factors.row_factors):
+            raise ValueError(
+                "the factors of this model are not in memory: a cluster wrote them as shards; "
+                "use robustmf.backends.dask.ShardedModel(folder)"
+            )
+        return replace(
+            self.model_,
+            bounds=require_bounds(self.bounds),
+            device=self.device,
+            n_jobs=self.n_jobs,
+        )
+
+    def _rows(self, X: Any) -> Observed:
+        """New rows as entries, the number and names of their columns checked."""
+        observed = new_rows(X, get_backend(self.device).observe)
+        self._check_columns(X, observed, reset=False)
+        return observed
+
+    def _entries(self, X: Any, rows: str) -> Any:
+        """X as it is, or checked as new rows."""
+        return self._rows(X) if rows == "new" and X is not None else X
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.n_outputs
+
+    def predict(self, rows: Any, columns: Any = None) -> Array:
+        """Predictions for pairs of a row and a column, or for all entries of a matrix.
+
+        Parameters
+        ----------
+        rows : one or several ids, or numbers; or array
+            Ids where the fit had ids (a list, array or column of them, or a single one), otherwise
+            row numbers. Without ``columns``, a dense matrix of rows as :meth:`transform` takes
+            them: each row is predicted from its own entries, bad ones corrected and missing ones
+            filled in. A sparse one is refused, as the result would be dense.
+        columns : one or several ids, or numbers, default=None
+            Likewise for columns. The two are paired in the order given, and broadcast.
+
+        Returns
+        -------
+        ndarray
+            One prediction per pair, or the predicted matrix. Bias and factors of an unknown id are
+            0, so that the prediction is ``center_`` and the bias of the known side; a model without
+            biases predicts ``median_``. Numbers must exist.
+        """
+        model = self._model()
+        if columns is not None:
+            return model.predict(rows, columns)
+        if isinstance(rows, Observed) or sp.issparse(rows):
+            raise TypeError(
+                "predict of a whole sparse matrix would be a dense one; request pairs with "
+                "predict(rows, columns), or some rows at a time with "
+                "inverse_transform(transform(X))"
+            )
+        return model.complete(self._rows(rows))
+
+    def recommend(self, users: Any, n: int = 10, *, exclude_seen: bool = True) -> Ranked:
+        """The n columns with the highest predictions for each of the given rows.
+
+        Parameters
+        ----------
+        users : one or several ids, or row numbers
+            As in :meth:`predict`. For an unknown id the columns with the highest biases are
+            returned. A model without biases cannot rank columns for it: its recommendations are
+            empty (None and NaN), with a warning; where no id is known, this raises.
+        n : int, default=10
+            Number of columns.
+        exclude_seen : bool, default=True
+            Leave out the columns in which the row had an entry in the fit.
+
+        Returns
+        -------
+        items, scores : ndarray of shape (n,) for one user, (users, n) for several
+            Column ids (numbers, where the fit had none), best first, and the predictions. Exact;
+            ties go to the first column. Where fewer than n columns are left, the rest is None (−1
+            for numbers) and NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from robustmf import RobustMF
+        >>> X = np.outer([1.0, 2, 3, 4, 5, 6], [1.0, 3, 2, 5, 4, 6])
+        >>> X[0, 3] = X[0, 5] = np.nan
+        >>> items, scores = RobustMF(rank=1, random_state=0).fit(X).recommend(0, n=2)
+        >>> items
+        array([5, 3])
+        """
+        return self._model().recommend(users, n, exclude_seen=exclude_seen)
+
+    def similar_items(self, items: Any, n: int = 10) -> Ranked:
+        """The n columns most similar to each of the given ones.
+
+        The similarity is the cosine between the predictions of two columns over all rows, without
+        biases.
+
+        Parameters
+        ----------
+        items : one or several ids, or column numbers
+            As in :meth:`predict`; an unknown one raises.
+        n : int, default=10
+            Number of columns.
+
+        Returns
+        -------
+        items, scores : ndarray
+            As in :meth:`recommend`.
+        """
+        return self._model().similar_items(items, n)
+
+    def transform(self, X: Any) -> Array:
+        """Robust fold-in: factors of the rows of X with the columns' factors fixed.
+
+        Bad entries of a row are downweighted. With biases there is one more column, the bias of the
+        row. A row without entries gets zeros: its prediction is the biases of the columns (0
+        without). The columns of an :class:`Observed` with ids are matched by id, and entries in
+        unknown columns are ignored, with a warning; otherwise the columns are in the order of the
+        fit.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New rows.
+
+        Returns
+        -------
+        ndarray of shape (rows, r) or (rows, r + 1)
+        """
+        return self._model().fold_in(self._rows(X))
+
+    def inverse_transform(self, T: ArrayLike) -> Array:
+        """The rows predicted by factors T as :meth:`transform` returns them; not clipped."""
+        return self._model().reconstruct(T)
+
+    def score(self, X: Any, y: None = None, *, rows: Literal["new", "fitted"] = "new") -> float:
+        """Negative mean absolute error over the observed entries of X: larger is better.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Entries to predict.
+        y : None
+            Ignored; for compatibility with scikit-learn.
+        rows : {"new", "fitted"}, default="new"
+            With "new" the rows of X are new ones, as in :meth:`transform` and in cross-validation
+            over rows: each entry is predicted from the other entries of its row, a fifth of these
+            left out at a time. With "fitted" X has the rows of ``fit``, and holds entries of that
+            matrix, fitted or held out.
+
+        Returns
+        -------
+        float
+        """
+        model = self._model()
+        return -model.mean_absolute_error(self._entries(X, rows), rows)
+
+    def outlier_scores(
+        self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False
+    ) -> NDArray[np.float64]:
+        """For each observed entry, the share of clean entries that deviate as much or more.
+
+        A small score is suspicious: entries with a score up to 0.01 are about 1 % of the clean
+        entries, and the outliers. Residuals are corrected for the influence of a fitted entry on
+        the fit, and for the uncertainty of the prediction of a new one.
+
+        Parameters
+        ----------
+        X : as in ``fit``, or None, default=None
+            Entries of the fitted matrix: those of the fit (None), or others, which are recognized.
+        rows : {"fitted", "new"}, default="fitted"
+            With "new" the rows of X are not part of the fit; they are folded in. Entries in
+            unknown columns have score NaN.
+        attacks : bool, default=False
+            Also use the evidence against the entry's whole row and column: the smallest of the
+            three scores, corrected for taking the smallest. For attacks that write whole rows or
+            columns.
+
+        Returns
+        -------
+        ndarray
+            One score per entry, in row order.
+        """
+        return scores.outlier_scores(
+            self._model(), self._entries(X, rows), rows=rows, attacks=attacks
+        )
+
+    def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
+        """For each row, the share of clean rows that would look as bad or worse.
+
+        The evidence is a row's residuals, the mean and variance of its values, the co-occurrence of
+        its columns, and how many entries it shares with suspicious columns. New rows are compared
+        with those of the fit. A row without entries has score 1. On data without an attack, 0.1 to
+        0.2 % of the rows of measurements had a score up to 0.01, and 0.7 % of those of ratings
+        (``python -m benchmarks calibration``): scores are conservative.
+
+        Parameters
+        ----------
+        X, rows
+            As in :meth:`outlier_scores`.
+
+        Returns
+        -------
+        ndarray
+            One score per row of the fit, or of X where its rows are new.
+        """
+        return scores.row_scores(self._model(), self._entries(X, rows), rows=rows)
+
+    def column_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
+        """For each column, the share of clean columns that would look as bad or worse.
+
+        With ``rows="new"`` a column is judged by the entries of the fit and of the new rows
+        together. On data without an attack, 0.1 to 0.3 % of the columns of measurements had a score
+        up to 0.01, but 2.6 % of those of ratings: there a low score is an indication, not a
+        probability.
+
+        Parameters
+        ----------
+        X, rows
+            As in :meth:`outlier_scores`.
+
+        Returns
+        -------
+        ndarray
+            One score per column.
+        """
+        return scores.column_scores(self._model(), self._entries(X, rows), rows=rows)
+
+    def audit(
+        self, X: Any = None, *, rows: Rows = "fitted", top: int = 10, at_most: float = 0.01
+    ) -> Audit:
+        """The most suspicious entries, rows and columns, each with the reason in words.
+
+        Parameters
+        ----------
+        X, rows
+            As in :meth:`outlier_scores`.
+        top : int, default=10
+            List at most so many of each.
+        at_most : float, default=0.01
+            List nothing with a score above this.
+
+        Returns
+        -------
+        Audit
+
+        Examples
+        --------
+        >>> from robustmf import RobustMF
+        >>> from robustmf.datasets import make_synthetic
+        >>> data = make_synthetic(250, random_state=0)
+        >>> found = RobustMF(rank=5, random_state=0).fit(data.train).audit(top=3)
+        >>> round(1 - found.clean_share, 2), len(found.entries)
+        (0.05, 3)
+        """
+        return scores.audit(
+            self._model(), self._entries(X, rows), rows=rows, top=top, at_most=at_most
+        )
+
+    def entry_weights(self, X: Any) -> Array:
+        """The weight of each observed entry of X in the fit: 1 is full weight, near 0 an outlier.
+
+        The derivative of the loss relative to that of least squares for a smooth loss, and to the
+        derivative at 0 for a nonsmooth one. X has the rows of ``fit``; weights are in row order.
+        """
+        return self._model().entry_weights(X)
+
+    # --- Files and pages --------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file of plain data, for :func:`robustmf.load`.
+
+        An existing file is replaced completely or not at all. Ids may be int, float, str, bool,
+        bytes, tuple, date, datetime, timedelta, UUID, Decimal or NumPy numbers and dates. Code
+        cannot be saved: a user-defined loss or callbacks raise
+        :class:`~robustmf.exceptions.NotSavableError`.
+        """
+        model = self._model()
+        if type(self).__module__ != __name__:
+            raise NotSavableError(
+                f"cannot save a {type(self).__qualname__}: a user-defined class is code; "
+                "use pickle or joblib for it"
+            )
+        parameters = {
+            name: {"MM": asdict(value)} if isinstance(value, MM) else value
+            for name, value in self.get_params(deep=False).items()
+        }
+        others = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in parameters and name != "model_"
+        }
+        write(path, Saved(type(self).__name__, parameters, model.to_state() | others))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str = "Robust matrix factorization",
+        tracks: bool = False,
+        at_most: float = 0.01,
+    ) -> Path:
+        """Write a page about the fit: one HTML file that opens offline. Needs the extra ``plot``.
+
+        It shows the most suspicious entries, rows and columns, residuals and weights, convergence,
+        a map of the factors, and what is needed to repeat the fit.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        title : str, default="Robust matrix factorization"
+            Title of the page.
+        tracks : bool, default=False
+            Show points in space: the rows are alternately x and y of points in frames, and the rank
+            is 4.
+        at_most : float, default=0.01
+            List nothing with a score above this.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        from robustmf.report import fit_page, fitted  # noqa: PLC0415 - Plotly is an extra
+
+        file = Path(path)
+        fit_page.write(fitted.fit_record(self, tracks=tracks, at_most=at_most), file, title)
+        return file
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram for notebooks, and a summary of the fit below it."""
+        from sklearn.utils import estimator_html_repr  # noqa: PLC0415 - for notebooks only
+
+        from robustmf.report.summary import summary_html  # noqa: PLC0415 - likewise
+
+        diagram = str(estimator_html_repr(self))
+        return diagram + (summary_html(self) if hasattr(self, "model_") else "")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 class RMFNL(RobustMF):
-    """The paper's algorithm with the paper's settings: ``solver="mm"``, ``inner="apg"``, θ = 1, λ = 20/(m+n).
+    """The paper's algorithm with the paper's settings: ``solver="mm"``, θ = 1, λ = 20/(m+n).
 
-    See :class:`RobustMF` for parameters and attributes. The start is the one that works, not the paper's (``init="random"``).
+    See :class:`RobustMF` for parameters and attributes. The initialization is that of ``RobustMF``,
+    not the paper's (``init="random"``), from which nonconvex losses fail.
     """
 
     def __init__(
@@ -337,7 +1022,95 @@ class RMFNL(RobustMF):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         super().__init__(
-            rank, loss=loss, theta=theta, reg=reg, bias=False, solver="mm", inner="apg", init=init, max_iter=max_iter, tol=tol,
-            validation_fraction=validation_fraction, patience=patience, bounds=bounds,
-            random_state=random_state, device=device, n_jobs=n_jobs, verbose=verbose, callbacks=callbacks,
-        )  # fmt: skip
+            rank,
+            loss=loss,
+            theta=theta,
+            reg=reg,
+            bias=False,
+            solver="mm",
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            bounds=bounds,
+            random_state=random_state,
+            device=device,
+            n_jobs=n_jobs,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+
+
+_ESTIMATORS: dict[str, type[RobustMF]] = {cls.__name__: cls for cls in (RobustMF, RMFNL)}
+
+
+def load(path: str | os.PathLike[str]) -> RobustMF:
+    """The model that ``model.save(path)`` wrote, equal bit for bit.
+
+    Nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    RobustMF or RMFNL
+
+    Raises
+    ------
+    ModelFileError
+        The file is damaged, truncated, of another version, not a model file, or inconsistent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import robustmf
+    >>> X = np.outer(np.arange(1.0, 13), np.arange(1.0, 9))
+    >>> model = robustmf.RobustMF(rank=1, random_state=0).fit(X)
+    >>> model.save("model.robustmf")
+    >>> bool(robustmf.load("model.robustmf").predict(3, 4) == model.predict(3, 4))
+    True
+    """
+    saved = read(path)
+    try:
+        return _restore(saved)
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
+
+
+def _restore(saved: Saved) -> RobustMF:
+    if saved.kind not in _ESTIMATORS:
+        raise ModelFileError(
+            f"it holds a {saved.kind!r}; this release knows {', '.join(_ESTIMATORS)}"
+        )
+    cls = _ESTIMATORS[saved.kind]
+    known = cls().get_params(deep=False)
+    if set(saved.parameters) != set(known):
+        different = sorted(set(saved.parameters) ^ set(known))
+        raise ModelFileError(f"{saved.kind} has other parameters than the file: {different} differ")
+    others = {name: value for name, value in saved.state.items() if name not in STATE_NAMES}
+    reserved = sorted(
+        name for name in others if not name.isidentifier() or hasattr(cls, name) or name in known
+    )
+    if reserved:
+        raise ModelFileError(f"{saved.kind} cannot have fitted attributes named {reserved}")
+    model = FittedModel.from_state(saved.state)
+    n_columns = others.get("n_features_in_")
+    if n_columns != model.shape[1]:
+        raise ModelFileError(f"n_features_in_ must be {model.shape[1]}, got {n_columns}")
+    estimator = cls(**{name: _restore_parameter(value) for name, value in saved.parameters.items()})
+    estimator.model_ = model
+    estimator.__dict__.update(others)
+    return estimator
+
+
+def _restore_parameter(value: Any) -> Any:
+    if not (isinstance(value, dict) and set(value) == {"MM"}):
+        return value
+    try:
+        return MM(**value["MM"])
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"the options of MM are invalid: {error}") from error

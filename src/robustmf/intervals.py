@@ -1,4 +1,4 @@
-"""Prediction intervals by split conformal calibration, with bad entries among those calibrated on."""
+"""Prediction intervals by split conformal calibration that tolerates outliers."""
 
 from __future__ import annotations
 
@@ -6,43 +6,45 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from robustmf.estimator import RobustMF
-from robustmf.outliers.noise import fit_law
+from robustmf.outliers.noise import fit_distribution
+from robustmf.outliers.scores import is_fitted, noise_model
 from robustmf.validation import require_positive
 
 Array = NDArray[np.floating[Any]]
 
 
 class Interval(NamedTuple):
-    """Ends of prediction intervals, in the shape of what was asked for."""
+    """Ends of prediction intervals, in the shape of the query."""
 
     lower: Array
     upper: Array
 
 
 class ConformalIntervals:
-    """Intervals that hold a new good value with a given probability, whatever the model got wrong.
+    """Intervals that contain a new clean value with a given probability.
 
-    Held-out entries give residuals, each over its own deviation (how well the fit knows that row and column). The interval reaches as
-    far as the right share of *good* entries does. Bad entries among the held-out ones would push it outwards: with a share π of them,
-    all farther off than the good ones, the q-quantile of the good is the q(1 − π)-quantile of all; π is estimated from the centre of
-    the residuals, where only good ones are. Without bad entries this is split conformal prediction (Lei et al. 2018, scaled residuals),
-    whose coverage holds for any model and noise; with them it also rests on the estimate of π.
+    Held-out entries give residuals, each divided by its own standard deviation, which depends on the
+    row and the column. The interval extends to the right quantile of the *clean* ones. Outliers
+    among the held-out entries would widen it: with a share π of them, all farther off than the clean
+    ones, the q-quantile of the clean ones is the q(1 − π)-quantile of all. π is estimated from the
+    center of the residuals, where only clean ones are. Without outliers this is split conformal
+    prediction (Lei et al. 2018, scaled residuals), whose coverage holds for any model and noise;
+    with them it also depends on the estimate of π.
 
     Parameters
     ----------
     model : RobustMF
         A fitted model.
     X : as in ``fit``
-        Entries of the fitted matrix that were *not* fitted, some hundreds or more: e.g. the second part of
-        :func:`robustmf.selection.entry_train_test_split`.
+        Entries of the fitted matrix that were *not* fitted, some hundreds or more: e.g. the second
+        part of :func:`robustmf.selection.entry_train_test_split`.
 
     Attributes
     ----------
-    good_share_ : float
-        Estimated share of good entries among those of X.
+    clean_share_ : float
+        Estimated share of clean entries among those of X.
 
     Examples
     --------
@@ -57,44 +59,58 @@ class ConformalIntervals:
     """
 
     def __init__(self, model: RobustMF, X: Any) -> None:
-        check_is_fitted(model)
-        self._model, self._noise = model, model._noise()
-        observed, i, j = model._located(X)
-        fitted = model._is_fitted(i, j, observed.rows.values, False)
-        if fitted.any():
+        fitted = model._model()
+        self._estimator = model
+        self._noise = noise_model(fitted)
+        observed, i, j = fitted.locate(X)
+        values = observed.rows.values
+        known = int(is_fitted(fitted, i, j, values, if_unknown=False).sum())
+        if known:
             raise ValueError(
-                f"X must hold entries that the model was not fitted to, but {int(fitted.sum())} of {len(i)} were; "
-                "hold some out with robustmf.selection.entry_train_test_split"
+                f"X must hold entries that the model was not fitted to, but {known} of {len(i)} "
+                "were; hold some out with robustmf.selection.entry_train_test_split"
             )
-        residual = observed.rows.values - model._predictor().pairs(i, j)
+        residual = values - fitted.predict_pairs(i, j)
         scores = residual / self._noise.deviations(i, j, np.zeros(len(i), bool))
-        self.good_share_ = fit_law(scores).share
+        self.clean_share_ = fit_distribution(scores).share
         self._scores = np.sort(np.abs(scores).astype(np.float64))
 
-    def predict(self, rows: Any, cols: Any, level: float = 0.9) -> Interval:
-        """Intervals for values at pairs of a row and a column, named as in :meth:`RobustMF.predict`.
+    def predict(self, rows: Any, columns: Any, level: float = 0.9) -> Interval:
+        """Intervals for pairs of a row and a column.
 
-        They are infinite (or ``bounds``) where X had too few entries for the level.
+        Parameters
+        ----------
+        rows, columns
+            Ids or numbers as in :meth:`RobustMF.predict`; unknown ids raise.
+        level : float, default=0.9
+            Probability that the interval contains a clean value, below 1.
+
+        Returns
+        -------
+        Interval
+            Lower and upper ends. They are infinite (or ``bounds``) where X had too few entries for
+            the level.
         """
         require_positive("level", level)
         if level >= 1:
-            raise ValueError(f"level must be a share below 1, got level={level!r}")
+            raise ValueError(f"level must be below 1, got level={level!r}")
+        model = self._estimator._model()
         i, j = np.broadcast_arrays(
-            self._model._numbers("row", rows, "rows"), self._model._numbers("column", cols, "cols")
+            model.indices("row", rows, "rows"), model.indices("column", columns, "columns")
         )
         if (i < 0).any() or (j < 0).any():
             raise ValueError(
-                "rows and cols must be known to the fit: nothing is known about how far off an unknown one would be"
+                "rows and columns must be known to the fit: the residuals of an unknown one have "
+                "no known distribution"
             )
-        deviations = self._noise.deviations(i.ravel(), j.ravel(), np.zeros(i.size, bool)).reshape(
-            i.shape
-        )
-        reach = self._quantile(level) * deviations
-        predicted = self._model.predict(rows, cols)
-        clip = self._model._predictor().clip
-        return Interval(clip(np.asarray(predicted - reach)), clip(np.asarray(predicted + reach)))
+        held_out = np.zeros(i.size, bool)
+        deviations = self._noise.deviations(i.ravel(), j.ravel(), held_out).reshape(i.shape)
+        half_width = self._quantile(level) * deviations
+        predicted = model.predict(rows, columns)
+        lower = model.clip(np.asarray(predicted - half_width))
+        return Interval(lower, model.clip(np.asarray(predicted + half_width)))
 
     def _quantile(self, level: float) -> float:
-        """The ⌈(n+1)·level⌉-th smallest of the n good scores."""
-        place = int(np.ceil((self.good_share_ * len(self._scores) + 1) * level))
-        return float(self._scores[place - 1]) if place <= len(self._scores) else float("inf")
+        """The ⌈(n+1)·level⌉-th smallest of the n clean scores."""
+        k = int(np.ceil((self.clean_share_ * len(self._scores) + 1) * level))
+        return float(self._scores[k - 1]) if k <= len(self._scores) else float("inf")

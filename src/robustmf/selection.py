@@ -22,7 +22,7 @@ from robustmf.data.observed import Observed, as_observed
 from robustmf.estimator import RobustMF
 from robustmf.exceptions import EmptyRowsWarning
 from robustmf.losses import Loss, make_loss
-from robustmf.validation import generator, require_integer, require_positive
+from robustmf.validation import as_generator, require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
 RandomState = int | np.random.Generator | None
@@ -74,7 +74,7 @@ def _masks(
     observed: Observed, bounds: NDArray[np.int64], random_state: RandomState
 ) -> Iterator[NDArray[np.bool_]]:
     """Which entries, in row order, belong to each part, when a shuffled deck of them is cut at ``bounds``."""
-    deck = generator(random_state).permutation(observed.n_entries)
+    deck = as_generator(random_state).permutation(observed.n_entries)
     for low, high in zip([0, *bounds[:-1]], bounds, strict=True):
         mask = np.zeros(observed.n_entries, bool)
         mask[deck[low:high]] = True
@@ -124,7 +124,7 @@ class EntryKFold:
 
 
 def _held_out_errors(model: RobustMF, test: Observed) -> Array:
-    return np.abs(model._residuals(test)).astype(np.float64)
+    return np.abs(model._model().residuals(test)).astype(np.float64)
 
 
 def _mae(model: RobustMF, test: Observed) -> float:
@@ -336,9 +336,9 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self.best_estimator_
 
-    def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+    def predict(self, rows: ArrayLike, columns: ArrayLike) -> Array:
         """Predictions of the best model."""
-        return self._best().predict(rows, cols)
+        return self._best().predict(rows, columns)
 
     def transform(self, X: Any) -> Array:
         """Robust fold-in by the best model."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf import Observed, RobustMF
+from robustmf import MM, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, RobustMFWarning
 from robustmf.io.model_file import Saved, read, write
@@ -212,7 +212,7 @@ def _other_parameter(
     changes: list[dict[str, Any]] = [
         {"rank": 3}, {"loss": "geman"}, {"theta": 0.7}, {"reg": 0.5}, {"solver": "mm"}, {"max_iter": 299}, {"tol": 1e-5},
         {"random_state": 1}, {"random_state": None}, {"n_init": 2}, {"validation_fraction": 0.1}, {"bounds": (-9, 9)}, {"bias": True},
-        {"init": "ridge"}, {"certify": True}, {"inner_gap": 0.1}, {"patience": 6}, {"reg_by_count": True},
+        {"init": "ridge"}, {"certify": True}, {"certify": MM(gap=0.1)}, {"patience": 6}, {"reg_by_count": True},
         {"random_state": np.random.default_rng(1)},
     ]  # fmt: skip
     return _model(**changes[int(rng.integers(len(changes)))]), data

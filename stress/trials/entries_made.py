@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from robustmf import Observed
+from robustmf.data.checks import new_rows
 from robustmf.data.observed import as_observed
-from robustmf.validation import new_rows
 from stress.generated import explore
 from stress.matrices import Plan, fingerprint, plans
 from stress.tally import Tally

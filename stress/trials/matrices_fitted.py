@@ -16,9 +16,9 @@ from sklearn.exceptions import NotFittedError
 
 import robustmf
 from robustmf import RMFNL, RobustMF, baselines
+from robustmf.data.checks import MAGNITUDES
 from robustmf.data.observed import as_observed
 from robustmf.exceptions import NumericalError, RobustMFWarning
-from robustmf.validation import MAGNITUDES
 from stress.generated import explore
 from stress.matrices import Plan, fingerprint, plans
 from stress.tally import Tally
@@ -83,7 +83,7 @@ def _audited(model: Any, X: Any) -> Any:
         value
         for suspect in found.entries
         for value in (suspect.value, suspect.expected, suspect.score)
-    ] + [found.good_share]
+    ] + [found.clean_share]
 
 
 def _continued(model: Any, X: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from robustmf import Observed, RobustMF
+from robustmf import MM, Observed, RobustMF
 from robustmf.exceptions import RobustMFWarning
 from stress.tally import Tally
 
@@ -20,7 +20,7 @@ TITLE = "peak memory of a fit within the estimate and 20 %"
 CASES, FEW = 12, 2
 
 _WAYS: list[dict[str, Any]] = [
-    {"solver": "mm", "loss": "lsp", "inner_max_iter": 20},
+    {"solver": MM(max_iter=20), "loss": "lsp"},
     {"solver": "irls", "init": "random", "bias": True},
     {"solver": "irls"},
     {"solver": "varpro"},

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from robustmf import RMFNL, Observed, RobustMF, baselines
+from robustmf import MM, RMFNL, Observed, RobustMF, baselines
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import RobustMFWarning
 from robustmf.kernels import team
@@ -41,10 +41,8 @@ _WAYS: dict[str, Callable[[int, int], Any]] = {
     "irls, biases": _model(solver="irls", bias=True, loss="lsp", max_iter=40),
     "irls, λ by count": _model(solver="irls", reg_by_count=True, reg=0.01, loss="huber"),
     "mm": _model(solver="mm", loss="lsp", max_iter=15),
-    "mm, dense": _model(solver="mm", loss="lsp", inner="apg-dense", max_iter=5),
-    "mm, ladmpsap": _model(
-        solver="mm", loss="lsp", inner="ladmpsap", max_iter=2, inner_max_iter=30
-    ),
+    "mm, dense": _model(solver=MM(inner="apg-dense"), loss="lsp", max_iter=5),
+    "mm, ladmpsap": _model(solver=MM(inner="ladmpsap", max_iter=30), loss="lsp", max_iter=2),
     "RMFNL": lambda jobs, seed: RMFNL(rank=3, n_jobs=jobs, random_state=seed, max_iter=15),
     "varpro": _model(solver="varpro", max_iter=10),
     "certify": _model(loss="l1", certify=True, max_iter=3),

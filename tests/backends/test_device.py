@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from conftest import INTERPRETED, Root, needs_gpu, random_problem
-from robustmf import RMFNL, Observed, RobustMF
+from robustmf import MM, RMFNL, Observed, RobustMF
 
 pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 
@@ -98,7 +98,7 @@ def fits(X, model=RobustMF, weights=None, **settings):
         (RobustMF, {"loss": "welsch"}),
         (RobustMF, {"loss": "lsp", "bias": True}),
         (RobustMF, {"loss": "huber", "reg_by_count": True, "init": "random"}),
-        (RobustMF, {"solver": "mm", "loss": "lsp", "inner_max_iter": 5, "init": "random"}),
+        (RobustMF, {"solver": MM(max_iter=5), "loss": "lsp", "init": "random"}),
         pytest.param(
             RMFNL,
             {"init": "random"},
@@ -408,7 +408,7 @@ def test_solvers_that_need_the_host_are_refused():
     with pytest.raises(ValueError, match="fits ranks up to 128, a bias counted as one; got 129"):
         RobustMF(128, device="cuda", bias=True).fit(np.ones((130, 130)))
     with pytest.raises(ValueError, match="inner='apg-dense' needs device='cpu'"):
-        RobustMF(2, device="cuda", solver="mm", loss="lsp", inner="apg-dense").fit(np.eye(3) + 1)
+        RobustMF(2, device="cuda", solver=MM(inner="apg-dense"), loss="lsp").fit(np.eye(3) + 1)
 
 
 @needs_gpu

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from baselines.helpers import product, relative_error
-from robustmf import RobustMF
+from robustmf import MM, RobustMF
 from robustmf.baselines import RMFMM
 from robustmf.exceptions import NotConvergedWarning
 
@@ -38,14 +38,12 @@ def test_steps_equal_those_of_the_mm_solver_with_ladmpsap(given, operations):
     accepted = [a for a, b in zip(ours, [np.inf, *ours], strict=False) if a < b]
     mm = RobustMF(
         3,
-        solver="mm",
+        solver=MM(inner="ladmpsap", max_iter=5000),
         loss="l1",
-        inner="ladmpsap",
         init=initial,
         reg=20 / 105,
         tol=1e-12,
         max_iter=len(accepted) - 1,
-        inner_max_iter=5000,
     )
     with pytest.warns(NotConvergedWarning):
         theirs = mm.fit(operations.observed).history_["objective"]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import robustmf
 from conftest import Root, needs_gpu, random_problem
-from robustmf import RMFNL, Observed, RobustMF
+from robustmf import MM, RMFNL, Observed, RobustMF
 from robustmf.cli import app
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import (
@@ -32,14 +32,12 @@ WAYS = {
     "irls, biases": {"solver": "irls", "bias": True, "loss": "huber"},
     "irls, user-defined loss": {"solver": "irls", "loss": Root(0.5), "max_iter": 12},
     "mm": {"solver": "mm", "loss": "lsp"},
-    "mm, gap rule": {"solver": "mm", "loss": "geman", "inner_gap": 0.1, "max_iter": 8},
-    "mm, dense": {"solver": "mm", "loss": "lsp", "inner": "apg-dense", "max_iter": 5},
+    "mm, gap rule": {"solver": MM(gap=0.1), "loss": "geman", "max_iter": 8},
+    "mm, dense": {"solver": MM(inner="apg-dense"), "loss": "lsp", "max_iter": 5},
     "mm, ladmpsap": {
-        "solver": "mm",
+        "solver": MM(inner="ladmpsap", max_iter=50),
         "loss": "lsp",
-        "inner": "ladmpsap",
         "max_iter": 4,
-        "inner_max_iter": 50,
     },
     "varpro": {"solver": "varpro", "tol": 1e-12, "max_iter": 12},
     "certify": {"loss": "l1", "certify": True, "max_iter": 8},
@@ -291,7 +289,7 @@ def test_temporary_files_of_killed_processes_are_removed(path):
         ({"tol": 1e-5}, r"tol \(0.0001 there, 1e-05 here\)"),
         ({"random_state": 2}, "random_state"),
         ({"init": (np.zeros((50, 3)), np.zeros((50, 3)))}, "init"),
-        ({"inner_max_iter": 7}, "mm"),
+        ({"solver": MM(max_iter=7)}, "mm"),
     ],
 )
 def test_the_checkpoint_of_another_fit_is_refused_with_the_difference(changed, named, path):
@@ -391,7 +389,7 @@ def test_an_error_in_a_callback_is_not_attributed_to_the_file(path):
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize(
     "settings",
-    [{"solver": "irls", "bias": True}, {"solver": "mm", "inner_max_iter": 3}],
+    [{"solver": "irls", "bias": True}, {"solver": MM(max_iter=3)}],
     ids=["irls", "mm"],
 )
 def test_checkpoint_on_the_gpu(settings, path):

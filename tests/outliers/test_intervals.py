@@ -36,7 +36,7 @@ def test_coverage_of_good_values_is_within_two_points_of_nominal(outliers, seed)
         lower, upper = intervals.predict(i, j, level)
         assert ((lower <= values) & (values <= upper)).mean() == pytest.approx(level, abs=0.02)
         assert (upper - lower).mean() < 0.8  # ±5 is what the outliers would make of it
-    assert intervals.good_share_ == pytest.approx(1 - outliers, abs=0.02)
+    assert intervals.clean_share_ == pytest.approx(1 - outliers, abs=0.02)
 
 
 def test_intervals_are_wider_where_less_is_known():
@@ -71,7 +71,7 @@ def test_bad_use_is_refused_by_name():
         ConformalIntervals(model, data.train)
     for level, message in (
         (0.0, "level must be a finite number > 0"),
-        (1.0, "level must be a share below 1"),
+        (1.0, "level must be below 1"),
     ):
         with pytest.raises(ValueError, match=message):
             intervals.predict(0, 0, level)

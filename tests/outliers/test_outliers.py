@@ -12,8 +12,8 @@ from robustmf import Observed, RobustMF
 from robustmf.datasets import average_attack, love_hate, make_synthetic
 from robustmf.exceptions import UnknownIdsWarning
 from robustmf.metrics import detection_auc, precision_at_k
-from robustmf.outliers.evidence import Lines, both_sides, combined
-from robustmf.outliers.noise import fit_law
+from robustmf.outliers.evidence import Groups, combined, group_evidence
+from robustmf.outliers.noise import fit_distribution
 
 
 def fitted(data, seed=0, **parameters):
@@ -137,13 +137,14 @@ def test_the_entries_of_the_fit_are_the_default(data, model):
 def test_a_law_is_fitted_to_the_centre_alone():
     rng = np.random.default_rng(0)
     good, bad = 2 * rng.standard_t(6, 20_000), 50 + rng.random(4_000)
-    law, alone = fit_law(np.concatenate([good, bad])), fit_law(good)
+    law = fit_distribution(np.concatenate([good, bad]))
+    alone = fit_distribution(good)
     assert law.share == pytest.approx(20 / 24, abs=0.005)
-    assert (law.scale, law.tail) == pytest.approx(
-        (alone.scale, alone.tail), rel=0.02
+    assert (law.scale, law.freedom) == pytest.approx(
+        (alone.scale, alone.freedom), rel=0.02
     )  # bins move a little with the first scale
     assert law.scale == pytest.approx(2, rel=0.05)
-    assert law.tail == pytest.approx(6, rel=0.4)
+    assert law.freedom == pytest.approx(6, rel=0.4)
     assert law.two_sided(np.array([law.quantile(0.9)]))[0] == pytest.approx(0.1)
 
 
@@ -292,8 +293,8 @@ def test_the_audit_points_at_the_planted_entries(data, model):
     assert all((suspect.row, suspect.column) in planted for suspect in audit.entries)
     worst = audit.entries[0]
     assert worst.reason.startswith(f"{worst.value:.4g} where {worst.expected:.4g} ± 0.")
-    assert "less than one in a million good entries" in worst.reason
-    assert audit.good_share == pytest.approx(0.9, abs=0.01)
+    assert "less than one in a million clean entries" in worst.reason
+    assert audit.clean_share == pytest.approx(0.9, abs=0.01)
     assert "About 10.0 % of the entries" in str(audit) or "About 9." in str(audit)
 
 
@@ -369,7 +370,7 @@ def test_unknown_ids_are_refused_with_the_remedy(loved_model):
     strange = Observed.from_triplets(row=["nobody"], col=["item 1"], value=[3.0])
     with pytest.raises(
         ValueError,
-        match="1 entries in rows or columns that the fit did not know; give new rows with rows='new'",
+        match="1 entries in rows or columns that are unknown to the fit; give new rows with rows='new'",
     ):
         loved_model.outlier_scores(strange)
 
@@ -390,12 +391,12 @@ def test_tiny_and_degenerate_data_get_an_answer():
 def test_evidence_that_was_not_looked_at_does_not_count():
     rng = np.random.default_rng(0)
     i, j = np.divmod(np.arange(40 * 30), 30)
-    rows, columns = both_sides(
-        Lines(i, j, 40, 30, rng.standard_normal(1200), rng.standard_normal(1200))
+    rows, columns = group_evidence(
+        Groups(i, j, 40, 30, rng.standard_normal(1200), rng.standard_normal(1200))
     )
     for found in (rows, columns):
-        assert not found.suspicious_crossing.any()
-        assert set(found.kinds) == {"misfit", "company"}, (
+        assert not found.suspicious_others.any()
+        assert set(found.kinds) == {"misfit", "co-occurrence"}, (
             "no line is suspicious, so there is no crowd to look for"
         )
         np.testing.assert_array_equal(found.scores, combined(found.kinds))

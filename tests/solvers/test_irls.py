@@ -13,7 +13,7 @@ import pytest
 
 import oracles
 from conftest import random_problem
-from robustmf import RobustMF
+from robustmf import MM, RobustMF
 from robustmf.backends.cpu import operations as operations_module
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
@@ -259,9 +259,8 @@ def test_certify_ends_at_a_critical_point(team):
         theta=1.0,
         solver="irls",
         random_state=0,
-        certify=True,
+        certify=MM(max_iter=2000),
         max_iter=3000,
-        inner_max_iter=2000,
     ).fit(data.train)
     operations, objective = (
         CPUOperations(data.train, team),

@@ -13,17 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.data.checks import require_magnitude, warn_of_empty
 from robustmf.data.observed import Observed, as_observed
 from robustmf.exceptions import NumericalError
 from robustmf.kernels.team import Team
 from robustmf.solvers.base import Callback, Solver, run, warn_of_limit
 from robustmf.validation import (
-    generator,
-    positions,
+    as_generator,
+    require_indices,
     require_integer,
-    require_magnitude,
     require_positive,
-    warn_of_empty,
 )
 
 Array = NDArray[np.floating[Any]]
@@ -122,7 +121,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         warn_of_empty(observed, False)
         # A separate stream: if the same stream had drawn the data, a Gaussian initialization would
         # be equal to the true factors.
-        rng = generator(self.random_state).spawn(1)[0]
+        rng = as_generator(self.random_state).spawn(1)[0]
         try:
             # Overflow shows in the objective, which the loop checks.
             with (
@@ -166,8 +165,8 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
             One value per pair.
         """
         check_is_fitted(self)
-        i = positions(rows, "rows", len(self.row_factors_))
-        j = positions(columns, "columns", len(self.column_factors_))
+        i = require_indices("rows", rows, len(self.row_factors_))
+        j = require_indices("columns", columns, len(self.column_factors_))
         product = np.einsum("...q,...q->...", self.row_factors_[i], self.column_factors_[j])
         return np.asarray(product if self.bounds_ is None else np.clip(product, *self.bounds_))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from robustmf.data.observed import Observed
-    from robustmf.outliers.audit import Audit, SuspectLine
+    from robustmf.outliers.audit import Audit, SuspectGroup
 
 #: Without --rank: at most so many factors, and so many entries for each parameter.
 _MOST_FACTORS, _ENTRIES_EACH = 5, 4
@@ -152,7 +152,7 @@ def audit(
         counts = {f"suspicious_{name}": len(getattr(listed, name)) for name in shown}
         print_json(
             {
-                "good_share": listed.good_share,
+                "good_share": listed.clean_share,
                 **counts,
                 "removed": removed,
                 "rank": rank,
@@ -200,7 +200,7 @@ def _columns(listed: Audit) -> dict[str, list[Any]]:
 
 
 def _show(listed: Audit, names: tuple[str, str, str], top: int, at_most: float) -> None:
-    share = 100 * (1 - listed.good_share)
+    share = 100 * (1 - listed.clean_share)
     counts = f"{len(listed.entries):,} entries, {len(listed.rows):,} rows and {len(listed.columns):,} columns have a score up to {at_most:g}"
     typer.echo(f"About {share:.1f} % of the entries do not fit their rows and columns. {counts}.")
     row, column, value = names
@@ -228,5 +228,5 @@ def _show(listed: Audit, names: tuple[str, str, str], top: int, at_most: float) 
             )
 
 
-def _line(one: SuspectLine) -> tuple[str, str, str, str]:
+def _line(one: SuspectGroup) -> tuple[str, str, str, str]:
     return short(one.id), f"{one.entries:,}", f"{one.score:.1g}", one.reason

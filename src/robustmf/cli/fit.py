@@ -69,7 +69,7 @@ def fit(
 
         robustmf fit ratings.parquet --local-workers 2 -o clustered.rmf
     """
-    from robustmf.summary import facts  # noqa: PLC0415 - so that --help is quick
+    from robustmf.report.summary import summary  # noqa: PLC0415 - so that --help is quick
 
     require_folder(output, report, checkpoint)
     if report is not None:
@@ -116,7 +116,7 @@ def fit(
                     "layout": layout,
                     "rows": len(model.row_factors_),
                     "columns": len(model.column_factors_),
-                    "entries": model._started_with,
+                    "entries": model.model_.n_entries_initialized,
                 },
                 "settings": {
                     "rank": rank,
@@ -141,7 +141,7 @@ def fit(
         )
     else:
         print_table(
-            "Fitted", ("what", "found"), [*facts(model).items(), ("seconds", f"{seconds:.2f}")]
+            "Fitted", ("what", "found"), [*summary(model).items(), ("seconds", f"{seconds:.2f}")]
         )
     if model.stop_reason_ == "interrupted":
         say(

@@ -88,7 +88,7 @@ def predict(
 
 def load_model(path: Path) -> RobustMF:
     """The model in a file."""
-    from robustmf.persistence import load  # noqa: PLC0415 - so that --help is quick
+    from robustmf.estimator import load  # noqa: PLC0415 - so that --help is quick
 
     with reading():
         return load(path)

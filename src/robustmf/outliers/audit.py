@@ -1,4 +1,4 @@
-"""A list of what is most suspicious, with the reason in words."""
+"""The most suspicious entries, rows and columns, each with the reason in words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.outliers.evidence import Found, Lines
+from robustmf.outliers.evidence import Evidence, Groups
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SuspectEntry:
-    """An entry, what was expected there, its score, and why it is listed."""
+    """An entry, the value expected there, its score, and why it is listed."""
 
     row: Hashable
     column: Hashable
@@ -27,7 +27,7 @@ class SuspectEntry:
 
 
 @dataclass(frozen=True)
-class SuspectLine:
+class SuspectGroup:
     """A row or a column, its number of entries, its score, and why it is listed."""
 
     id: Hashable
@@ -40,25 +40,24 @@ class SuspectLine:
 class Audit:
     """The most suspicious entries, rows and columns, worst first.
 
-    A score is the share of good entries (honest rows, honest columns) that would look as bad or worse.
+    A score is the share of clean entries (clean rows, clean columns) that would look as bad or worse.
 
     Attributes
     ----------
     entries : list of SuspectEntry
-    rows, columns : list of SuspectLine
-    good_share : float
-        The estimated share of good entries in the fit, going by their residuals.
+    rows, columns : list of SuspectGroup
+    clean_share : float
+        The estimated share of clean entries in the fit, by their residuals.
     """
 
     entries: list[SuspectEntry]
-    rows: list[SuspectLine]
-    columns: list[SuspectLine]
-    good_share: float
+    rows: list[SuspectGroup]
+    columns: list[SuspectGroup]
+    clean_share: float
 
     def __str__(self) -> str:
-        lines = [
-            f"About {100 * (1 - self.good_share):.1f} % of the entries do not fit their rows and columns."
-        ]
+        outliers = 100 * (1 - self.clean_share)
+        lines = [f"About {outliers:.1f} % of the entries do not fit their rows and columns."]
         for title, suspects in (("rows", self.rows), ("columns", self.columns)):
             lines += ["", f"Most suspicious {title}:"]
             lines += [
@@ -74,81 +73,118 @@ class Audit:
 
     def to_pandas(self) -> dict[str, Any]:
         """Three DataFrames, "entries", "rows" and "columns"; needs pandas."""
-        import pandas as pd  # noqa: PLC0415 - only for those who ask for it
+        import pandas as pd  # noqa: PLC0415 - an optional dependency
 
-        entries, lines = (
-            [field.name for field in fields(kind)] for kind in (SuspectEntry, SuspectLine)
-        )
+        def frame(suspects: Sequence[Any], kind: type[Any]) -> Any:
+            names = [field.name for field in fields(kind)]
+            return pd.DataFrame([astuple(suspect) for suspect in suspects], columns=names)
+
         return {
-            "entries": pd.DataFrame(
-                [astuple(suspect) for suspect in self.entries], columns=entries
-            ),
-            "rows": pd.DataFrame([astuple(suspect) for suspect in self.rows], columns=lines),
-            "columns": pd.DataFrame([astuple(suspect) for suspect in self.columns], columns=lines),
+            "entries": frame(self.entries, SuspectEntry),
+            "rows": frame(self.rows, SuspectGroup),
+            "columns": frame(self.columns, SuspectGroup),
         }
 
 
 def suspect_entries(
-    row_ids: Sequence[Hashable], column_ids: Sequence[Hashable], i: NDArray[Any], j: NDArray[Any], values: Array, expected: NDArray[Any],
-    deviations: Array, scores: Array, top: int, at_most: float,
-) -> list[SuspectEntry]:  # fmt: skip
-    """The ``top`` entries with the smallest scores, not above ``at_most``; i and j are the numbers of their rows and columns."""
-    listed = []
-    for t in _worst(scores, top, at_most):
-        value, guess, score = float(values[t]), float(expected[t]), float(scores[t])
-        reason = f"{value:.4g} where {guess:.4g} ± {deviations[t]:.2g} was expected; {_odds(score)} good entries is as far off"
-        listed.append(
-            SuspectEntry(row_ids[int(i[t])], column_ids[int(j[t])], value, guess, score, reason)
+    entries: Any,
+    labels: tuple[Sequence[Hashable], Sequence[Hashable]],
+    expected: NDArray[Any],
+    deviations: Array,
+    scores: Array,
+    top: int,
+    at_most: float,
+) -> list[SuspectEntry]:
+    """The ``top`` entries with the smallest scores, none above ``at_most``.
+
+    ``entries`` is a :class:`~robustmf.outliers.scores.ScoredEntries`; ``labels`` are those of rows
+    and columns.
+    """
+    suspects = []
+    for t in _smallest(scores, top, at_most):
+        value = float(entries.values[t])
+        prediction = float(expected[t])
+        score = float(scores[t])
+        reason = (
+            f"{value:.4g} where {prediction:.4g} ± {deviations[t]:.2g} was expected; "
+            f"{_odds(score)} clean entries is as far off"
         )
-    return listed
+        row = labels[0][int(entries.i[t])]
+        column = labels[1][int(entries.j[t])]
+        suspects.append(SuspectEntry(row, column, value, prediction, score, reason))
+    return suspects
 
 
-def suspect_lines(
-    lines: Lines,
-    found: Found,
-    ids: Sequence[Hashable],
+def suspect_groups(
+    groups: Groups,
+    evidence: Evidence,
+    labels: Sequence[Hashable],
     names: tuple[str, str],
     top: int,
     at_most: float,
     first: int = 0,
-) -> list[SuspectLine]:
-    """The ``top`` lines from number ``first`` on with the smallest scores, with the strongest kind of evidence and the numbers behind it.
+) -> list[SuspectGroup]:
+    """The ``top`` rows (or columns) with the smallest scores, and their strongest evidence.
 
-    ``ids`` are those from ``first`` on; ``names`` are what a line of this side and one of the other are called.
+    Parameters
+    ----------
+    labels : sequence
+        Labels of the groups from index ``first`` on.
+    names : (str, str)
+        What a group of this side, and one of the other side, is called.
+    first : int, default=0
+        Groups before this index are not listed.
     """
-    counts, scores = lines.sums().astype(np.int64), found.scores
-    order, ends = np.argsort(lines.i, kind="stable"), np.cumsum(counts)
-    overall = float(lines.values.mean())
-    listed = []
-    scored = np.where(counts > 0, scores, np.inf)[first:]  # a line without entries has done nothing
-    for k in [first + k for k in _worst(scored, top, at_most)]:
-        kind = min(found.kinds, key=lambda kind: float(found.kinds[kind][k]))
+    counts = groups.sums().astype(np.int64)
+    scores = evidence.scores
+    order = np.argsort(groups.i, kind="stable")
+    ends = np.cumsum(counts)
+    overall = float(groups.values.mean())
+    # A group without entries gives no reason for suspicion.
+    eligible = np.where(counts > 0, scores, np.inf)[first:]
+    suspects = []
+    for k in [first + k for k in _smallest(eligible, top, at_most)]:
+        kind = min(evidence.kinds, key=lambda kind: float(evidence.kinds[kind][k]))
         own = order[ends[k] - counts[k] : ends[k]]
-        reason = f"{_words(kind, lines, found, own, overall, names[1])}; {_odds(float(found.scores[k]))} honest {names[0]}s is as odd"
-        listed.append(SuspectLine(ids[k - first], int(counts[k]), float(scores[k]), reason))
-    return listed
+        score = float(scores[k])
+        reason = (
+            f"{_describe(kind, groups, evidence, own, overall, names[1])}; "
+            f"{_odds(score)} clean {names[0]}s is as unusual"
+        )
+        suspects.append(SuspectGroup(labels[k - first], int(counts[k]), score, reason))
+    return suspects
 
 
-def _words(
-    kind: str, lines: Lines, found: Found, own: NDArray[np.int64], overall: float, crossing: str
+def _describe(
+    kind: str,
+    groups: Groups,
+    evidence: Evidence,
+    own: NDArray[np.int64],
+    overall: float,
+    other_side: str,
 ) -> str:
-    """Why a line is listed; ``own`` are the numbers of its entries."""
-    values = lines.values[own]
+    """Why a group is listed; ``own`` are the indices of its entries."""
+    values = groups.values[own]
     if kind == "misfit":
-        with np.errstate(over="ignore"):  # beside an exact fit everything is infinitely far off
-            size = float(np.sqrt(np.mean(np.square(lines.z[own]))))
+        with np.errstate(over="ignore"):  # relative to an exact fit any residual is infinite
+            size = float(np.sqrt(np.mean(np.square(groups.z[own]))))
         return f"its residuals are {size:.1f} times the noise"
-    if kind == "alike":
-        return f"its values are {values.mean():.3g} ± {values.std():.2g}: too much alike, or too far from {overall:.3g}, the mean of all"
-    if kind == "company":
-        return f"its entries lie in {crossing}s that others do not have together"
-    return f"{int(found.suspicious_crossing[lines.j[own]].sum())} of its {len(values)} entries lie in suspicious {crossing}s"
+    if kind == "uniformity":
+        return (
+            f"its values are {values.mean():.3g} ± {values.std():.2g}: too similar to each other, "
+            f"or too far from {overall:.3g}, the mean of all"
+        )
+    if kind == "co-occurrence":
+        return f"its entries lie in {other_side}s that others do not have together"
+    shared = int(evidence.suspicious_others[groups.j[own]].sum())
+    return f"{shared} of its {len(values)} entries lie in suspicious {other_side}s"
 
 
-def _worst(scores: Array, top: int, at_most: float) -> list[int]:
-    """The numbers of the ``top`` smallest scores that are not above ``at_most``, smallest first."""
-    some = np.flatnonzero(scores <= at_most)
-    return [int(k) for k in some[np.argsort(scores[some], kind="stable")[:top]]]
+def _smallest(scores: Array, top: int, at_most: float) -> list[int]:
+    """Indices of the ``top`` smallest scores that are not above ``at_most``, smallest first."""
+    candidates = np.flatnonzero(scores <= at_most)
+    order = np.argsort(scores[candidates], kind="stable")[:top]
+    return [int(k) for k in candidates[order]]
 
 
 def _odds(score: float) -> str:

@@ -1,13 +1,15 @@
-"""Evidence against whole rows and columns: an attack may fit a low-rank model perfectly, and residuals alone would not see it.
+"""Evidence against whole rows and columns.
 
-Each kind of evidence is turned into the share of honest lines (rows, or columns) that would look as bad or worse. What honest lines
-look like is learned from the lines at hand, robustly: most of them are taken to be honest, not all.
+An attack may follow a low-rank model exactly, so that residuals alone do not reveal it. Rows and
+columns are called groups of entries here. Each kind of evidence is a tail probability: the share of
+clean groups that would look as bad or worse. The distribution of clean groups is estimated robustly
+from the groups at hand, most of which are assumed to be clean.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -15,34 +17,66 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc, chdtrc, digamma, fdtr, fdtrc, ndtri, polygamma
 
-from robustmf.outliers.noise import fit_law
+from robustmf.outliers.noise import MAD_TO_SIGMA, fit_distribution
 
 Array = NDArray[np.float64]
 Index = NDArray[Any]
 
-#: A single bad entry shall not condemn its row: standardised residuals and values count up to so many spreads.
-_WINSOR = 5.0
+#: The smallest positive probability or variance; avoids logarithms of zero.
+_TINY = 1e-300
 
-#: Lines with fewer entries than this are not used to learn what honest ones look like.
-_TYPICAL = 5
-
-#: Columns of the sketch that co-occurrence is measured by (so many at once), and its fixed seed: the answer shall depend on the data alone.
-_SKETCH, _AT_ONCE, _SEED = 512, 16, 20081
-
-#: Lines at least as bad as this are the suspicious ones that "crowd" looks for; rows and columns accuse each other in so many rounds.
-_SUSPICIOUS, _ROUNDS = 5e-3, 3
-
-#: The law of honest lines is learned from scores within so many scales: lines under attack lie beyond.
-_NEAR, _TAIL = 2.5, 10.0
-
-_LEAST = 1e-300
+#: The largest probability below one; avoids infinite normal quantiles.
+_ALMOST_ONE = 1 - 1e-16
 
 
 @dataclass(frozen=True)
-class Lines:
-    """The entries as seen from one side: line ``i`` of ``m`` has an entry with crossing line ``j`` of ``n``.
+class EvidenceOptions:
+    """Constants of the evidence against groups.
 
-    ``values`` are the entries, ``z`` their standardised residuals.
+    Attributes
+    ----------
+    winsor : float
+        Standardized residuals and values are clipped at so many scales, so that a single outlier
+        does not make its group suspicious.
+    typical_entries : int
+        The distribution of clean groups is estimated from groups with at least so many entries.
+    least_groups : int
+        Minimum number of groups to estimate that distribution from.
+    sketch, sketch_block : int
+        Number of random projections that measure co-occurrence (relative error 1/√sketch), and how
+        many are made at once.
+    seed : int
+        Seed of these projections; fixed, so that results depend on the data alone.
+    suspicious : float
+        Groups with a score up to this are the ones whose density "suspicious neighbours" measures.
+    rounds : int
+        Rounds in which suspicious rows and columns are updated from each other.
+    near, freedom : float
+        The upper tail of group scores is fitted within ``near`` scales, beyond which attacked
+        groups lie, by a t distribution with so many degrees of freedom.
+    """
+
+    winsor: float = 5.0
+    typical_entries: int = 5
+    least_groups: int = 10
+    sketch: int = 512
+    sketch_block: int = 16
+    seed: int = 20081
+    suspicious: float = 5e-3
+    rounds: int = 3
+    near: float = 2.5
+    freedom: float = 10.0
+
+
+OPTIONS = EvidenceOptions()
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Entries grouped by one side: group ``i`` of ``m`` has an entry with group ``j`` of ``n``.
+
+    ``values`` are the entries, ``z`` their standardized residuals. For rows, i is the row index and
+    j the column index.
     """
 
     i: Index
@@ -53,175 +87,207 @@ class Lines:
     z: Array
 
     @property
-    def crossing(self) -> Lines:
-        """The same entries from the other side."""
-        return Lines(self.j, self.i, self.n, self.m, self.values, self.z)
+    def transposed(self) -> Groups:
+        """The same entries grouped by the other side."""
+        return Groups(self.j, self.i, self.n, self.m, self.values, self.z)
 
     def sums(self, weights: Array | None = None) -> Array:
-        """Sums over each line."""
+        """Sums of the weights over each group; by default the numbers of entries."""
         return np.bincount(self.i, weights, self.m).astype(np.float64)
 
 
-def evidence(lines: Lines) -> dict[str, Array]:
-    """For each kind of evidence but "crowd" one number a line: the share of honest lines that would look as bad or worse."""
-    counts = lines.sums()
-    kinds = {"misfit": _misfit(lines, counts), "company": _company(lines, counts)}
-    # of measurements, lines with small factors are honestly alike; on a scale of few steps it is what one who pushes items gives
-    return {**kinds, "alike": _alike(lines, counts)} if is_scale(lines.values) else kinds
-
-
 @dataclass(frozen=True)
-class Found:
-    """The evidence against the lines of one side by its kinds, and which lines of the other side "crowd" looked for."""
+class Evidence:
+    """Tail probabilities of the groups of one side by kind of evidence.
+
+    ``suspicious_others`` are the suspicious groups of the other side.
+    """
 
     kinds: dict[str, Array]
-    suspicious_crossing: NDArray[np.bool_]
+    suspicious_others: NDArray[np.bool_]
 
     @property
     def scores(self) -> Array:
-        """All evidence together."""
+        """All evidence combined."""
         return combined(self.kinds)
 
 
-def both_sides(lines: Lines) -> tuple[Found, Found]:
-    """The evidence against rows and against columns, each with "crowd", which needs the suspicious ones of the other side."""
-    of_rows, of_columns = evidence(lines), evidence(lines.crossing)
-    rows, columns = (
-        Found(of_rows, np.zeros(lines.n, bool)),
-        Found(of_columns, np.zeros(lines.m, bool)),
-    )
-    for _ in range(_ROUNDS):
-        bad_rows, bad_columns = rows.scores <= _SUSPICIOUS, columns.scores <= _SUSPICIOUS
-        rows = Found({**of_rows, **_crowd(lines, bad_columns)}, bad_columns)
-        columns = Found({**of_columns, **_crowd(lines.crossing, bad_rows)}, bad_rows)
+def group_evidence(groups: Groups) -> tuple[Evidence, Evidence]:
+    """The evidence against rows and against columns.
+
+    The density of suspicious neighbours of either side depends on the suspicious groups of the
+    other, so the two are updated in turn.
+    """
+    of_rows = _own_evidence(groups)
+    of_columns = _own_evidence(groups.transposed)
+    rows = Evidence(of_rows, np.zeros(groups.n, bool))
+    columns = Evidence(of_columns, np.zeros(groups.m, bool))
+    for _ in range(OPTIONS.rounds):
+        bad_rows = rows.scores <= OPTIONS.suspicious
+        bad_columns = columns.scores <= OPTIONS.suspicious
+        rows = Evidence(of_rows | _suspicious_neighbours(groups, bad_columns), bad_columns)
+        columns = Evidence(
+            of_columns | _suspicious_neighbours(groups.transposed, bad_rows), bad_rows
+        )
     return rows, columns
 
 
-def combined(found: dict[str, Array]) -> Array:
-    """The worst kind of evidence, corrected for the number of kinds looked at (Šidák)."""
-    worst = np.minimum.reduce(list(found.values()))
-    return np.asarray(-np.expm1(len(found) * np.log1p(-np.minimum(worst, 1 - 1e-16))))
+def combined(kinds: dict[str, Array]) -> Array:
+    """The smallest tail probability, corrected for the number of kinds (Šidák)."""
+    smallest = np.minimum.reduce(list(kinds.values()))
+    return np.asarray(-np.expm1(len(kinds) * np.log1p(-np.minimum(smallest, _ALMOST_ONE))))
 
 
-def _misfit(lines: Lines, counts: Array) -> Array:
-    """Residuals too large for the line's number of entries and the spread of noise among lines."""
-    size = lines.sums(np.square(np.clip(lines.z, -_WINSOR, _WINSOR))) / np.maximum(counts, 1)
-    return _against_others(_variances(size, counts)[1], counts >= 1, counts)
+def is_discrete_scale(values: NDArray[Any]) -> bool:
+    """Whether the values are steps of a scale, as ratings are."""
+    return _rounding_variance(values) > 0
 
 
-def _alike(lines: Lines, counts: Array) -> Array:
-    """Values with too little spread, and a mean too far out: each may happen, both together rarely do (Fisher's sum)."""
-    values = _winsorised(lines.values)
-    mean = lines.sums(values) / np.maximum(counts, 1)
-    spread = lines.sums(np.square(values - mean[lines.i])) / np.maximum(counts - 1, 1) + _rounding(
-        values
-    )
+def _own_evidence(groups: Groups) -> dict[str, Array]:
+    """The kinds of evidence that do not depend on the other side's suspicious groups."""
+    counts = groups.sums()
+    kinds = {"misfit": _misfit(groups, counts), "co-occurrence": _co_occurrence(groups, counts)}
+    if is_discrete_scale(groups.values):
+        # Clean groups of measurements with small factors have similar values; on a rating scale
+        # uniform values far from the mean are what an attack that promotes items gives.
+        kinds["uniformity"] = _uniformity(groups, counts)
+    return kinds
+
+
+def _misfit(groups: Groups, counts: Array) -> Array:
+    """Residuals too large, given the number of entries and the variation of noise among groups."""
+    clipped = np.clip(groups.z, -OPTIONS.winsor, OPTIONS.winsor)
+    mean_square = groups.sums(np.square(clipped)) / np.maximum(counts, 1)
+    tails = _variance_tails(mean_square, counts)
+    return _recalibrated(tails.large, counts >= 1, counts)
+
+
+def _uniformity(groups: Groups, counts: Array) -> Array:
+    """Values with a small variance and a mean far from the others (Fisher's combination)."""
+    values = _winsorized(groups.values)
+    mean = groups.sums(values) / np.maximum(counts, 1)
+    squares = groups.sums(np.square(values - mean[groups.i]))
+    variance = squares / np.maximum(counts - 1, 1) + _rounding_variance(values)
     enough = counts >= 2
-    too_small, _, typical = _variances(spread, np.where(enough, counts - 1, 0), with_scale=True)
-    judged = _learned_from(counts)
-    middle = float(np.median(mean[judged]))
-    between = 1.4826 * float(np.median(np.abs(mean[judged] - middle)))
-    far = (mean - middle) / np.sqrt(between**2 + typical / np.maximum(counts, 1) + _LEAST)
-    too_far = fit_law(far[judged]).two_sided(far)
-    fisher = -2 * (np.log(np.maximum(too_small, _LEAST)) + np.log(np.maximum(too_far, _LEAST)))
-    return _against_others(chdtrc(4, fisher), enough, counts)
+    tails = _variance_tails(variance, np.where(enough, counts - 1, 0))
+    typical = _typical_groups(counts)
+    center = float(np.median(mean[typical]))
+    between = MAD_TO_SIGMA * float(np.median(np.abs(mean[typical] - center)))
+    deviation = np.sqrt(between**2 + tails.typical / np.maximum(counts, 1) + _TINY)
+    distance = (mean - center) / deviation
+    far = fit_distribution(distance[typical]).two_sided(distance)
+    fisher = -2 * (np.log(np.maximum(tails.small, _TINY)) + np.log(np.maximum(far, _TINY)))
+    return _recalibrated(chdtrc(4, fisher), enough, counts)
 
 
-def _company(lines: Lines, counts: Array) -> Array:
-    """Entries where they do not go together: crossing lines that hardly anyone else has together.
+def _co_occurrence(groups: Groups, counts: Array) -> Array:
+    """Entries in groups of the other side that rarely occur together.
 
-    Σ over the other lines of (entries shared with them, each weighted by its rarity)², over the number of entries squared; by a random
-    sketch, so that no table of pairs of lines is made.
+    Σ over the other groups of (entries shared with them, each weighted by its rarity)², divided by
+    the squared number of entries; estimated by random projections, without a table of all pairs.
     """
-    rarity = 1 / np.sqrt(np.maximum(np.bincount(lines.j, minlength=lines.n), 1))
-    has = sp.csr_array((np.ones(len(lines.i)), (lines.i, lines.j)), (lines.m, lines.n))
-    own, has_transposed = has @ rarity, sp.csr_array(has.T)
-    rng = np.random.default_rng(_SEED)
-    shared = np.zeros(lines.m)
-    for _ in range(_SKETCH // _AT_ONCE):
-        signs = rng.choice([-1.0, 1.0], (lines.m, _AT_ONCE))
-        shared += np.square(
-            has @ ((has_transposed @ signs) * rarity[:, None]) - own[:, None] * signs
-        ).sum(axis=1)
-    together = -np.log(np.maximum(shared / _SKETCH, _LEAST) / np.maximum(counts, 1) ** 2)
-    return _standardised(together, counts >= 2, counts)
+    rarity = 1 / np.sqrt(np.maximum(np.bincount(groups.j, minlength=groups.n), 1))
+    ones = np.ones(len(groups.i))
+    incidence = sp.csr_array((ones, (groups.i, groups.j)), (groups.m, groups.n))
+    transposed = sp.csr_array(incidence.T)
+    own = incidence @ rarity
+    rng = np.random.default_rng(OPTIONS.seed)
+    shared = np.zeros(groups.m)
+    for _ in range(OPTIONS.sketch // OPTIONS.sketch_block):
+        signs = rng.choice([-1.0, 1.0], (groups.m, OPTIONS.sketch_block))
+        projected = incidence @ ((transposed @ signs) * rarity[:, None]) - own[:, None] * signs
+        shared += np.square(projected).sum(axis=1)
+    density = np.maximum(shared / OPTIONS.sketch, _TINY) / np.maximum(counts, 1) ** 2
+    return _upper_tail(-np.log(density), counts >= 2, counts)
 
 
-def _crowd(lines: Lines, suspicious: NDArray[np.bool_]) -> dict[str, Array]:
-    """More entries shared with suspicious crossing lines than chance would give (binomial); no look is taken where there are none."""
+def _suspicious_neighbours(groups: Groups, suspicious: NDArray[np.bool_]) -> dict[str, Array]:
+    """More entries in suspicious groups of the other side than expected (binomial tail).
+
+    Empty where no group of the other side is suspicious.
+    """
     if not suspicious.any():
         return {}
-    hits, counts = lines.sums(suspicious[lines.j].astype(np.float64)), lines.sums()
+    hits = groups.sums(suspicious[groups.j].astype(np.float64))
+    counts = groups.sums()
     share = float(hits.sum() / counts.sum())
-    return {
-        "crowd": np.where(
-            hits > 0, betainc(np.maximum(hits, 1), np.maximum(counts - hits, 0) + 1, share), 1.0
-        )
-    }
+    tail = betainc(np.maximum(hits, 1), np.maximum(counts - hits, 0) + 1, share)
+    return {"suspicious neighbours": np.where(hits > 0, tail, 1.0)}
 
 
-def _variances(variance: Array, freedom: Array, with_scale: bool = False) -> Any:
-    """How often an honest variance is as small, and as large: variance/typical follows F(freedom, d), d from the spread of variances.
+class _VarianceTails(NamedTuple):
+    """Probabilities of a smaller and of a larger variance, and the typical variance."""
 
-    The empirical Bayes model of Smyth (2004), its two parameters from medians.
+    small: Array
+    large: Array
+    typical: float
+
+
+def _variance_tails(variance: Array, freedom: Array) -> _VarianceTails:
+    """Tail probabilities of the variances of clean groups.
+
+    The empirical Bayes model of Smyth (2004): variance/typical follows F(freedom, prior), the two
+    parameters estimated from medians.
     """
-    judged = freedom >= _TYPICAL - 1 if (freedom >= _TYPICAL - 1).sum() >= 10 else freedom >= 1
-    size, n = np.log(np.maximum(variance, _LEAST)), np.maximum(freedom, 1)
-    centered = (size - digamma(n / 2) + np.log(n / 2))[judged]
-    middle = float(np.median(centered)) if centered.size else 0.0
-    found = 1.4826 * float(np.median(np.abs(centered - middle))) if centered.size else 0.0
-    excess = found**2 - (float(np.median(polygamma(1, n[judged] / 2))) if centered.size else 0.0)
-    # between the two ends of the search
+    typical_freedom = OPTIONS.typical_entries - 1
+    usable = freedom >= typical_freedom
+    if usable.sum() < OPTIONS.least_groups:
+        usable = freedom >= 1
+    n = np.maximum(freedom, 1)
+    log_variance = np.log(np.maximum(variance, _TINY))
+    centered = (log_variance - digamma(n / 2) + np.log(n / 2))[usable]
+    middle = 0.0
+    excess = 0.0
+    if centered.size:
+        middle = float(np.median(centered))
+        deviation = MAD_TO_SIGMA * float(np.median(np.abs(centered - middle)))
+        excess = deviation**2 - float(np.median(polygamma(1, n[usable] / 2)))
+    # The root lies within the bracket for excess variances in this range.
     excess = min(max(excess, 1e-3), 1e4)
     prior = 2 * scipy.optimize.brentq(lambda half: float(polygamma(1, half)) - excess, 1e-2, 1e4)
     typical = float(np.exp(middle + digamma(prior / 2) - np.log(prior / 2)))
-    ratio = variance / max(typical, _LEAST)
-    small, large = (
+    ratio = variance / max(typical, _TINY)
+    return _VarianceTails(
         np.where(freedom >= 1, fdtr(n, prior, ratio), 1.0),
         np.where(freedom >= 1, fdtrc(n, prior, ratio), 1.0),
+        typical,
     )
-    return (small, large, typical) if with_scale else (small, large)
 
 
-def _against_others(share: Array, judged: NDArray[np.bool_], counts: Array) -> Array:
-    """Shares corrected by the lines' own: where more lines than expected look bad, looking bad says less."""
-    return _standardised(-ndtri(np.clip(share, _LEAST, 1 - 1e-16)), judged, counts)
+def _recalibrated(tail: Array, eligible: NDArray[np.bool_], counts: Array) -> Array:
+    """Tail probabilities recalibrated on the groups at hand."""
+    return _upper_tail(-ndtri(np.clip(tail, _TINY, _ALMOST_ONE)), eligible, counts)
 
 
-def _standardised(score: Array, judged: NDArray[np.bool_], counts: Array) -> Array:
-    """How often an honest line scores as high or higher, by a law fitted to the central part of the scores."""
-    learned = judged & _learned_from(counts)
-    if learned.sum() < 10:
-        return np.ones(len(score))
-    middle = float(np.median(score[learned]))
-    law = fit_law(
-        score[learned & (score > middle)] - middle, _NEAR, _TAIL
-    )  # only the upper half speaks for the upper tail
-    return np.where(judged, law.above(score - middle), 1.0)
+def _upper_tail(statistic: Array, eligible: NDArray[np.bool_], counts: Array) -> Array:
+    """The probability that a clean group has a statistic at least as large.
+
+    The distribution is fitted to the statistics above their median: only these are informative
+    about the upper tail.
+    """
+    usable = eligible & _typical_groups(counts)
+    if usable.sum() < OPTIONS.least_groups:
+        return np.ones(len(statistic))
+    middle = float(np.median(statistic[usable]))
+    upper = statistic[usable & (statistic > middle)] - middle
+    distribution = fit_distribution(upper, OPTIONS.near, OPTIONS.freedom)
+    return np.where(eligible, distribution.above(statistic - middle), 1.0)
 
 
-def _learned_from(counts: Array) -> NDArray[np.bool_]:
-    typical = counts >= _TYPICAL
-    return typical if typical.sum() >= 10 else counts >= 1
+def _typical_groups(counts: Array) -> NDArray[np.bool_]:
+    typical = counts >= OPTIONS.typical_entries
+    return typical if typical.sum() >= OPTIONS.least_groups else counts >= 1
 
 
-def _winsorised(values: Array) -> Array:
-    """Values no farther out than so many spreads."""
+def _winsorized(values: Array) -> Array:
+    """Values clipped at ``winsor`` robust scales from their median."""
     middle = float(np.median(values))
-    spread = 1.4826 * float(np.median(np.abs(values - middle)))
-    return (
-        np.clip(values, middle - _WINSOR * spread, middle + _WINSOR * spread)
-        if spread > 0
-        else values
-    )
+    scale = MAD_TO_SIGMA * float(np.median(np.abs(values - middle)))
+    reach = OPTIONS.winsor * scale
+    return np.clip(values, middle - reach, middle + reach) if scale > 0 else values
 
 
-def is_scale(values: NDArray[Any]) -> bool:
-    """Whether the values are steps of a scale, as ratings are."""
-    return _rounding(values) > 0
-
-
-def _rounding(values: NDArray[Any]) -> float:
-    """The variance that rounding to a scale of few steps hides."""
+def _rounding_variance(values: NDArray[Any]) -> float:
+    """The variance of rounding to a scale of few steps; 0 for values that are not on one."""
     steps = np.unique(values[:100_000])
     return float(np.diff(steps).min()) ** 2 / 12 if 1 < len(steps) <= 100 else 0.0

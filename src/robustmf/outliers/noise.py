@@ -1,16 +1,20 @@
-"""What a fit knows of its own noise: how large residuals of good entries are, and how many entries are good.
+"""The noise model of a fit: how large residuals of clean entries are, and how many entries are clean.
 
-A residual of a fitted entry is smaller than the noise, for the entry has pulled the fit towards itself; that of a new entry is larger,
-for the factors are not exact. With l the variance that the other entries' noise gives the prediction (in units of the noise), from the
-row's regression and the column's,
+The residual of a fitted entry is smaller than the noise, because the entry has influenced the fit;
+that of a held-out entry is larger, because the factors are estimates. Let l be the leverage, the
+variance of the prediction relative to that of the noise, from the regressions of the row and of the
+column without the entry. Then
 
-    fitted entry:  Var e ≈ σ² / ((1 + l_row)(1 + l_col)),        held-out entry:  Var e ≈ σ² (1 + l_row + l_col),
-    entry of a new row, folded in:  Var e ≈ σ² (1 + l_col) / (1 + l_row).
+    fitted entry:                     Var e ≈ σ² / ((1 + l_row)(1 + l_col))
+    held-out entry:                   Var e ≈ σ² (1 + l_row + l_col)
+    entry of a new row, folded in:    Var e ≈ σ² (1 + l_col) / (1 + l_row)
 
-l_row = v_jᵀ(n_i S + λI)⁻¹v_j takes the entries of a row for a random sample of all (S is their second moment), which needs no pass over
-them; what it misses on average is made up by one factor, from the number of parameters spent. Residuals divided by these are taken to
-follow Student's law with a scale and a tail of their own, fitted to the central part alone (truncated likelihood), so that outliers,
-wherever they lie beyond it, take no part. What the law would have in that part, beside what is there, gives the share of good entries.
+The leverage l_row = v_jᵀ(n_i S + λI)⁻¹v_j treats the entries of a row as a random sample of all
+entries (S is their second moment), which needs no pass over them. One factor corrects the mean
+leverage to the effective degrees of freedom of the fit. The standardized residuals of clean entries
+are modelled by Student's t distribution, whose scale and degrees of freedom are estimated from the
+central part alone by truncated maximum likelihood, so that outliers beyond it have no influence. The
+probability of the central part under this distribution gives the share of clean entries.
 """
 
 from __future__ import annotations
@@ -26,94 +30,151 @@ from scipy.special import stdtr, stdtrit
 Array = NDArray[np.floating[Any]]
 _TINY = float(np.finfo(np.float64).tiny)
 
-#: Residuals that the law is fitted to: at most so many, spread evenly over the entries.
+#: Ratio of the standard deviation to the median absolute deviation of a normal distribution.
+MAD_TO_SIGMA = 1.4826
+
+#: Residuals that the distribution is fitted to: at most so many, evenly spaced over the entries.
 SAMPLE = 50_000
 
-#: The law is fitted to residuals within so many robust scales, sorted into so many bins.
-_CENTRAL, _BINS = 4.0, 200
-
-#: Tails between Student's with 2.1 degrees of freedom and, for all that can be told, the normal law.
-_TAILS = (2.1, 200.0)
-
-#: Fewer residuals than this say nothing about the tail: the normal law is taken.
-_ENOUGH = 200
-
-#: No fit is taken to have spent more parameters than this share of its entries.
-_MOST_SPENT = 0.8
-
-#: Of a row or column of which nothing is known, the variance of a prediction in units of the noise: it has no bound, but squares must have.
-_MOST_LEVERAGE = 1e12
-
-#: Entries looked at in one go.
-_SLICE = 1 << 18
+#: Entries whose leverages are computed at once, which bounds the memory.
+_ENTRIES_PER_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Law:
-    """Student's law around 0, and the share of the values that follow it."""
+class NoiseOptions:
+    """Constants of the noise model.
+
+    Attributes
+    ----------
+    central : float
+        The distribution is fitted to residuals within so many robust scales. A wide interval is
+        more informative about the tails, a narrow one excludes outliers of moderate size.
+    bins : int
+        Number of histogram bins in that interval; the resolution of the likelihood.
+    freedom : (float, float)
+        Range of the degrees of freedom: finite variance at the lower end, indistinguishable from
+        the normal distribution at the upper end.
+    least_residuals : int
+        With fewer residuals the tails cannot be estimated, and the normal distribution is used.
+    most_freedom_used : float
+        Upper bound on effective degrees of freedom per entry, for fits close to interpolation.
+    most_leverage : float
+        Upper bound on a leverage: without entries it is infinite, and its square must be finite.
+    """
+
+    central: float = 4.0
+    bins: int = 200
+    freedom: tuple[float, float] = (2.1, 200.0)
+    least_residuals: int = 200
+    most_freedom_used: float = 0.8
+    most_leverage: float = 1e12
+
+
+OPTIONS = NoiseOptions()
+
+
+@dataclass(frozen=True)
+class NoiseDistribution:
+    """Student's t distribution around 0, and the share of the values that follow it.
+
+    Attributes
+    ----------
+    scale : float
+        Scale of the distribution.
+    freedom : float
+        Degrees of freedom.
+    share : float
+        Share of the values that follow the distribution; the others are outliers.
+    """
 
     scale: float
-    tail: float
+    freedom: float
     share: float
 
     def in_scales(self, x: Array) -> NDArray[np.float64]:
-        """``x`` in units of the scale; infinite where an exact fit left none to speak of."""
+        """``x`` divided by the scale; infinite where the scale of an exact fit underflows."""
         with np.errstate(over="ignore"):
             return np.asarray(x / self.scale, np.float64)
 
     def two_sided(self, x: Array) -> NDArray[np.float64]:
-        """How often a value that follows the law is at least as far out as x."""
-        return np.asarray(2 * stdtr(self.tail, -np.abs(self.in_scales(x))))
+        """The probability of a value at least as far from 0 as x."""
+        return np.asarray(2 * stdtr(self.freedom, -np.abs(self.in_scales(x))))
 
     def above(self, x: Array) -> NDArray[np.float64]:
-        """How often a value that follows the law is at least x."""
-        return np.asarray(stdtr(self.tail, -self.in_scales(x)))
+        """The probability of a value of at least x."""
+        return np.asarray(stdtr(self.freedom, -self.in_scales(x)))
 
     def quantile(self, level: Any) -> Any:
-        """|x| of that share of the values that follow the law lies below this."""
-        return self.scale * stdtrit(self.tail, (1 + np.asarray(level)) / 2)
+        """The quantile of |x| at this level."""
+        return self.scale * stdtrit(self.freedom, (1 + np.asarray(level)) / 2)
 
 
-#: What is assumed before residuals are seen.
-UNIT_LAW = Law(1.0, _TAILS[1], 1.0)
+#: The distribution that is assumed before residuals are known.
+PRIOR = NoiseDistribution(1.0, OPTIONS.freedom[1], 1.0)
 
 
-def fit_law(x: Array, central: float = _CENTRAL, tail: float | None = None) -> Law:
-    """Student's law for the central part of x, by truncated maximum likelihood on bins; where the rest lies does not matter.
+def fit_distribution(
+    x: Array, central: float = OPTIONS.central, freedom: float | None = None
+) -> NoiseDistribution:
+    """Fit Student's t distribution to the central part of x by truncated maximum likelihood.
 
-    The central part is what lies within ``central`` robust scales: a wide one tells more of the tail, a narrow one is not misled by
-    outliers that lie close, but cannot tell the tail, which is then to be given.
+    Values outside the central part enter only by their number.
+
+    Parameters
+    ----------
+    x : array
+        Values; those that are not finite are ignored.
+    central : float, default=4.0
+        Half-width of the central part, in robust scales.
+    freedom : float, optional
+        Degrees of freedom; estimated by default, which needs a wide central part.
     """
     size = np.abs(x[np.isfinite(x)]).astype(np.float64)
-    kept, scale = size, 0.0
+    kept = size
+    scale = 0.0
     for _ in range(3):
-        scale = 1.4826 * float(np.median(kept)) if kept.size else 0.0
+        scale = MAD_TO_SIGMA * float(np.median(kept)) if kept.size else 0.0
         kept = size[size <= central * scale]
-    if scale <= _TINY or len(kept) < _ENOUGH:
+    if scale <= _TINY or len(kept) < OPTIONS.least_residuals:
         share = len(kept) / len(size) if scale > 0 else 1.0
-        return Law(max(scale, _TINY), tail or _TAILS[1], share)
-    edges = np.linspace(0, central, _BINS + 1)
+        return NoiseDistribution(max(scale, _TINY), freedom or OPTIONS.freedom[1], share)
+    edges = np.linspace(0, central, OPTIONS.bins + 1)
     counts = np.histogram(kept / scale, edges)[0] / len(kept)
 
-    def unlikelihood(free: NDArray[np.float64]) -> float:
-        inside = 2 * stdtr(tail or _tail(free[1]), edges / np.exp(free[0])) - 1
+    def negative_log_likelihood(free: NDArray[np.float64]) -> float:
+        inside = 2 * stdtr(freedom or _freedom(free[1]), edges / np.exp(free[0])) - 1
         return -float(counts @ np.log(np.maximum(np.diff(inside) / inside[-1], 1e-300)))
 
-    start, precision = [0.0] if tail else [0.0, 0.1], {"xatol": 1e-3, "fatol": 1e-8}
-    best = scipy.optimize.minimize(unlikelihood, start, method="Nelder-Mead", options=precision).x
-    law = Law(scale * float(np.exp(best[0])), tail or _tail(best[1]), 1.0)
-    inside = 1 - float(law.two_sided(np.array([central * scale]))[0])
-    return Law(law.scale, law.tail, min(1.0, len(kept) / len(size) / inside))
+    best = scipy.optimize.minimize(
+        negative_log_likelihood,
+        [0.0] if freedom else [0.0, 0.1],
+        method="Nelder-Mead",
+        options={"xatol": 1e-3, "fatol": 1e-8},
+    ).x
+    found = NoiseDistribution(scale * float(np.exp(best[0])), freedom or _freedom(best[1]), 1.0)
+    inside = 1 - float(found.two_sided(np.array([central * scale]))[0])
+    return replace(found, share=min(1.0, len(kept) / len(size) / inside))
 
 
-def _tail(inverse: float) -> float:
-    """Degrees of freedom from their inverse, in which the likelihood is well behaved near the normal law."""
-    return float(1 / np.clip(inverse, 1 / _TAILS[1], 1 / _TAILS[0]))
+def _freedom(inverse: float) -> float:
+    """Degrees of freedom from their inverse, in which the likelihood is smooth at the normal limit."""
+    low, high = OPTIONS.freedom
+    return float(1 / np.clip(inverse, 1 / high, 1 / low))
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side's factors as regressors of the other side: their second moment over the entries, by its axes, and the ridge."""
+class Regressors:
+    """The factors of one side as regressors of the other side.
+
+    Attributes
+    ----------
+    moments, axes : array
+        Eigenvalues and eigenvectors of their second moment over the entries.
+    constant : float
+        The constant regressor of a model with biases; 0 without.
+    reg, reg_by_count : float, bool
+        The regularization.
+    """
 
     moments: NDArray[np.float64]
     axes: NDArray[np.float64]
@@ -122,55 +183,59 @@ class Side:
     reg_by_count: bool
 
     @classmethod
-    def of(
+    def from_factors(
         cls,
         factors: Array,
         counts: NDArray[np.int64],
         constant: float,
         reg: float,
         reg_by_count: bool,
-    ) -> Side:
-        """``counts`` says how often each of the factors is met; the other side has a constant too, where it is not 0."""
-        return cls.of_moment(
-            moment_sum(factors, counts, constant), int(counts.sum()), constant, reg, reg_by_count
-        )
+    ) -> Regressors:
+        """``counts`` are the numbers of entries in which each factor vector occurs."""
+        total = moment_sum(factors, counts, constant)
+        return cls.from_moment(total, int(counts.sum()), constant, reg, reg_by_count)
 
     @classmethod
-    def of_moment(
+    def from_moment(
         cls,
         total: NDArray[np.float64],
         n_entries: int,
         constant: float,
         reg: float,
         reg_by_count: bool,
-    ) -> Side:
-        """The same from :func:`moment_sum` over so many entries."""
+    ) -> Regressors:
+        """The same from :func:`moment_sum` over ``n_entries`` entries."""
         moments, axes = np.linalg.eigh(total / max(n_entries, 1))
         return cls(np.maximum(moments, 0.0), axes, constant, reg, reg_by_count)
 
-    def coordinates(self, factors: Array) -> NDArray[np.float64]:
-        """Squared coordinates of factors along the axes, for :meth:`leverages`."""
+    def squared_coordinates(self, factors: Array) -> NDArray[np.float64]:
+        """Squared coordinates of factor vectors along the axes."""
         return np.square(_design(factors, self.constant) @ self.axes)
 
     def leverages(self, squares: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.float64]:
-        """vᵀ(nS + λI)⁻¹v for regressions on ``counts`` entries each, at regressors with these coordinates."""
-        with np.errstate(over="ignore"):
-            told = np.einsum("tq,tq->t", squares, 1 / self._information(counts)[1])
-        return np.asarray(np.minimum(told, _MOST_LEVERAGE))
+        """vᵀ(nS + λI)⁻¹v for regressions on ``counts`` entries each.
 
-    def spent(self, counts: NDArray[Any]) -> float:
-        """Parameters that regressions on ``counts`` entries spend, all together; the ridge saves some."""
+        ``squares`` are the squared coordinates of the vectors v.
+        """
+        with np.errstate(over="ignore"):
+            leverage = np.einsum("tq,tq->t", squares, 1 / self._information(counts)[1])
+        return np.asarray(np.minimum(leverage, OPTIONS.most_leverage))
+
+    def degrees_of_freedom(self, counts: NDArray[Any]) -> float:
+        """Effective degrees of freedom of regressions on ``counts`` entries, in total."""
         entries, both = self._information(counts)
         return float((entries / both).sum())
 
     def _information(self, counts: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What the entries, and the entries and the ridge, tell along each axis.
+        """The information of the entries, and of entries and ridge together, along each axis.
 
-        n²/(n + r + 1) stands for n − r − 1, from the mean of an inverse Wishart matrix, and is of use for small n too.
+        n²/(n + r + 1) approximates n − r − 1, from the mean of an inverse Wishart matrix, and
+        remains positive for small n.
         """
         n = np.asarray(counts, np.float64)[:, None]
         entries = n**2 / (n + len(self.moments) + 1) * self.moments
-        return entries, entries + np.maximum(self.reg * (n if self.reg_by_count else 1.0), _TINY)
+        ridge = np.maximum(self.reg * (n if self.reg_by_count else 1.0), _TINY)
+        return entries, entries + ridge
 
 
 def _design(factors: Array, constant: float) -> NDArray[np.float64]:
@@ -179,80 +244,95 @@ def _design(factors: Array, constant: float) -> NDArray[np.float64]:
 
 
 def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> NDArray[np.float64]:
-    """Σ v vᵀ over entries, of factors that are met so often each."""
+    """Σ v vᵀ over entries, where each factor vector v occurs in ``counts`` of them."""
     design = _design(factors, constant)
     return np.asarray((design * counts[:, None]).T @ design)
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseModel:
     """The noise of one fit.
 
     Attributes
     ----------
-    law : Law
-        The law of the residuals of good entries, each divided by its own deviation, and the share of good entries.
-    U, V : ndarray
+    distribution : NoiseDistribution
+        Distribution of the standardized residuals of clean entries, and the share of clean entries.
+    U, V : array
         The factors of the fit.
-    of_rows, of_columns : Side
+    of_rows, of_columns : Regressors
         U as the regressors of the columns, and V as those of the rows.
-    row_counts, column_counts : ndarray of int64
-        How many entries each row and column was fitted to.
-    inflation : float
-        What the leverages are multiplied by, so that they add up to the parameters spent.
+    row_counts, column_counts : array of int64
+        Number of fitted entries of each row and column.
+    inflation : float, default=1.0
+        Factor of the leverages that makes their sum the effective degrees of freedom.
     """
 
-    law: Law
+    distribution: NoiseDistribution
     U: Array
     V: Array
-    of_rows: Side
-    of_columns: Side
+    of_rows: Regressors
+    of_columns: Regressors
     row_counts: NDArray[np.int64]
     column_counts: NDArray[np.int64]
     inflation: float = 1.0
 
     @classmethod
     def fit(
-        cls, U: Array, V: Array, constant: float, reg: float, reg_by_count: bool, counts: tuple[NDArray[np.int64], NDArray[np.int64]],
-        residual: Array, i: NDArray[Any], j: NDArray[Any],
-    ) -> Noise:  # fmt: skip
-        """The noise of a fit to ``counts`` entries a row and a column, from the residuals of some of its entries, at (i, j)."""
+        cls,
+        U: Array,
+        V: Array,
+        constant: float,
+        reg: float,
+        reg_by_count: bool,
+        counts: tuple[NDArray[np.int64], NDArray[np.int64]],
+        residual: Array,
+        i: NDArray[Any],
+        j: NDArray[Any],
+    ) -> NoiseModel:
+        """The noise of a fit, from the residuals of a sample of its entries at (i, j)."""
         of_rows, of_columns = (
-            Side.of(A, n, constant, reg, reg_by_count) for A, n in zip((U, V), counts, strict=True)
+            Regressors.from_factors(A, n, constant, reg, reg_by_count)
+            for A, n in zip((U, V), counts, strict=True)
         )
-        return cls(UNIT_LAW, U, V, of_rows, of_columns, *counts).calibrated(residual, i, j)
+        return cls(PRIOR, U, V, of_rows, of_columns, *counts).calibrated(residual, i, j)
 
     def calibrated(self, residual: Array, i: NDArray[Any], j: NDArray[Any]) -> Self:
-        """The same with its law and inflation fitted to the residuals of some of the fit's entries, at (i, j)."""
-        noise, fitted = self, np.ones(len(residual), bool)
-        for _ in range(2):  # the share of good entries, then what these alone could tell
-            noise = noise._inflated(i, j)
-            noise = replace(noise, law=fit_law(residual / noise.deviations(i, j, fitted)))
+        """The same with distribution and inflation fitted to residuals of entries at (i, j)."""
+        noise = self
+        fitted = np.ones(len(residual), bool)
+        for _ in range(2):  # first the share of clean entries, then leverages of these alone
+            noise = noise._with_inflation(i, j)
+            distribution = fit_distribution(residual / noise.deviations(i, j, fitted))
+            noise = replace(noise, distribution=distribution)
         return noise
 
-    def parameters_spent(self, good: float) -> float:
-        """Parameters that the rows' and the columns' regressions spend, if this share of each one's entries is good."""
-        return self.of_rows.spent(good * self.column_counts) + self.of_columns.spent(
-            good * self.row_counts
-        )
+    def degrees_of_freedom(self, clean: float) -> float:
+        """Effective degrees of freedom of all regressions if this share of entries is clean."""
+        by_column = self.of_rows.degrees_of_freedom(clean * self.column_counts)
+        by_row = self.of_columns.degrees_of_freedom(clean * self.row_counts)
+        return by_column + by_row
 
-    def _inflated(self, i: NDArray[Any], j: NDArray[Any]) -> Self:
-        total = self.parameters_spent(self.law.share) - len(self.of_rows.moments) ** 2
-        spent = min(max(total, 0.0) / max(self.law.share * self.n_entries, 1.0), _MOST_SPENT)
-        given = 1 - float(
-            np.square(replace(self, inflation=1.0).deviations(i, j, np.ones(len(i), bool))).mean()
-        )
-        return replace(self, inflation=max(spent / given, 1.0) if given > 0 else 1.0)
+    def _with_inflation(self, i: NDArray[Any], j: NDArray[Any]) -> Self:
+        clean = self.distribution.share
+        total = self.degrees_of_freedom(clean) - len(self.of_rows.moments) ** 2
+        per_entry = max(total, 0.0) / max(clean * self.n_entries, 1.0)
+        wanted = min(per_entry, OPTIONS.most_freedom_used)
+        plain = replace(self, inflation=1.0).deviations(i, j, np.ones(len(i), bool))
+        found = 1 - float(np.square(plain).mean())
+        return replace(self, inflation=max(wanted / found, 1.0) if found > 0 else 1.0)
 
     @property
     def n_entries(self) -> int:
-        """Entries that were fitted to."""
+        """Number of fitted entries."""
         return int(self.row_counts.sum())
 
     def deviations(
         self, i: NDArray[Any], j: NDArray[Any], fitted: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """Standard deviations of residuals of good entries at (i, j), in units of the noise; ``fitted`` or held out."""
+        """Standard deviations of the residuals of clean entries at (i, j), relative to the noise.
+
+        ``fitted`` marks fitted entries; the others are held out.
+        """
         own = fitted.astype(np.int64)
         of_row, of_column = self._leverages(
             self.U, i, j, self.row_counts[i] - own, self.column_counts[j] - own
@@ -277,14 +357,20 @@ class Noise:
         in_row: NDArray[Any],
         in_column: NDArray[Any],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Inflated leverages of the row's and the column's regression at (i, j), a slice of the entries at a time."""
-        by_row, by_column = self.of_columns.coordinates(self.V), self.of_rows.coordinates(U)
-        of_row, of_column = np.empty(len(i)), np.empty(len(i))
-        for low in range(0, len(i), _SLICE):
-            part = slice(low, low + _SLICE)
-            good = (self.law.share * np.maximum(counts[part], 0) for counts in (in_row, in_column))
-            of_row[part] = self.inflation * self.of_columns.leverages(by_row[j[part]], next(good))
-            of_column[part] = self.inflation * self.of_rows.leverages(
-                by_column[i[part]], next(good)
+        """Inflated leverages of the regressions of the row and of the column at (i, j)."""
+        by_row = self.of_columns.squared_coordinates(self.V)
+        by_column = self.of_rows.squared_coordinates(U)
+        of_row = np.empty(len(i))
+        of_column = np.empty(len(i))
+        clean = self.distribution.share
+        for low in range(0, len(i), _ENTRIES_PER_BLOCK):
+            block = slice(low, low + _ENTRIES_PER_BLOCK)
+            row_entries = clean * np.maximum(in_row[block], 0)
+            column_entries = clean * np.maximum(in_column[block], 0)
+            of_row[block] = self.inflation * self.of_columns.leverages(
+                by_row[j[block]], row_entries
+            )
+            of_column[block] = self.inflation * self.of_rows.leverages(
+                by_column[i[block]], column_entries
             )
         return of_row, of_column

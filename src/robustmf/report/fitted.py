@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustmf.estimator import RobustMF
 from robustmf.report import cloud
-from robustmf.summary import facts
+from robustmf.report.summary import summary
 
 #: Suspects of each kind on the page; points of each side on the map; bars of the histogram.
 _LISTED, _MAPPED, _BARS = 200, 1500, 101
@@ -27,10 +27,10 @@ def fit_record(model: RobustMF, *, tracks: bool = False, at_most: float = 0.01) 
     """Everything that the page says."""
     check_is_fitted(model)
     audit = model.audit(top=_LISTED, at_most=at_most)
-    residual = np.asarray(model._residuals(model._fitted_entries()), np.float64)
+    residual = np.asarray(model.model_.residuals(model.model_.fitted_entries()), np.float64)
     record = {
-        "facts": facts(model),
-        "good_share": audit.good_share,
+        "facts": summary(model),
+        "good_share": audit.clean_share,
         "at_most": at_most,
         "history": {
             name: list(map(float, model.history_[name]))

@@ -103,7 +103,7 @@ class Begun:
                 holdout,
                 Progress(),
             )
-        model._take(found, observed, weights)
+        model._set_model(found, observed, weights, observed.n_entries)
         return model
 
 

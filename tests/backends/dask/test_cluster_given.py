@@ -54,7 +54,7 @@ class Problem:
         )
         other = RobustMF(2, **settings)
         found, seen = self.job.fit(other._settings(self.job.matrix, ()))
-        other._take(found, seen, None)
+        other._set_model(found, seen, None, seen.n_entries)
         assert_same(other, one, rtol)
         return one
 

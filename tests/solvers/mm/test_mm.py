@@ -9,7 +9,7 @@ import pytest
 
 import oracles
 from conftest import Root, random_problem
-from robustmf import RMFNL, RobustMF
+from robustmf import MM, RMFNL, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NumericalError
@@ -25,9 +25,9 @@ CONCAVE = [name for name in loss_names() if make_loss(name).concave]
 @pytest.mark.parametrize("name", CONCAVE)
 def test_objective_never_rises(name, inner, dtype):
     observed, U, V = random_problem(50, 40, 3, dtype=dtype)
-    model = RobustMF(
-        3, loss=name, inner=inner, solver="mm", init=(U, V), tol=1e-3, max_iter=200
-    ).fit(observed)
+    model = RobustMF(3, loss=name, solver=MM(inner=inner), init=(U, V), tol=1e-3, max_iter=200).fit(
+        observed
+    )
     objective = np.array(model.history_["objective"])
     assert np.all(np.diff(objective) <= 0)
     assert objective[-1] < 0.8 * objective[0]
@@ -47,11 +47,9 @@ def test_criticality_falls_to_a_thousandth(name):
     model = RobustMF(
         3,
         loss=name,
-        solver="mm",
+        solver=MM(gap=0.1, max_iter=2000),
         tol=1e-7,
         max_iter=3000,
-        inner_gap=0.1,
-        inner_max_iter=2000,
         random_state=7,
     ).fit(data.train)
     assert model.converged_

@@ -18,7 +18,7 @@ def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
     :meth:`RobustMF.predict <robustmf.RobustMF.predict>`.
     """
     require_columns(pairs, row=row, col=col)
-    model._require_factors()
+    model._model()
     return mapped(
         pairs, _predicted, model, row, col, meta=series("prediction", model.row_factors_.dtype)
     )
@@ -32,7 +32,7 @@ def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) 
     entries of the fit. Values that are missing or not finite are refused, and places that a partition has twice.
     """
     require_columns(entries, row=row, col=col, value=value)
-    model._require_factors()
+    model._model()
     return mapped(
         entries, _scored, model, row, col, value, meta=series("outlier_score", np.float64)
     )
@@ -57,7 +57,7 @@ def recommend(
     <robustmf.exceptions.UnknownIdsWarning>`) is given where the partition is worked on: on a cluster in the log of the worker.
     """
     require_columns(users, row=row)
-    model._require_factors()
+    model._model()
     sample = ranking_sample(users, row, (model.column_ids_ or [0])[:1])
     if seen is None:
         return mapped(users[[row]], _recommended, model, n, row, sample, meta=sample)

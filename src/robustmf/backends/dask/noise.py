@@ -14,7 +14,14 @@ from robustmf.backends.dask.load import Matrix
 from robustmf.backends.dask.medians import Histogram, added
 from robustmf.backends.dask.start import SHARE, spread_places
 from robustmf.backends.dask.tasks import Terms
-from robustmf.outliers.noise import SAMPLE, UNIT_LAW, Law, Noise, Side, moment_sum
+from robustmf.outliers.noise import (
+    PRIOR,
+    SAMPLE,
+    NoiseDistribution,
+    NoiseModel,
+    Regressors,
+    moment_sum,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -31,16 +38,16 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class SampledNoise(Noise):
+class SampledNoise(NoiseModel):
     """A noise whose factors and counts are those of a sample, one row an entry; of all rows and columns it has histograms."""
 
     histograms: tuple[Histogram, Histogram] = ((np.empty(0, np.int64),) * 2,) * 2
 
-    def parameters_spent(self, good: float) -> float:
+    def degrees_of_freedom(self, clean: float) -> float:
         """As for a whole fit."""
         sides = zip((self.of_columns, self.of_rows), self.histograms, strict=True)
         return sum(
-            int(n) * side.spent(np.array([good * count]))
+            int(n) * side.degrees_of_freedom(np.array([clean * count]))
             for side, found in sides
             for count, n in zip(*found, strict=True)
         )
@@ -86,7 +93,7 @@ def noise_facts(matrix: Matrix, pair: tuple[Factors, Factors], terms: Terms) -> 
     histograms = [added([of_block[1] for of_block in side]) for side in sums]
     moments = [sum(of_block[0] for of_block in side) for side in sums]
     sides = [
-        Side.of_moment(moment, matrix.n_entries, constant, terms.reg, terms.reg_by_count)
+        Regressors.from_moment(moment, matrix.n_entries, constant, terms.reg, terms.reg_by_count)
         for moment in moments
     ]
     U, V, residual, in_row = (
@@ -96,7 +103,7 @@ def noise_facts(matrix: Matrix, pair: tuple[Factors, Factors], terms: Terms) -> 
     in_column = np.concatenate([np.sum(of_sample, axis=0) for of_sample in counts])
     every = np.arange(len(residual))
     noise = SampledNoise(
-        UNIT_LAW,
+        PRIOR,
         U,
         V,
         sides[0],
@@ -107,7 +114,7 @@ def noise_facts(matrix: Matrix, pair: tuple[Factors, Factors], terms: Terms) -> 
     )
     found = noise.calibrated(residual, every, every)
     return {
-        "law": [found.law.scale, found.law.tail, found.law.share], "inflation": found.inflation,
+        "law": [found.distribution.scale, found.distribution.freedom, found.distribution.share], "inflation": found.inflation,
         "moments": [side.moments.tolist() for side in sides], "axes": [side.axes.tolist() for side in sides],
     }  # fmt: skip
 
@@ -118,15 +125,22 @@ def noise_of(
     V: Array,
     row_counts: NDArray[np.int64],
     column_counts: NDArray[np.int64],
-) -> Noise:
+) -> NoiseModel:
     """The noise for entries that each bring the factors of their row and column, and how many entries these have."""
     constant = facts["bias_unit"] if facts["center"] is not None else 0.0
     sides = [
-        Side(np.array(moments), np.array(axes), constant, facts["reg"], facts["reg_by_count"])
+        Regressors(np.array(moments), np.array(axes), constant, facts["reg"], facts["reg_by_count"])
         for moments, axes in zip(facts["moments"], facts["axes"], strict=True)
     ]
-    return Noise(
-        Law(*facts["law"]), U, V, sides[0], sides[1], row_counts, column_counts, facts["inflation"]
+    return NoiseModel(
+        NoiseDistribution(*facts["law"]),
+        U,
+        V,
+        sides[0],
+        sides[1],
+        row_counts,
+        column_counts,
+        facts["inflation"],
     )
 
 

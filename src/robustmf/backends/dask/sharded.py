@@ -28,13 +28,12 @@ from robustmf.backends.dask.answers import (
 )
 from robustmf.backends.dask.noise import noise_of
 from robustmf.backends.dask.shards import SIDES, Shard, read_manifest, read_shard
-from robustmf.data.factorization import UNKNOWN
+from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.hashing import hash_ids
 from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, id_type, take_ids
 from robustmf.data.observed import Observed
+from robustmf.data.ranking import top_n
 from robustmf.data.tables import id_column, triplet_columns
-from robustmf.prediction import Predictor
-from robustmf.ranking import top_n
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -214,13 +213,10 @@ def _assembled(asked: Asked, answers: Sequence[Found]) -> Found:
 
 def _at_lines(facts: dict[str, Any], rows: Found, columns: Found) -> Array:
     """One prediction a line."""
-    predictor = Predictor(
-        rows.factors, columns.factors, facts["center"] or 0.0, rows.bias, columns.bias,
-        facts["median"] if facts["center"] is None else None, tuple(facts["bounds"] or (-np.inf, np.inf)),
-    )  # fmt: skip
-    return predictor.pairs(
-        *(np.where(side.known, np.arange(len(side.known)), UNKNOWN) for side in (rows, columns))
-    )
+    factors = Factorization(rows.factors, columns.factors, facts["center"], rows.bias, columns.bias)
+    i, j = (np.where(side.known, np.arange(len(side.known)), UNKNOWN) for side in (rows, columns))
+    predicted = factors.predict_pairs(i, j, fallback=facts["median"])
+    return np.clip(predicted, *(facts["bounds"] or (-np.inf, np.inf)))
 
 
 def _predicted(facts: dict[str, Any], frame: Any, rows: Found, columns: Found) -> Any:
@@ -248,7 +244,7 @@ def _scored(
         np.arange(len(frame)),
     )
     residual = values - _at_lines(facts, rows, columns)
-    scores = noise.law.two_sided(
+    scores = noise.distribution.two_sided(
         residual / noise.deviations(every, every, np.ones(len(frame), bool))
     )
     return pd.Series(scores, index=frame.index, name="outlier_score")

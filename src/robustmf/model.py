@@ -1,0 +1,564 @@
+"""``FittedModel``: what a fit leaves behind, and the questions it answers.
+
+Nothing here changes the model: every method is a function of its fields and arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robustmf.backends.base import Backend, EntryOperations, SolverMemory
+from robustmf.backends.registry import get_backend
+from robustmf.data.checks import match_columns, new_rows, require_magnitude
+from robustmf.data.factorization import UNKNOWN, Factorization
+from robustmf.data.ids import Vocabulary
+from robustmf.data.observed import Compressed, Observed
+from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
+from robustmf.exceptions import ModelFileError, UnknownIdsWarning, warn_user
+from robustmf.kernels.team import Team
+from robustmf.losses import Loss
+from robustmf.solvers.fold_in import Columns
+from robustmf.validation import require_indices, require_integer
+
+Array = NDArray[np.floating[Any]]
+Ids = Sequence[Hashable] | None
+Side = Literal["row", "column"]
+
+UNBOUNDED = (-np.inf, np.inf)
+
+#: The median and the scale of the values are taken over about this many of them at most.
+_VALUES_FOR_STATISTICS = 1_000_000
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """How a fit was made and how it ended."""
+
+    solver: str
+    solver_reason: str
+    history: dict[str, list[float]]
+    n_iter: int
+    converged: bool
+    stop_reason: str
+    best_iteration: int
+    criticality: float
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """Factors with biases, the loss they were fitted with, and the entries they were fitted to.
+
+    Attributes
+    ----------
+    factors : Factorization
+        Factors, biases and center.
+    loss : Loss
+        The loss at the scale θ of the fit.
+    reg : float
+        The regularization λ.
+    reg_by_count : bool
+        Whether λ is multiplied by the number of entries of each row and column.
+    bias_unit : float
+        Biases are regularized by λ/bias_unit².
+    median, scale : float
+        Median of the fitted values, and of their absolute values.
+    row_ids, column_ids : sequence or None
+        Identifiers of rows and columns; None where they are numbered.
+    entries : mapping
+        The fitted entries by rows (pointers, indices, values, weights); of a fit on a cluster a
+        sample of them (rows, columns, values) with row_counts and column_counts.
+    n_entries_initialized : int
+        Number of entries when factors were last initialized; ``partial_fit`` initializes again
+        when they have doubled.
+    summary : FitSummary
+        How the fit ended.
+    bounds : (low, high), default=(-inf, inf)
+        Predictions are clipped to this interval.
+    device : str, default="cpu"
+        Where fold-in and residuals are computed.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+    """
+
+    factors: Factorization
+    loss: Loss
+    reg: float
+    reg_by_count: bool
+    bias_unit: float
+    median: float
+    scale: float
+    row_ids: Ids
+    column_ids: Ids
+    entries: Mapping[str, Any]
+    n_entries_initialized: int
+    summary: FitSummary
+    bounds: tuple[float, float] = UNBOUNDED
+    device: str = "cpu"
+    n_jobs: int | None = None
+    _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Vocabulary tables are not pickled: they are rebuilt from the ids when needed."""
+        return self.__dict__ | {"_vocabularies": {}}
+
+    # --- Rows and columns -------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the fitted matrix."""
+        return self.factors.shape
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns of :meth:`fold_in`: the rank, and one for the bias."""
+        return self.factors.rank + int(self.factors.has_bias)
+
+    @property
+    def backend(self) -> Backend:
+        """Where fold-in and residuals are computed."""
+        return get_backend(self.device)
+
+    def vocabulary(self, side: Side) -> Vocabulary | None:
+        """The indices of row or column ids; None where rows and columns are numbered."""
+        ids = self.row_ids if side == "row" else self.column_ids
+        if ids is None:
+            return None
+        if side not in self._vocabularies:
+            self._vocabularies[side] = Vocabulary(ids, side)
+        return self._vocabularies[side]
+
+    def indices(self, side: Side, given: Any, argument: str) -> NDArray[np.integer[Any]]:
+        """Row or column indices of the ids, or numbers, that a caller gave in ``argument``."""
+        lookup = self.vocabulary(side)
+        if lookup is not None:
+            return lookup.indices(given)
+        return require_indices(argument, given, self.shape[0 if side == "row" else 1])
+
+    def locate(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
+        """X as entries of the fitted matrix, with the indices of their rows and columns.
+
+        They are matched by id where X and the fit have ids; unknown ids have index ``UNKNOWN``.
+        """
+        observed = self.backend.observe(X).to_host()
+        require_magnitude(observed, new=True)
+        i: NDArray[Any] = observed.rows.group_of_entry()
+        j: NDArray[Any] = observed.rows.indices
+        if observed.row_ids is None:
+            self._require_shape(observed)
+            return observed, i, j
+        rows = self.vocabulary("row")
+        columns = self.vocabulary("column")
+        if rows is None or columns is None:
+            raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
+        return observed, rows.indices(observed.row_ids)[i], columns.indices(observed.column_ids)[j]
+
+    def _require_shape(self, observed: Observed) -> None:
+        if observed.shape != self.shape:
+            raise ValueError(
+                f"X must have the shape of the fitted matrix, {self.shape}, got {observed.shape}"
+            )
+
+    def fitted_entries(self) -> Observed:
+        """The entries of the fit; raises for a fit on a cluster, where they stayed."""
+        stored = self.entries
+        if "pointers" not in stored:
+            raise ValueError(
+                "the entries of this fit stayed on the cluster: give X, use exclude_seen=False, "
+                "or the functions of robustmf.backends.dask"
+            )
+        rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
+        return Observed(rows, self.shape, self.row_ids, self.column_ids)
+
+    # --- Predictions ------------------------------------------------------------------------
+
+    def clip(self, values: Array) -> Array:
+        """Predictions clipped to ``bounds``, in place."""
+        if self.bounds == UNBOUNDED:
+            return values
+        return np.asarray(np.clip(values, *self.bounds, out=values))
+
+    def predict_pairs(self, i: NDArray[np.integer[Any]], j: NDArray[np.integer[Any]]) -> Array:
+        """Predictions for pairs of indices; see :meth:`Factorization.predict_pairs`."""
+        return self.clip(self.factors.predict_pairs(i, j, fallback=self.median))
+
+    def predict(self, rows: Any, columns: Any) -> Array:
+        """Predictions for pairs of ids, or of numbers where the fit had no ids."""
+        i = self.indices("row", rows, "rows")
+        j = self.indices("column", columns, "columns")
+        return self.predict_pairs(i, j)
+
+    def complete(self, X: Any) -> Array:
+        """All entries of new rows, predicted from the observed ones; dense."""
+        return self.clip(self.reconstruct(self.fold_in(X)))
+
+    def recommend(self, users: Any, n: int, *, exclude_seen: bool) -> Ranked:
+        """The n columns with the highest predictions for each of the given rows."""
+        require_integer("n", n, 1)
+        i = self.indices("row", users, "users")
+        flat = i.ravel()
+        unknown = flat == UNKNOWN
+        unranked = np.zeros_like(unknown) if self.factors.has_bias else unknown
+        if unranked.any():
+            self._warn_of_unranked(int(unranked.sum()), len(flat))
+        zero = self.factors.row_factors.dtype.type(0)
+        U = np.where(unknown[:, None], zero, self.factors.row_factors[flat])
+        seen = observed_pairs(self.fitted_entries().rows, flat) if exclude_seen else None
+        offsets = self.factors.column_offsets
+        indices, scores = top_n(U, self.factors.column_factors, offsets, int(n), seen)
+        scores += np.where(unknown, zero, self.factors.row_bias[flat])[:, None]
+        indices[unranked] = UNKNOWN
+        scores[unranked] = np.nan
+        return self._labelled(indices, self.clip(scores), i.shape)
+
+    @staticmethod
+    def _warn_of_unranked(unranked: int, total: int) -> None:
+        message = (
+            f"{unranked} of {total} users are unknown, and a model without biases cannot rank "
+            "columns for them"
+        )
+        if unranked == total:
+            raise ValueError(f"{message}; fit with bias=True, or give users of the fit")
+        warn_user(
+            f"{message}: their recommendations are empty; fit with bias=True, or leave them out",
+            UnknownIdsWarning,
+        )
+
+    def similar_items(self, items: Any, n: int) -> Ranked:
+        """The n columns most similar to each of the given ones."""
+        require_integer("n", n, 1)
+        j = self.indices("column", items, "items")
+        flat = j.ravel()
+        unknown = int((flat == UNKNOWN).sum())
+        if unknown:
+            raise ValueError(f"items must be known to the fit, got {unknown} unknown id(s)")
+        V = self.factors.column_factors
+        if not V[flat].any(axis=1).all():
+            raise ValueError(
+                "items must have entries in the fit: the factors of one of them are zero, "
+                "so that no similarity is defined"
+            )
+        indices, scores = similar_columns(self.factors.row_factors, V, flat, int(n))
+        return self._labelled(indices, scores, j.shape)
+
+    def _labelled(self, indices: NDArray[np.intp], scores: Array, shape: tuple[int, ...]) -> Ranked:
+        """Columns by their ids, where there are any, in the shape of the query."""
+        labels: NDArray[Any] = indices
+        if self.column_ids is not None:
+            ids = np.empty(len(self.column_ids) + 1, object)
+            ids[:-1] = self.column_ids  # the last element is None, where UNKNOWN = −1 points
+            labels = ids[indices]
+        n = indices.shape[1]
+        return Ranked(labels.reshape(*shape, n), scores.reshape(*shape, n))
+
+    # --- New rows ---------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> Columns:
+        """The columns as regressors of new rows."""
+        return Columns(
+            self.factors.column_factors,
+            self.loss,
+            self.reg,
+            self.reg_by_count,
+            self.factors.column_offsets if self.factors.has_bias else None,
+            self.scale,
+            self.bias_unit,
+        )
+
+    def new_rows(self, X: Any) -> Observed:
+        """Rows to fold in, on the backend, their columns matched by id where X has ids."""
+        observed = new_rows(X, self.backend.observe)
+        if observed.column_ids is not None and self.column_ids is None:
+            raise ValueError(
+                "X has ids, but the fit had none; fit with Observed.from_triplets, "
+                "or give X as an array by column numbers"
+            )
+        require_magnitude(observed, new=True)
+        lookup = self.vocabulary("column")
+        if observed.column_ids is not None and lookup is not None:
+            observed = match_columns(observed.to_host(), lookup)
+        return self.backend.observe(observed)
+
+    def operations(self, observed: Observed, team: Team) -> EntryOperations:
+        """The backend's operations on these entries."""
+        return self.backend.operations(observed, team, self.n_outputs, SolverMemory())
+
+    def fold_in(self, X: Any) -> Array:
+        """Factors of new rows by robust regression on the columns; the bias is the last column."""
+        observed = self.new_rows(X)
+        with Team(self.n_jobs) as team:
+            return np.asarray(self.columns.fold_in(self.operations(observed, team)))
+
+    def reconstruct(self, T: ArrayLike) -> Array:
+        """The rows predicted by factors as :meth:`fold_in` returns them, not clipped."""
+        factors = np.asarray(T)
+        if factors.ndim != 2 or factors.shape[1] != self.n_outputs:
+            raise ValueError(f"T must have shape (rows, {self.n_outputs}), got {factors.shape}")
+        if factors.dtype.kind not in "iuf":
+            raise TypeError(f"T must hold real numbers, got dtype {factors.dtype}")
+        dtype = np.result_type(factors, self.factors.column_factors)
+        return self.columns.predict(factors.astype(dtype, copy=False))
+
+    # --- Errors -----------------------------------------------------------------------------
+
+    def residuals(self, X: Any) -> Array:
+        """Values minus predictions at the entries of X, entries of the fitted matrix."""
+        observed = self.backend.observe(X)
+        if self.backend.capabilities.host_arrays or observed.row_ids is not None:
+            observed, i, j = self.locate(observed)
+            return np.asarray(observed.rows.values - self.predict_pairs(i, j))
+        self._require_shape(observed)
+        left, right = (A.astype(observed.dtype, copy=False) for A in self.factors.predictors())
+        with Team(self.n_jobs) as team:
+            operations = self.operations(observed, team)
+            residual = operations.residuals(operations.array(left), operations.array(right))
+        if self.bounds != UNBOUNDED:
+            values = observed.rows.values
+            residual = values - np.clip(values - residual, *self.bounds)
+        return np.asarray(residual)
+
+    def mean_absolute_error(self, X: Any, rows: str) -> float:
+        """Mean absolute error on X, whose rows are "fitted" or "new".
+
+        An entry of a new row is predicted from the other entries of its row.
+        """
+        if rows == "fitted":
+            return float(np.abs(self.residuals(X)).mean(dtype=np.float64))
+        if rows != "new":
+            raise ValueError(f"rows must be 'new' or 'fitted', got rows={rows!r}")
+        observed = self.new_rows(X)
+        if not observed.n_entries:
+            raise ValueError("X must have at least one observed entry, got none")
+        with Team(self.n_jobs) as team:
+            predicted = np.asarray(self.columns.left_out(self.operations(observed, team)))
+        errors = np.abs(observed.to_host().rows.values - self.clip(predicted))
+        return float(errors.mean(dtype=np.float64))
+
+    def entry_weights(self, X: Any) -> Array:
+        """The weight of each entry of X in the fit, relative to that of an exact entry."""
+        residual = self.residuals(X)
+        weight = self.loss.derivative if self.loss.concave else self.loss.weight
+        return np.asarray(weight(residual) / weight(np.zeros(1, residual.dtype)))
+
+    # --- Files ------------------------------------------------------------------------------
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values and arrays by the names of the estimator's attributes."""
+        factors = self.factors
+        return {
+            "row_factors_": factors.row_factors,
+            "column_factors_": factors.column_factors,
+            "_has_bias": factors.has_bias,
+            "center_": factors.center or 0.0,
+            "row_bias_": factors.row_bias,
+            "column_bias_": factors.column_bias,
+            "bias_unit_": self.bias_unit,
+            "loss_": self.loss,
+            "theta_": self.loss.theta,
+            "reg_": self.reg,
+            "reg_by_count": self.reg_by_count,
+            "median_": self.median,
+            "scale_": self.scale,
+            "row_ids_": self.row_ids,
+            "column_ids_": self.column_ids,
+            "entries_": dict(self.entries),
+            "n_entries_initialized": self.n_entries_initialized,
+            **{f"{name}_": value for name, value in vars(self.summary).items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> FittedModel:
+        """The inverse of :meth:`to_state`; raises ModelFileError for an inconsistent state."""
+        _check_state(state)
+        center = state["center_"] if state["_has_bias"] else None
+        return cls(
+            factors=Factorization(
+                state["row_factors_"],
+                state["column_factors_"],
+                center,
+                state["row_bias_"],
+                state["column_bias_"],
+            ),
+            loss=state["loss_"],
+            reg=state["reg_"],
+            reg_by_count=state["reg_by_count"],
+            bias_unit=state["bias_unit_"],
+            median=state["median_"],
+            scale=state["scale_"],
+            row_ids=state["row_ids_"],
+            column_ids=state["column_ids_"],
+            entries=state["entries_"],
+            n_entries_initialized=state["n_entries_initialized"],
+            summary=FitSummary(
+                **{name: state[f"{name}_"] for name in FitSummary.__dataclass_fields__}
+            ),
+        )
+
+
+def value_statistics(observed: Any) -> tuple[float, float]:
+    """Median of the values, and of their absolute values."""
+    step = max(1, observed.n_entries // _VALUES_FOR_STATISTICS)
+    values = observed.rows.values[::step]
+    return float(np.median(values)), float(np.median(np.abs(values)))
+
+
+#: The names of :meth:`FittedModel.to_state`.
+STATE_NAMES = frozenset(
+    {
+        "row_factors_",
+        "column_factors_",
+        "_has_bias",
+        "center_",
+        "row_bias_",
+        "column_bias_",
+        "bias_unit_",
+        "loss_",
+        "theta_",
+        "reg_",
+        "reg_by_count",
+        "median_",
+        "scale_",
+        "row_ids_",
+        "column_ids_",
+        "entries_",
+        "n_entries_initialized",
+        *(f"{name}_" for name in FitSummary.__dataclass_fields__),
+    }
+)
+
+
+# --- Checks of a state that was read from a file -------------------------------------------------
+
+
+def _check_state(state: dict[str, Any]) -> None:
+    """Raise unless all parts of a state are there, of the right kind, and fit together."""
+    m, n = _check_factors(state)
+    for name, size in (("row_ids_", m), ("column_ids_", n)):
+        ids = state.get(name, ())
+        if ids is not None and not (
+            isinstance(ids, (list, tuple, np.ndarray)) and len(ids) == size
+        ):
+            raise ModelFileError(f"{name} must hold {size} ids, or None")
+    _check_entries(state.get("entries_"), (m, n))
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "loss_": Loss,
+        "reg_": float,
+        "theta_": float,
+        "center_": float,
+        "median_": float,
+        "scale_": float,
+        "criticality_": float,
+        "bias_unit_": float,
+        "_has_bias": bool,
+        "reg_by_count": bool,
+        "n_iter_": int,
+        "best_iteration_": int,
+        "n_entries_initialized": int,
+        "history_": dict,
+        "converged_": (bool, np.bool_),
+        "stop_reason_": str,
+        "solver_": str,
+        "solver_reason_": str,
+    }
+    for name, kind in kinds.items():
+        if not isinstance(state.get(name), kind):
+            found = type(state.get(name)).__name__
+            raise ModelFileError(f"{name} is missing or of the wrong kind: {found}")
+    for name in ("reg_", "bias_unit_", "theta_", "center_", "median_", "scale_"):
+        if not np.isfinite(state[name]):
+            raise ModelFileError(f"{name} must be finite, got {state[name]}")
+
+
+def _check_factors(state: dict[str, Any]) -> tuple[int, int]:
+    U: Any = state.get("row_factors_")
+    V: Any = state.get("column_factors_")
+    matrices = isinstance(U, np.ndarray) and isinstance(V, np.ndarray) and U.ndim == V.ndim == 2
+    if not matrices or U.shape[1] != V.shape[1] or not U.size or not V.size:
+        raise ModelFileError("row_factors_ and column_factors_ must be matrices of one width")
+    m, n = len(U), len(V)
+    shapes = {
+        "row_factors_": U.shape,
+        "column_factors_": V.shape,
+        "row_bias_": (m,),
+        "column_bias_": (n,),
+    }
+    for name, shape in shapes.items():
+        array = state.get(name)
+        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != U.dtype:
+            raise ModelFileError(f"{name} must be an array of shape {shape} and dtype {U.dtype}")
+        if array.dtype not in (np.float32, np.float64) or not np.isfinite(array).all():
+            raise ModelFileError(
+                f"{name} must hold finite float32 or float64 numbers, got dtype {array.dtype}"
+            )
+    return m, n
+
+
+_ALL_ENTRIES = {"pointers", "indices", "values", "weights"}
+_SAMPLED_ENTRIES = {"row_counts", "column_counts", "rows", "columns", "values"}
+
+
+def _check_entries(entries: Any, shape: tuple[int, int]) -> None:
+    """Raise unless the entries are valid: kernels do not check the indices that they read."""
+    if isinstance(entries, dict) and set(entries) == _SAMPLED_ENTRIES:
+        _check_sampled_entries(entries, shape)
+        return
+    if not isinstance(entries, dict) or set(entries) != _ALL_ENTRIES:
+        raise ModelFileError("entries_ must hold pointers, indices, values and weights")
+    dtypes = {"pointers": (np.int64,), "indices": (np.int32,), "values": (np.float32, np.float64)}
+    for name, allowed in dtypes.items():
+        array = entries[name]
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype not in allowed:
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise ModelFileError(f"{name} of entries_ must be a vector of {names}")
+    pointers = entries["pointers"]
+    indices = entries["indices"]
+    values = entries["values"]
+    weights = entries["weights"]
+    consistent = (
+        len(pointers) == shape[0] + 1
+        and pointers[0] == 0
+        and (np.diff(pointers) >= 0).all()
+        and pointers[-1] == len(indices) == len(values)
+        and len(indices) > 0
+        and indices.min() >= 0
+        and indices.max() < shape[1]
+        and np.isfinite(values).all()
+    )
+    if not consistent:
+        raise ModelFileError(f"entries_ must be finite values of a matrix of shape {shape}")
+    if weights is not None and not (
+        isinstance(weights, np.ndarray)
+        and weights.shape == values.shape
+        and weights.dtype == values.dtype
+    ):
+        raise ModelFileError("weights of entries_ must be one number per entry, or None")
+
+
+def _check_sampled_entries(entries: dict[str, Any], shape: tuple[int, int]) -> None:
+    """The same for a fit on a cluster, which keeps a sample of its entries."""
+    counts = [entries["row_counts"], entries["column_counts"]]
+    indices = [entries["rows"], entries["columns"]]
+    values = entries["values"]
+    if not all(
+        isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == np.int64
+        for array in (*counts, *indices)
+    ):
+        raise ModelFileError("counts, rows and columns of entries_ must be vectors of int64")
+    if not (
+        isinstance(values, np.ndarray)
+        and values.ndim == 1
+        and values.dtype in (np.float32, np.float64)
+        and np.isfinite(values).all()
+    ):
+        raise ModelFileError("values of entries_ must be a vector of finite float32 or float64")
+    for count, index, size in zip(counts, indices, shape, strict=True):
+        inside = len(index) == len(values) > 0 and index.min() >= 0 and index.max() < size
+        if len(count) != size or (count < 0).any() or not inside:
+            raise ModelFileError(
+                f"entries_ must be counts and indices of a matrix of shape {shape}"
+            )

@@ -1,0 +1,264 @@
+"""Outlier scores of entries, rows and columns, and the audit that lists the worst of them.
+
+A score is a tail probability: the share of clean entries (rows, columns) that would look as bad or
+worse. All functions take a :class:`~robustmf.model.FittedModel` and leave it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.data.checks import new_rows
+from robustmf.data.factorization import UNKNOWN
+from robustmf.data.sampling import evenly_spaced
+from robustmf.model import FittedModel
+from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
+from robustmf.outliers.evidence import Groups, combined, group_evidence, is_discrete_scale
+from robustmf.outliers.noise import SAMPLE, NoiseModel
+from robustmf.validation import require_integer, require_positive
+
+Array = NDArray[np.floating[Any]]
+Rows = Literal["fitted", "new"]
+
+#: The ± of an audit's reasons contains this share of clean entries: one standard deviation.
+_ONE_SIGMA = 0.6827
+
+
+@dataclass(frozen=True)
+class ScoredEntries:
+    """Entries with predictions and the standard deviations of their residuals.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows of X.
+    known : array of bool over the entries of X
+        Entries in known columns; the arrays below hold these only.
+    i, j : array of int
+        Row and column indices.
+    values, predicted : array
+        Observed and predicted values.
+    deviations : array
+        Standard deviations of the residuals of clean entries, relative to the noise.
+    """
+
+    n_rows: int
+    known: NDArray[np.bool_]
+    i: NDArray[Any]
+    j: NDArray[Any]
+    values: NDArray[np.float64]
+    predicted: Array
+    deviations: NDArray[np.float64]
+
+    @property
+    def standardized(self) -> NDArray[np.float64]:
+        """Residuals divided by their standard deviations."""
+        return np.asarray((self.values - self.predicted) / self.deviations)
+
+    def for_all(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """One score per entry of X, NaN in unknown columns."""
+        if self.known.all():
+            return scores
+        filled = np.full(len(self.known), np.nan)
+        filled[self.known] = scores
+        return filled
+
+
+def outlier_scores(model: FittedModel, X: Any, *, rows: Rows, attacks: bool) -> NDArray[np.float64]:
+    """Scores of the entries of X; see :meth:`robustmf.RobustMF.outlier_scores`."""
+    noise = noise_model(model)
+    entries = _scored_entries(model, X, rows, noise)
+    scores = noise.distribution.two_sided(entries.standardized)
+    if not attacks:
+        return entries.for_all(scores)
+    by_row, by_column = _group_scores(model, entries, noise, rows)
+    i = entries.i + (model.shape[0] if rows == "new" else 0)
+    kinds = {"entry": scores, "row": by_row[i], "column": by_column[entries.j]}
+    return entries.for_all(combined(kinds))
+
+
+def row_scores(model: FittedModel, X: Any, *, rows: Rows) -> NDArray[np.float64]:
+    """Scores of rows; see :meth:`robustmf.RobustMF.row_scores`."""
+    noise = noise_model(model)
+    scores = _group_scores(model, _scored_entries(model, X, rows, noise), noise, rows)[0]
+    return scores[model.shape[0] :] if rows == "new" else scores
+
+
+def column_scores(model: FittedModel, X: Any, *, rows: Rows) -> NDArray[np.float64]:
+    """Scores of columns; see :meth:`robustmf.RobustMF.column_scores`."""
+    noise = noise_model(model)
+    return _group_scores(model, _scored_entries(model, X, rows, noise), noise, rows)[1]
+
+
+def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -> Audit:
+    """The most suspicious entries, rows and columns; see :meth:`robustmf.RobustMF.audit`."""
+    require_integer("top", top, 1)
+    require_positive("at_most", at_most)
+    noise = noise_model(model)
+    entries = _scored_entries(model, X, rows, noise)
+    groups = _groups(model, entries, noise, rows)
+    first = model.shape[0] if rows == "new" else 0
+    row_evidence, column_evidence = group_evidence(groups)
+    row_ids = getattr(X, "row_ids", None) if rows == "new" else model.row_ids
+    row_labels = _labels(row_ids, groups.m - first)
+    column_labels = _labels(model.column_ids, groups.n)
+    return Audit(
+        suspect_entries(
+            entries,
+            (row_labels, column_labels),
+            _within_scale(model, entries.predicted),
+            noise.distribution.quantile(_ONE_SIGMA) * entries.deviations,
+            noise.distribution.two_sided(entries.standardized),
+            top,
+            at_most,
+        ),
+        suspect_groups(groups, row_evidence, row_labels, ("row", "column"), top, at_most, first),
+        suspect_groups(
+            groups.transposed, column_evidence, column_labels, ("column", "row"), top, at_most
+        ),
+        noise.distribution.share,
+    )
+
+
+def noise_model(model: FittedModel) -> NoiseModel:
+    """The noise of the fit, estimated from a sample of its entries."""
+    i, j, values, counts = _sampled_entries(model)
+    factors = model.factors
+    return NoiseModel.fit(
+        factors.row_factors,
+        factors.column_factors,
+        model.bias_unit if factors.has_bias else 0.0,
+        model.reg,
+        model.reg_by_count,
+        counts,
+        values - model.predict_pairs(i, j),
+        i,
+        j,
+    )
+
+
+def is_fitted(
+    model: FittedModel, i: NDArray[Any], j: NDArray[Any], values: Array, *, if_unknown: bool
+) -> NDArray[np.bool_]:
+    """Which entries the model was fitted to: those at a fitted position with the fitted value.
+
+    ``if_unknown`` is the answer for all where the entries of the fit stayed on a cluster.
+    """
+    if "pointers" not in model.entries:
+        return np.full(len(i), if_unknown)
+    fitted = model.fitted_entries()
+    n = fitted.shape[1]
+    positions = fitted.rows.group_of_entry().astype(np.int64) * n + fitted.rows.indices
+    given = i.astype(np.int64) * n + j
+    at = np.minimum(np.searchsorted(positions, given), len(positions) - 1)
+    return np.asarray((positions[at] == given) & (fitted.rows.values[at] == values))
+
+
+def _sampled_entries(
+    model: FittedModel,
+) -> tuple[NDArray[Any], NDArray[Any], Array, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Evenly spaced entries of the fit, and the number of entries of each row and column."""
+    stored = model.entries
+    if "pointers" not in stored:  # they stayed on a cluster
+        chosen = evenly_spaced(len(stored["values"]), SAMPLE)
+        sample = stored["rows"][chosen], stored["columns"][chosen], stored["values"][chosen]
+        return *sample, (stored["row_counts"], stored["column_counts"])
+    entries = model.fitted_entries()
+    rows = entries.rows
+    chosen = evenly_spaced(entries.n_entries, SAMPLE)
+    i = np.searchsorted(rows.pointers, chosen, side="right") - 1
+    column_counts = np.bincount(rows.indices, minlength=entries.shape[1])
+    return i, rows.indices[chosen], rows.values[chosen], (rows.counts, column_counts)
+
+
+def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -> ScoredEntries:
+    if rows not in ("fitted", "new"):
+        raise ValueError(f"rows must be 'fitted' or 'new', got rows={rows!r}")
+    if rows == "new":
+        if X is None:
+            raise ValueError("rows='new' needs X, the new rows")
+        return _new_entries(model, X, noise)
+    observed, i, j = model.locate(model.fitted_entries() if X is None else X)
+    unknown = (i == UNKNOWN) | (j == UNKNOWN)
+    if unknown.any():
+        raise ValueError(
+            f"X has {int(unknown.sum())} entries in rows or columns that are unknown to the fit; "
+            "give new rows with rows='new'"
+        )
+    values = observed.rows.values
+    fitted = np.ones(len(i), bool) if X is None else is_fitted(model, i, j, values, if_unknown=True)
+    return ScoredEntries(
+        observed.shape[0],
+        ~unknown,
+        i,
+        j,
+        values.astype(np.float64),
+        model.predict_pairs(i, j),
+        noise.deviations(i, j, fitted),
+    )
+
+
+def _new_entries(model: FittedModel, X: Any, noise: NoiseModel) -> ScoredEntries:
+    """Entries of rows that are not part of the fit, which are folded in."""
+    T = model.fold_in(X)
+    observed = new_rows(X, model.backend.observe).to_host()
+    index: NDArray[Any] = observed.rows.indices
+    vocabulary = model.vocabulary("column")
+    if observed.column_ids is not None and vocabulary is not None:
+        index = vocabulary.indices(observed.column_ids)[index]
+    known = index != UNKNOWN
+    i = observed.rows.group_of_entry()[known]
+    j = index[known]
+    factors = model.factors
+    products = np.einsum("tq,tq->t", T[i, : factors.rank], factors.column_factors[j])
+    predicted = products + factors.column_offsets[j] + (T[i, -1] if factors.has_bias else 0)
+    return ScoredEntries(
+        observed.shape[0],
+        known,
+        i,
+        j,
+        observed.rows.values[known].astype(np.float64),
+        model.clip(np.asarray(predicted)),
+        noise.new_row_deviations(i, j, T),
+    )
+
+
+def _groups(model: FittedModel, entries: ScoredEntries, noise: NoiseModel, rows: Rows) -> Groups:
+    """The entries by rows and columns; new rows come after those of the fit."""
+    m, n = model.shape
+    z = noise.distribution.in_scales(entries.standardized)
+    if rows == "fitted":
+        return Groups(entries.i, entries.j, m, n, entries.values, z)
+    fitted = _scored_entries(model, None, "fitted", noise)
+    return Groups(
+        np.concatenate([fitted.i, m + entries.i]),
+        np.concatenate([fitted.j, entries.j]),
+        m + entries.n_rows,
+        n,
+        np.concatenate([fitted.values, entries.values]),
+        np.concatenate([noise.distribution.in_scales(fitted.standardized), z]),
+    )
+
+
+def _group_scores(
+    model: FittedModel, entries: ScoredEntries, noise: NoiseModel, rows: Rows
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    of_rows, of_columns = group_evidence(_groups(model, entries, noise, rows))
+    return of_rows.scores, of_columns.scores
+
+
+def _within_scale(model: FittedModel, predicted: Array) -> Array:
+    """Predictions clipped to the range of the fitted values where these are on a discrete scale."""
+    values = model.entries["values"]
+    if not is_discrete_scale(values):
+        return predicted
+    return np.asarray(np.clip(predicted, values.min(), values.max()))
+
+
+def _labels(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
+    return range(size) if ids is None else ids

@@ -1,0 +1,47 @@
+"""A fitted model in a few lines: for notebooks, pages and the command line."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+
+def summary(estimator: Any) -> dict[str, str]:
+    """How a fit was made and how it ended, by name; nothing is computed."""
+    model = estimator.model_
+    m, n = model.shape
+    entries = model.entries
+    # A fit on a cluster keeps a sample of its entries, and the number of entries of each row.
+    n_entries = len(entries["values"])
+    if "row_counts" in entries:
+        n_entries = int(entries["row_counts"].sum())
+    observed = 100 * n_entries / max(m * n, 1)
+    best = model.summary.best_iteration
+    kept = f", number {best} kept" if best != model.summary.n_iter else ""
+    loss = getattr(model.loss, "name", type(model.loss).__name__)
+    by_count = " times the entries of a row or column" if model.reg_by_count else ""
+    biases = ", biases" if model.factors.has_bias else ""
+    found = {
+        "matrix": f"{m:,} rows × {n:,} columns",
+        "entries": f"{n_entries:,} ({observed:.3g} % observed, {entries['values'].dtype})",
+        "model": f"rank {model.factors.rank}{biases}, {loss} loss",
+        "θ": f"{model.loss.theta:.4g}" if model.loss.has_scale else "none: the loss has no scale",
+        "λ": f"{model.reg:.4g}{by_count}",
+        "solver": f"{model.summary.solver} ({model.summary.solver_reason})",
+        "iterations": f"{model.summary.n_iter} ({model.summary.stop_reason}{kept})",
+    }
+    if "validation" in model.summary.history:
+        error = model.summary.history["validation"][best]
+        found["validation error"] = f"{error:.4g} (mean absolute, on held-out entries)"
+    return found
+
+
+def summary_html(estimator: Any) -> str:
+    """The summary as a small table, for notebooks."""
+    left = 'style="text-align:left;padding-right:1em"'
+    rows = "".join(
+        f'<tr><th scope="row" {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>'
+        for name, text in summary(estimator).items()
+    )
+    caption = '<caption style="text-align:left">fitted</caption>'
+    return f'<table class="robustmf-fit">{caption}<tbody>{rows}</tbody></table>'
