@@ -85,7 +85,7 @@ def test_folds_test_every_entry_once():
         (
             lambda: entry_train_test_split(DATA.train, 1.0),
             ValueError,
-            "test_size must be a share below 1",
+            "test_size must be below 1",
         ),
         (
             lambda: entry_train_test_split(DATA.train, 0),

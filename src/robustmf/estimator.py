@@ -1,4 +1,4 @@
-"""``RobustMF``, the estimator, and ``RMFNL``, the paper's settings; ``load`` reads a saved model."""
+"""``RobustMF``, ``RMFNL`` with the settings of the paper, and ``load`` for saved models."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _fitted(path: str, doc: str) -> Any:
 
 
 class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries of X.
+    """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries.
 
     Minimizes Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
 
@@ -387,7 +387,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Fit these entries, from the factors of a ``previous`` model where there is one."""
         self._check_parameters(observed.shape)
         require_magnitude(observed)
-        # A stream of its own: with the stream that drew the data, random factors would be the truth.
+        # A separate stream: with the one that drew the data, random factors would be the truth.
         rng = as_generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
             settings = self._settings(observed, shown)
@@ -490,7 +490,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
-        """Fit, and return the fitted factors of the rows; the bias of the row is the last column."""
+        """Fit, and return the fitted factors of the rows; with biases, these are the last column."""
         self.fit(X, weights=weights)
         factors = self.model_.factors
         if not factors.has_bias:

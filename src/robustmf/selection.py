@@ -1,6 +1,6 @@
-"""Entry-wise splits, and the choice of rank, λ, θ and loss by cross-validation over entries.
+"""Splits of the entries, and the choice of rank, λ, θ and loss by cross-validation over entries.
 
-Rows and columns stay: it is single entries that are held out, as it is single entries that a factorization predicts.
+Single entries are held out, not rows or columns, because a factorization predicts single entries.
 """
 
 from __future__ import annotations
@@ -27,16 +27,28 @@ from robustmf.validation import as_generator, require_integer, require_positive
 Array = NDArray[np.floating[Any]]
 RandomState = int | np.random.Generator | None
 
-#: Share of the largest held-out errors that ``scoring="trimmed"`` leaves out.
+#: Fraction of the largest held-out errors that ``scoring="trimmed"`` ignores.
 TRIMMED = 0.1
 
 
 def entry_split(
     X: Any, shares: Sequence[float], random_state: RandomState = None
 ) -> list[Observed]:
-    """The entries of X dealt at random into parts with the given shares, e.g. ``(0.5, 0.25, 0.25)``; all keep the shape and the ids.
+    """Split the entries of X at random into parts; all parts keep the shape and the ids.
 
-    Shares are relative: only their proportions count. A row or column may end up without an entry in a part.
+    Parameters
+    ----------
+    X : as in :meth:`robustmf.RobustMF.fit`
+        The entries.
+    shares : sequence of float
+        Relative sizes of the parts, e.g. ``(0.5, 0.25, 0.25)``.
+    random_state : int, Generator or None, default=None
+        Seed of the permutation.
+
+    Returns
+    -------
+    list of Observed
+        A row or column may have no entry in a part.
     """
     observed = as_observed(X)
     parts = np.asarray(shares, np.float64)
@@ -53,19 +65,33 @@ def entry_split(
 def entry_train_test_split(
     X: Any, test_size: float = 0.25, random_state: RandomState = None
 ) -> tuple[Observed, Observed]:
-    """Training and test entries of X, at random; ``test_size`` is the share of the test entries, above 0 and below 1.
+    """Split the entries of X at random into training and test entries.
+
+    Parameters
+    ----------
+    X : as in :meth:`robustmf.RobustMF.fit`
+        The entries.
+    test_size : float, default=0.25
+        Fraction of test entries, between 0 and 1.
+    random_state : int, Generator or None, default=None
+        Seed of the permutation.
+
+    Returns
+    -------
+    train, test : Observed
 
     Examples
     --------
     >>> import numpy as np
     >>> from robustmf.selection import entry_train_test_split
-    >>> train, test = entry_train_test_split(np.arange(20.0).reshape(4, 5), test_size=0.2, random_state=0)
+    >>> X = np.arange(20.0).reshape(4, 5)
+    >>> train, test = entry_train_test_split(X, test_size=0.2, random_state=0)
     >>> train.n_entries, test.n_entries, test.shape
     (16, 4, (4, 5))
     """
     require_positive("test_size", test_size)
     if test_size >= 1:
-        raise ValueError(f"test_size must be a share below 1, got test_size={test_size!r}")
+        raise ValueError(f"test_size must be below 1, got test_size={test_size!r}")
     train, test = entry_split(X, (1 - test_size, test_size), random_state)
     return train, test
 
@@ -73,30 +99,32 @@ def entry_train_test_split(
 def _masks(
     observed: Observed, bounds: NDArray[np.int64], random_state: RandomState
 ) -> Iterator[NDArray[np.bool_]]:
-    """Which entries, in row order, belong to each part, when a shuffled deck of them is cut at ``bounds``."""
-    deck = as_generator(random_state).permutation(observed.n_entries)
+    """Masks of the parts: a random permutation of the entries is cut at ``bounds``."""
+    order = as_generator(random_state).permutation(observed.n_entries)
     for low, high in zip([0, *bounds[:-1]], bounds, strict=True):
         mask = np.zeros(observed.n_entries, bool)
-        mask[deck[low:high]] = True
+        mask[order[low:high]] = True
         yield mask
 
 
 class EntryKFold:
-    """Folds of entries: each entry is tested once, by a model that has not seen it.
+    """Folds of entries: each entry is a test entry once.
 
     Parameters
     ----------
-    n_splits : int
+    n_splits : int, default=5
         Number of folds, at least 2.
-    random_state : int, Generator or None
-        How the entries are shuffled. They always are: in their own order a fold would be a block of whole rows.
+    random_state : int, Generator or None, default=None
+        Seed of the permutation. Entries are always shuffled: in their own order a fold would
+        consist of whole rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from robustmf.selection import EntryKFold
     >>> X = np.arange(20.0).reshape(4, 5)
-    >>> [(train.n_entries, test.n_entries) for train, test in EntryKFold(4, random_state=0).split(X)]
+    >>> folds = EntryKFold(4, random_state=0).split(X)
+    >>> [(train.n_entries, test.n_entries) for train, test in folds]
     [(15, 5), (15, 5), (15, 5), (15, 5)]
     """
 
@@ -141,7 +169,10 @@ _SCORES: dict[str, Callable[[RobustMF, Observed], float]] = {"mae": _mae, "trimm
 
 @dataclass(frozen=True)
 class _Path:
-    """Settings that are fitted one after the other, each from its neighbour: one rank and one loss, θ falling, λ rising."""
+    """A regularization path: one rank and one loss, θ decreasing, λ increasing.
+
+    Each fit is initialized with the factors of its predecessor.
+    """
 
     loss: str | Loss
     rank: int
@@ -162,25 +193,27 @@ class _Path:
         found: list[tuple[float, float]] = []
         models: list[RobustMF] = []
         for k, setting in enumerate(self.settings()):
-            neighbour = self._neighbour(k, models)
+            predecessor = self._predecessor(k, models)
             init = (
                 template.init
-                if neighbour is None
-                else (neighbour.row_factors_, neighbour.column_factors_)
+                if predecessor is None
+                else (predecessor.row_factors_, predecessor.column_factors_)
             )
             model = clone(template).set_params(**setting, init=init)
             started = time.perf_counter()
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", EmptyRowsWarning
-                )  # holding out entries empties rows; not the user's doing
+                # Rows may be empty because entries are held out.
+                warnings.simplefilter("ignore", EmptyRowsWarning)
                 model.fit(train)
             found.append((score(model, test), time.perf_counter() - started))
             models.append(model)
         return found
 
-    def _neighbour(self, k: int, models: list[RobustMF]) -> RobustMF | None:
-        """The fit to start from: the λ just below, else the same λ at the θ just above; none where "auto" has to look for itself."""
+    def _predecessor(self, k: int, models: list[RobustMF]) -> RobustMF | None:
+        """The fit that initializes fit k: at the next smaller λ, or at the same λ and larger θ.
+
+        None for "auto", which has its own initialization.
+        """
         theta, reg = divmod(k, len(self.regs))
         if isinstance(self.regs[reg], str):
             return None
@@ -198,36 +231,43 @@ class _Path:
 class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """:class:`~robustmf.RobustMF` with rank, λ, θ and loss chosen by cross-validation over entries.
 
-    Every combination is fitted to every fold. Along θ (falling) and λ (rising) a fit starts from its neighbour's factors, which
-    saves the search for a start; each rank, loss, and "auto" starts anew. Rising, since from a λ that is too large the factors are
-    zero, and no descent leaves zero.
+    Every combination is fitted to every fold. Along a path of decreasing θ and increasing λ each
+    fit is initialized with the factors of its predecessor, which saves the initialization; each
+    rank, loss and "auto" begins a new path. λ increases because factors are zero where λ is too
+    large, and zero is a stationary point.
 
     Parameters
     ----------
-    rank, reg, theta, loss : a value, or a list of values to choose from
-        As in :class:`~robustmf.RobustMF`.
-    estimator : RobustMF or None
-        The template for everything else (bias, solver, …); None means ``RobustMF()``.
-    cv : int or splitter
-        Number of folds, or an object with ``split(X)`` that yields pairs of training and test :class:`~robustmf.Observed`.
-    scoring : {"mae", "trimmed"} or callable
-        Minus the mean absolute error over the held-out entries, in which outliers count by their size but not by its square; minus
-        that mean without the largest tenth of the errors; or ``scoring(model, test)``, larger is better.
-    refit : bool
-        Fit the best setting to all entries in the end.
-    n_jobs : int or None
-        Processes for paths and folds (joblib); None is one. The choice does not depend on it.
-    random_state : int, Generator or None
-        For the folds; the fits take the template's own.
+    rank : int or sequence of int, default=(2, 5, 10, 20)
+        Ranks to choose from.
+    reg, theta, loss : a value or a sequence of values, default="auto", "auto", "welsch"
+        Values to choose from, as in :class:`~robustmf.RobustMF`.
+    estimator : RobustMF or None, default=None
+        Template for all other parameters; None means ``RobustMF()``.
+    cv : int or splitter, default=5
+        Number of folds, or an object with ``split(X)`` that yields pairs of training and test
+        :class:`~robustmf.Observed`.
+    scoring : {"mae", "trimmed"} or callable, default="mae"
+        "mae" is the negative mean absolute error over the held-out entries; "trimmed" is the same
+        without the largest tenth of the errors; a callable is ``scoring(model, test)``, larger is
+        better.
+    refit : bool, default=True
+        Fit the best setting to all entries.
+    n_jobs : int or None, default=None
+        Number of processes for paths and folds (joblib); None means one. The choice does not
+        depend on it.
+    random_state : int, Generator or None, default=None
+        Seed of the folds; fits use that of the template.
 
     Attributes
     ----------
     best_params_, best_score_, best_index_
-        The setting chosen, its mean score and its place in ``cv_results_``.
+        The best setting, its mean score and its index in ``cv_results_``.
     best_estimator_ : RobustMF
-        The model fitted to all entries with it (with ``refit``).
+        The model with the best setting, fitted to all entries (with ``refit``).
     cv_results_ : dict of arrays
-        As scikit-learn's: params, param_rank …, split0_test_score …, mean_test_score, std_test_score, rank_test_score, mean_fit_time.
+        As in scikit-learn: params, param_rank …, split0_test_score …, mean_test_score,
+        std_test_score, rank_test_score, mean_fit_time.
     n_splits_ : int
         Number of folds.
 
@@ -235,7 +275,8 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> from robustmf.datasets import make_synthetic
     >>> from robustmf.selection import RobustMFCV
-    >>> search = RobustMFCV(rank=[2, 5, 8], cv=3, random_state=0).fit(make_synthetic(250, observed=0.3, random_state=0).train)
+    >>> data = make_synthetic(250, observed=0.3, random_state=0)
+    >>> search = RobustMFCV(rank=[2, 5, 8], cv=3, random_state=0).fit(data.train)
     >>> search.best_params_["rank"]
     5
     """
@@ -266,7 +307,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: None = None) -> Self:
-        """Choose on the entries of X, and fit the choice to all of them."""
+        """Choose a setting by cross-validation on X, and fit it to all entries."""
         observed = as_observed(X)
         template = RobustMF() if self.estimator is None else self.estimator
         score = self._score()
@@ -307,14 +348,16 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             return self.scoring
         if self.scoring not in _SCORES:
             raise ValueError(
-                f"scoring must be one of {', '.join(_SCORES)} or a callable, got scoring={self.scoring!r}"
+                f"scoring must be one of {', '.join(_SCORES)} or a callable, "
+                f"got scoring={self.scoring!r}"
             )
         return _SCORES[self.scoring]
 
     def _paths(self, observed: Observed) -> list[_Path]:
-        ranks, losses = _choices("rank", self.rank), _choices("loss", self.loss)
-        thetas = _ordered(_choices("theta", self.theta), falling=True)
-        regs = _ordered(_choices("reg", self.reg), falling=False)
+        ranks = _choices("rank", self.rank)
+        losses = _choices("loss", self.loss)
+        thetas = _ordered(_choices("theta", self.theta), decreasing=True)
+        regs = _ordered(_choices("reg", self.reg), decreasing=False)
         for rank in ranks:
             require_integer("rank", rank, 1, min(observed.shape), f" = min{observed.shape}")
         for loss in losses:
@@ -362,11 +405,11 @@ def _choices(name: str, given: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def _ordered(values: list[Any], falling: bool) -> list[Any]:
-    """Words first, then numbers along the path."""
+def _ordered(values: list[Any], decreasing: bool) -> list[Any]:
+    """Names such as "auto" first, then numbers along the path."""
     numbers = [value for value in values if isinstance(value, (int, float))]
     return [value for value in values if not isinstance(value, (int, float))] + sorted(
-        numbers, reverse=falling
+        numbers, reverse=decreasing
     )
 
 
@@ -377,6 +420,7 @@ def _results(settings: list[dict[str, Any]], scores: Array, seconds: Array) -> d
     for k, column in enumerate(scores.T):
         results[f"split{k}_test_score"] = column
     mean = scores.mean(axis=1)
-    results["mean_test_score"], results["std_test_score"] = mean, scores.std(axis=1)
+    results["mean_test_score"] = mean
+    results["std_test_score"] = scores.std(axis=1)
     results["rank_test_score"] = (mean[:, None] < mean[None]).sum(axis=1) + 1
     return results

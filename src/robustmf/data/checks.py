@@ -17,8 +17,8 @@ from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning, warn_user
 
 Array = NDArray[np.floating[Any]]
 
-#: Allowed magnitudes of the largest value of a matrix. The square of the value, and that of noise far
-#: below it, must neither overflow nor underflow in this precision.
+#: Allowed magnitudes of the largest value of a matrix. The square of the value, and that of noise
+#: far below it, must neither overflow nor underflow in this precision.
 MAGNITUDES = {"float32": (1e-9, 1e12), "float64": (1e-75, 1e75)}
 
 
@@ -63,8 +63,8 @@ def require_in_memory(X: Any) -> None:
         )
     if isinstance(X, (str, os.PathLike)):
         raise TypeError(
-            f"X must be data, got the path {os.fspath(X)!r}: read it with robustmf.io.read_ratings, "
-            "or give client="
+            f"X must be data, got the path {os.fspath(X)!r}: read it with "
+            "robustmf.io.read_ratings, or give client="
         )
 
 

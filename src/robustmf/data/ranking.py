@@ -49,7 +49,7 @@ def top_n(U: Array, V: Array, offsets: Array, n: int, excluded: Excluded | None)
 
 
 def _largest(block: Array, n: int) -> list[NDArray[np.intp]]:
-    """The indices of the n largest scores of each row; of those tied at the n-th place the first."""
+    """The indices of the n largest scores of each row; ties at the end go to the first."""
     if n == block.shape[1]:
         return [np.arange(n)] * len(block)
     position = block.shape[1] - n

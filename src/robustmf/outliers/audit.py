@@ -40,7 +40,7 @@ class SuspectGroup:
 class Audit:
     """The most suspicious entries, rows and columns, worst first.
 
-    A score is the share of clean entries (clean rows, clean columns) that would look as bad or worse.
+    A score is the share of clean entries (rows, columns) that would look as bad or worse.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The noise model of a fit: how large residuals of clean entries are, and how many entries are clean.
+"""The noise model of a fit: the distribution of clean residuals, and the share of clean entries.
 
 The residual of a fitted entry is smaller than the noise, because the entry has influenced the fit;
 that of a held-out entry is larger, because the factors are estimates. Let l be the leverage, the
@@ -13,8 +13,8 @@ The leverage l_row = v_jᵀ(n_i S + λI)⁻¹v_j treats the entries of a row as 
 entries (S is their second moment), which needs no pass over them. One factor corrects the mean
 leverage to the effective degrees of freedom of the fit. The standardized residuals of clean entries
 are modelled by Student's t distribution, whose scale and degrees of freedom are estimated from the
-central part alone by truncated maximum likelihood, so that outliers beyond it have no influence. The
-probability of the central part under this distribution gives the share of clean entries.
+central part alone by truncated maximum likelihood, so that outliers beyond it have no influence.
+The probability of the central part under this distribution gives the share of clean entries.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def fit_distribution(
 
 
 def _freedom(inverse: float) -> float:
-    """Degrees of freedom from their inverse, in which the likelihood is smooth at the normal limit."""
+    """Degrees of freedom from their inverse: the likelihood is smooth in it at the normal limit."""
     low, high = OPTIONS.freedom
     return float(1 / np.clip(inverse, 1 / high, 1 / low))
 
