@@ -490,7 +490,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
 
     def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
-        """Fit, and return the fitted factors of the rows; with biases, these are the last column."""
+        """Fit, and return the factors of the rows; with biases, the row bias is the last column."""
         self.fit(X, weights=weights)
         factors = self.model_.factors
         if not factors.has_bias:

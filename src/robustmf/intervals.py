@@ -28,10 +28,10 @@ class ConformalIntervals:
     Held-out entries give residuals, each divided by its own standard deviation, which depends on
     the row and the column. The interval extends to the right quantile of the *clean* ones. Outliers
     among the held-out entries would widen it: with a share π of them, all farther off than the
-    clean ones, the q-quantile of the clean ones is the q(1 − π)-quantile of all. π is estimated from the
-    center of the residuals, where only clean ones are. Without outliers this is split conformal
-    prediction (Lei et al. 2018, scaled residuals), whose coverage holds for any model and noise;
-    with them it also depends on the estimate of π.
+    clean ones, the q-quantile of the clean ones is the q(1 − π)-quantile of all. π is estimated
+    from the center of the residuals, where only clean ones are. Without outliers this is split
+    conformal prediction (Lei et al. 2018, scaled residuals), whose coverage holds for any model and
+    noise; with them it also depends on the estimate of π.
 
     Parameters
     ----------
