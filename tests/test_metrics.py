@@ -70,20 +70,40 @@ def test_paired_test_agrees_with_its_formula_and_with_plain_sight():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: metrics.rmse([1], [1, 2]), ValueError, "truth and predicted must hold equally many numbers, at least one; got 1 and 2"),
+        (
+            lambda: metrics.rmse([1], [1, 2]),
+            ValueError,
+            "truth and predicted must hold equally many numbers, at least one; got 1 and 2",
+        ),
         (lambda: metrics.mae([], []), ValueError, "at least one"),
         (lambda: metrics.rmse([1, np.nan], [1, 2]), ValueError, "truth must be finite, got nan"),
         (lambda: metrics.hit_ratio([[1.0, 2]], [2], 1), ValueError, "targets its columns"),
         (lambda: metrics.hit_ratio([[1.0, 2]], [1], 0), ValueError, "n must be an integer >= 1"),
-        (lambda: metrics.hit_ratio([[1.0, 2]], [1], 1, Observed.from_dense([[1.0]])), ValueError, "seen must have the shape"),
+        (
+            lambda: metrics.hit_ratio([[1.0, 2]], [1], 1, Observed.from_dense([[1.0]])),
+            ValueError,
+            "seen must have the shape",
+        ),
         (lambda: metrics.detection_auc([0, 1], [1, 2]), TypeError, "bad must be an array of bool"),
         (lambda: metrics.detection_auc([True, True], [1, 2]), ValueError, "both kinds"),
-        (lambda: metrics.detection_auc([True, False], [1, np.nan]), ValueError, "scores must not be NaN"),
-        (lambda: metrics.precision_at_k([True, False], [1, 2], 3), ValueError, "k must be an integer from 1 to 2"),
+        (
+            lambda: metrics.detection_auc([True, False], [1, np.nan]),
+            ValueError,
+            "scores must not be NaN",
+        ),
+        (
+            lambda: metrics.precision_at_k([True, False], [1, 2], 3),
+            ValueError,
+            "k must be an integer from 1 to 2",
+        ),
         (lambda: metrics.paired_t_test([1], [2]), ValueError, "at least 2 pairs"),
-        (lambda: metrics.paired_t_test([1, 2], [2, 3], level=95), ValueError, "level must lie between 0 and 1"),
+        (
+            lambda: metrics.paired_t_test([1, 2], [2, 3], level=95),
+            ValueError,
+            "level must lie between 0 and 1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_by_name(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import robustmf
 from robustmf.cli import app, config, fit
 from robustmf.cli.failures import as_options
-from robustmf.io.reading import guess_layout, read_ratings, without
+from robustmf.io import guess_layout, read_ratings
+from robustmf.io.reading import filtered_copy
 
 
 def run(*arguments):
@@ -227,13 +228,13 @@ def test_cleaning_keeps_the_kind_of_file(tmp_path, planted, kind):
 
 @pytest.mark.parametrize("bytes_at_once", [1, 7, 1 << 22])
 def test_a_copy_keeps_every_other_byte(tmp_path, monkeypatch, bytes_at_once):
-    monkeypatch.setattr(without, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(filtered_copy, "_BLOCK_BYTES", bytes_at_once)
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_bytes(
         b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n1,a,1,\r\n\n2,a,5,x\n2,b,4,y"
     )
     entries = read_ratings(path)  # by rows: (1, a), (1, b), (2, a), (2, b)
-    removed = without.copy_without(
+    removed = filtered_copy.copy_without_entries(
         path, guess_layout(path), None, entries, np.array([True, False, False, True]), out
     )
     assert removed == 2

@@ -62,10 +62,16 @@ def test_stored_zeros_are_observations_and_absent_ones_are_not():
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("float32", "float32"), ("float64", "float64"), ("int8", "float64"), ("uint64", "float64"),
-        ("float16", "float32"), ("bool", "float64"), (">f4", "float32"), ("longdouble", "float64"),
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("int8", "float64"),
+        ("uint64", "float64"),
+        ("float16", "float32"),
+        ("bool", "float64"),
+        (">f4", "float32"),
+        ("longdouble", "float64"),
     ],
-)  # fmt: skip
+)
 def test_precision(given, kept):
     observed = Observed.from_dense(np.ones((2, 3)).astype(given))
     assert observed.dtype == np.dtype(kept)
@@ -117,28 +123,88 @@ def test_duplicates_by_policy():
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: Observed.from_indices([0], [0], [np.inf]), ValueError, "values must be finite, got inf"),
-        (lambda: Observed.from_indices([0], [0], [np.nan]), ValueError, "values must be finite, got nan"),
-        (lambda: Observed.from_dense([[1, -np.inf]]), ValueError, "values must be finite, got -inf"),
-        (lambda: Observed.from_indices([0, 5], [0, 0], [1, 2], (3, 3)), ValueError, r"rows must lie in 0 … 2 .*got 5"),
-        (lambda: Observed.from_indices([0, 1], [0, -1], [1, 2], (3, 3)), ValueError, r"columns must lie in 0 … 2 .*got -1"),
-        (lambda: Observed.from_indices([0.0], [0], [1]), TypeError, "rows must be an array of integers, got dtype float64"),
+        (
+            lambda: Observed.from_indices([0], [0], [np.inf]),
+            ValueError,
+            "values must be finite, got inf",
+        ),
+        (
+            lambda: Observed.from_indices([0], [0], [np.nan]),
+            ValueError,
+            "values must be finite, got nan",
+        ),
+        (
+            lambda: Observed.from_dense([[1, -np.inf]]),
+            ValueError,
+            "values must be finite, got -inf",
+        ),
+        (
+            lambda: Observed.from_indices([0, 5], [0, 0], [1, 2], (3, 3)),
+            ValueError,
+            r"rows must lie in 0 … 2 .*got 5",
+        ),
+        (
+            lambda: Observed.from_indices([0, 1], [0, -1], [1, 2], (3, 3)),
+            ValueError,
+            r"columns must lie in 0 … 2 .*got -1",
+        ),
+        (
+            lambda: Observed.from_indices([0.0], [0], [1]),
+            TypeError,
+            "rows must be an array of integers, got dtype float64",
+        ),
         (lambda: Observed.from_indices([0], [0, 1], [1]), ValueError, "of the same length"),
-        (lambda: Observed.from_indices(np.array([], int), np.array([], int), []), ValueError, "shape"),
+        (
+            lambda: Observed.from_indices(np.array([], int), np.array([], int), []),
+            ValueError,
+            "shape",
+        ),
         (lambda: Observed.from_dense(np.zeros((0, 4))), ValueError, "must have rows and columns"),
-        (lambda: Observed.from_dense([[np.nan, np.nan]]), ValueError, "at least one observed entry"),
-        (lambda: Observed.from_sparse(sp.csr_array((3, 3))), ValueError, "at least one observed entry"),
+        (
+            lambda: Observed.from_dense([[np.nan, np.nan]]),
+            ValueError,
+            "at least one observed entry",
+        ),
+        (
+            lambda: Observed.from_sparse(sp.csr_array((3, 3))),
+            ValueError,
+            "at least one observed entry",
+        ),
         (lambda: Observed.from_dense([1.0, 2.0]), ValueError, "2D array"),
         (lambda: Observed.from_dense(np.zeros((2, 2, 2))), ValueError, "2D array"),
         (lambda: Observed.from_dense([[1 + 2j]]), ValueError, "Complex data not supported"),
-        (lambda: Observed.from_dense([["a", "b"]]), TypeError, "X must hold real numbers, got dtype <U1"),
-        (lambda: Observed.from_dense(np.array([[object()]])), TypeError, "X must hold real numbers"),
-        (lambda: Observed.from_dense(np.array([["2020-01-01"]], "M8[D]")), TypeError, "X must hold real numbers"),
-        (lambda: Observed.from_triplets(row=[1, None], col=[1, 2], value=[1, 2]), ValueError, "row ids must not be missing"),
-        (lambda: Observed.from_triplets(row=[1.0, np.nan], col=[1, 2], value=[1, 2]), ValueError, "row ids must not be missing"),
-        (lambda: Observed.from_triplets(row=[[1], [2]], col=[1, 2], value=[1, 2]), TypeError, "row ids must be hashable"),
+        (
+            lambda: Observed.from_dense([["a", "b"]]),
+            TypeError,
+            "X must hold real numbers, got dtype <U1",
+        ),
+        (
+            lambda: Observed.from_dense(np.array([[object()]])),
+            TypeError,
+            "X must hold real numbers",
+        ),
+        (
+            lambda: Observed.from_dense(np.array([["2020-01-01"]], "M8[D]")),
+            TypeError,
+            "X must hold real numbers",
+        ),
+        (
+            lambda: Observed.from_triplets(row=[1, None], col=[1, 2], value=[1, 2]),
+            ValueError,
+            "row ids must not be missing",
+        ),
+        (
+            lambda: Observed.from_triplets(row=[1.0, np.nan], col=[1, 2], value=[1, 2]),
+            ValueError,
+            "row ids must not be missing",
+        ),
+        (
+            lambda: Observed.from_triplets(row=[[1], [2]], col=[1, 2], value=[1, 2]),
+            TypeError,
+            "row ids must be hashable",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_by_name(build, error, message):
     with pytest.raises(error, match=message):
         build()

@@ -127,28 +127,108 @@ def frame(**changed):
 @pytest.mark.parametrize(
     ("data", "names", "error", "message"),
     [
-        (frame(), ("user", "movie", "stars"), ValueError, r"col='movie' is not a column of the data; it has \['user', 'item', 'stars'\]"),
-        (pl.DataFrame(COLUMNS), ("user", "item", 3), ValueError, "value=3 is not a column of the data"),
-        (pl.LazyFrame(COLUMNS), ("user", "movie", "stars"), ValueError, r"col='movie' is not a column of the data; it has \['user', "),
-        (frame(), ("user", np.array([1, 2]), "stars"), TypeError, "col must be the name of a column of the data, got ndarray"),
-        (frame(user=[1, None, 2, 3]), None, ValueError, "row ids must not be missing, got None at position 1; drop these entries"),
-        (frame(item=["a", "b", None, "c"]), None, ValueError, "col ids must not be missing, got None at position 2"),
-        (pl.DataFrame({**COLUMNS, "item": ["a", "b", "c", None]}), None, ValueError, "col ids must not be missing, got None at position 3"),
-        ({**COLUMNS, "user": np.array([1, 2, np.nan, 3])}, None, ValueError, r"row ids must not be missing, got .*nan.* at position 2"),
-        ({**COLUMNS, "user": ["a", "b", float("nan"), "c"]}, None, ValueError, "row ids must not be missing, got nan at position 2"),
-        (frame(user=[7, "7", 8, 9]), None, ValueError, "row ids hold both 7 and '7', an id of mixed types; convert the column to one type"),
+        (
+            frame(),
+            ("user", "movie", "stars"),
+            ValueError,
+            r"col='movie' is not a column of the data; it has \['user', 'item', 'stars'\]",
+        ),
+        (
+            pl.DataFrame(COLUMNS),
+            ("user", "item", 3),
+            ValueError,
+            "value=3 is not a column of the data",
+        ),
+        (
+            pl.LazyFrame(COLUMNS),
+            ("user", "movie", "stars"),
+            ValueError,
+            r"col='movie' is not a column of the data; it has \['user', ",
+        ),
+        (
+            frame(),
+            ("user", np.array([1, 2]), "stars"),
+            TypeError,
+            "col must be the name of a column of the data, got ndarray",
+        ),
+        (
+            frame(user=[1, None, 2, 3]),
+            None,
+            ValueError,
+            "row ids must not be missing, got None at position 1; drop these entries",
+        ),
+        (
+            frame(item=["a", "b", None, "c"]),
+            None,
+            ValueError,
+            "col ids must not be missing, got None at position 2",
+        ),
+        (
+            pl.DataFrame({**COLUMNS, "item": ["a", "b", "c", None]}),
+            None,
+            ValueError,
+            "col ids must not be missing, got None at position 3",
+        ),
+        (
+            {**COLUMNS, "user": np.array([1, 2, np.nan, 3])},
+            None,
+            ValueError,
+            r"row ids must not be missing, got .*nan.* at position 2",
+        ),
+        (
+            {**COLUMNS, "user": ["a", "b", float("nan"), "c"]},
+            None,
+            ValueError,
+            "row ids must not be missing, got nan at position 2",
+        ),
+        (
+            frame(user=[7, "7", 8, 9]),
+            None,
+            ValueError,
+            "row ids hold both 7 and '7', an id of mixed types; convert the column to one type",
+        ),
         (frame(user=[[1], [2], [3], [4]]), None, TypeError, "row ids must be hashable"),
-        (pl.DataFrame({**COLUMNS, "user": [[1], [2], [3], [4]]}), None, TypeError, "row ids must be hashable"),
-        (pl.DataFrame({**COLUMNS, "stars": [1, None, 2, 3]}), None, ValueError, "values must not be missing, but 1 of 4 are"),
+        (
+            pl.DataFrame({**COLUMNS, "user": [[1], [2], [3], [4]]}),
+            None,
+            TypeError,
+            "row ids must be hashable",
+        ),
+        (
+            pl.DataFrame({**COLUMNS, "stars": [1, None, 2, 3]}),
+            None,
+            ValueError,
+            "values must not be missing, but 1 of 4 are",
+        ),
         (frame(stars=[1.0, np.inf, 2, 3]), None, ValueError, "values must be finite, got inf"),
-        (frame(stars=["good", "bad", "ugly", "x"]), None, TypeError, "values must hold real numbers"),
+        (
+            frame(stars=["good", "bad", "ugly", "x"]),
+            None,
+            TypeError,
+            "values must hold real numbers",
+        ),
         ({**COLUMNS, "stars": [1.0]}, None, ValueError, "of the same length"),
-        ([1, 2, 3], None, TypeError, "data must be a table .* or a mapping of columns, got list; without a table pass the columns"),
-        (pd.DataFrame(np.ones((2, 3)), columns=["user", "user", "stars"]), None, ValueError, "must have distinct names.*'user' 2"),
-        (frame(user=[10, 10, 10, 10], item=["a", "b", "a", "c"]), None, DuplicateEntryError, "at row 10, column 'a' .values 1.0 and 3.0"),
+        (
+            [1, 2, 3],
+            None,
+            TypeError,
+            "data must be a table .* or a mapping of columns, got list; without a table pass",
+        ),
+        (
+            pd.DataFrame(np.ones((2, 3)), columns=["user", "user", "stars"]),
+            None,
+            ValueError,
+            "must have distinct names.*'user' 2",
+        ),
+        (
+            frame(user=[10, 10, 10, 10], item=["a", "b", "a", "c"]),
+            None,
+            DuplicateEntryError,
+            "at row 10, column 'a' .values 1.0 and 3.0",
+        ),
         (pd.DataFrame({"user": [], "item": [], "stars": []}), None, ValueError, "0 sample"),
     ],
-)  # fmt: skip
+)
 def test_bad_tables_are_refused_by_name(data, names, error, message):
     row, col, value = names or ("user", "item", "stars")
     with pytest.raises(error, match=message):
@@ -170,7 +250,8 @@ def test_categories_without_entries_are_no_ids():
         (
             "user",
             TypeError,
-            "row must be a column of numbers or ids, got 'user'; names of columns require the table as data",
+            "row must be a column of numbers or ids, got 'user'; "
+            "names of columns require the table as data",
         ),
         (5, TypeError, "row must be a column of numbers or ids, got 5"),
         (np.ma.masked_equal([1, 2], 2), ValueError, "row has masked values"),

@@ -211,7 +211,7 @@ def test_without_a_seed_that_of_the_file_is_used(path, tmp_path):
     assert one != results(model(**settings).fit(data))
     with pytest.raises(
         CheckpointError,
-        match=r"random_state \(none there, a seed here: give the one that the fit was started with\)",
+        match=r"random_state \(none there, a seed here: give the one that the fit was started",
     ):
         model(**settings | {"random_state": 1}).fit(data, resume=path)
 
@@ -228,7 +228,8 @@ def test_generators_are_compared_by_their_state(path):
     assert abort_fit(model(loss="lsp", random_state=rng(1)), data, path)
     with pytest.raises(
         CheckpointError,
-        match=r"with other random_state \(another seed: give the one that the fit was started with\); the file is not",
+        match=r"with other random_state \(another seed: give the one that the fit was started with\)"
+        "; the file is not",
     ):
         model(loss="lsp", random_state=rng(0)).fit(data, checkpoint=path)
     assert results(model(loss="lsp", random_state=rng(1)).fit(data, checkpoint=path)) == results(

@@ -414,12 +414,15 @@ def put_nan(array):
         (drop("history_"), "history_ is missing"),
         (reshape("row_factors_", lambda a: a[:, :1].copy()), "matrices of one width"),
         (reshape("row_factors_", lambda a: a.ravel()), "matrices of one width"),
-        (reshape("column_bias_", lambda a: a[1:].copy()), r"column_bias_ must be an array of shape \(40,\)"),
+        (
+            reshape("column_bias_", lambda a: a[1:].copy()),
+            r"column_bias_ must be an array of shape \(40,\)",
+        ),
         (reshape("column_factors_", lambda a: a.astype(np.float32)), "dtype float64"),
         (reshape("row_factors_", lambda a: a.astype(np.int64)), "float32 or float64"),
         (reshape("column_factors_", put_nan), "must hold finite"),
     ],
-)  # fmt: skip
+)
 def test_invalid_content_with_a_valid_checksum_is_refused_by_name(content, scratch, alter, message):
     refused(scratch, rewritten(content, alter), message)
 

@@ -107,9 +107,9 @@ def audit(
     """
     require_folder(output, clean, report)
     if clean is not None:
-        from robustmf.io.reading.without import copy_without, require_same_kind  # noqa: PLC0415 - so that --help is quick
+        from robustmf.io.reading.filtered_copy import copy_without_entries, require_same_format  # noqa: PLC0415 - so that --help is quick
 
-        require_same_kind(data, clean)
+        require_same_format(data, clean)
     if report is not None:
         require_plots()
     found = given.read_input(
@@ -136,7 +136,7 @@ def audit(
             if attacks
             else _marked(found.entries, listed)
         )
-        removed = copy_without(data, found.layout, found.columns, found.entries, marked, clean)
+        removed = copy_without_entries(data, found.layout, found.columns, found.entries, marked, clean)
         say(
             f"{removed:,} of {found.entries.n_entries:,} entries left out ({100 * removed / found.entries.n_entries:.2g} %): {clean}"
         )

@@ -1,4 +1,4 @@
-"""Ratings from files: text, Parquet, SciPy's npz, Matrix Market."""
+"""Readers of ratings: delimited text, Parquet, npz of SciPy, Matrix Market."""
 
 from robustmf.exceptions import MalformedFileError
 from robustmf.io.reading.layout import Layout, guess_layout

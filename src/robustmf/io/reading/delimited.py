@@ -1,4 +1,4 @@
-"""Delimited text, by Arrow's reader; what it cannot read is looked for line by line, and named."""
+"""Reader of delimited text, based on Arrow; the first malformed line is found and named."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from robustmf.exceptions import MalformedFileError
-from robustmf.io.reading.layout import Layout, shown, split
+from robustmf.io.reading.layout import Layout, quoted, split
 from robustmf.io.reading.source import Source
 
-_LARGEST = 2**63
+#: Integers that Arrow reads are below this in magnitude.
+_INTEGER_LIMIT = 2**63
 _INTEGER = re.compile(r"[ \t]*-?[0-9]+[ \t]*")
 
 
 def read_delimited(
     source: Source, layout: Layout, dtype: str = "float64"
 ) -> tuple[pa.Table, tuple[str, str, str]]:
-    """The three columns as an Arrow table, and their names in it."""
-    # Arrow splits at one character; with "::" every second field is then the empty one between two colons
-    step, delimiter = len(layout.delimiter), layout.delimiter[0]
+    """The three columns as an Arrow table, and their names."""
+    # Arrow splits at one character; with "::" every second field is the empty one between colons
+    step = len(layout.delimiter)
+    delimiter = layout.delimiter[0]
     n_fields = step * (layout.n_fields - 1) + 1
     names = [str(k) for k in range(n_fields)]
-    row, col, value = (str(step * place) for place in (layout.row, layout.col, layout.value))
+    row, col, value = (str(step * position) for position in (layout.row, layout.col, layout.value))
     types = {name: pa.null() for k, name in enumerate(names) if k % step} if step > 1 else {}
     for name, text in zip((row, col), layout.text_ids, strict=True):
         types[name] = pa.string() if text else pa.int64()
     types[value] = pa.type_for_alias(dtype)
-    # nothing but nothing is null, and only where nothing is meant to be
+    # only the empty fields between repeated delimiters are null
     convert = pacsv.ConvertOptions(
         column_types=types,
         include_columns=list(types),
         null_values=[""] if step > 1 else [],
         strings_can_be_null=False,
     )
-    reading = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
-    parsing = pacsv.ParseOptions(delimiter=delimiter, quote_char=False if step > 1 else '"')
+    read_options = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
+    parse_options = pacsv.ParseOptions(delimiter=delimiter, quote_char=False if step > 1 else '"')
     try:
         with source.open() as stream:
-            table = pacsv.read_csv(stream, reading, parsing, convert)
+            table = pacsv.read_csv(stream, read_options, parse_options, convert)
     except pa.ArrowInvalid as error:
         raise _locate(source, layout) or source.fault(f"{' '.join(str(error).split())}") from None
     if not table.num_rows:
         raise source.fault(
-            "there is a header but no line below it; expected lines of row id, column id and value"
+            "there are no lines after the header; expected lines of row id, column id and value"
         )
     chosen = table.select([row, col, value])
     if (
@@ -61,7 +63,7 @@ def read_delimited(
 
 
 def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
-    """The first line that is not as the layout says."""
+    """The error of the first line that does not have the layout."""
     checks: tuple[tuple[int, str, Callable[[str], str | None]], ...] = (
         (layout.row, "row id", _check_text if layout.text_ids[0] else _check_integer),
         (layout.col, "column id", _check_text if layout.text_ids[1] else _check_integer),
@@ -72,22 +74,23 @@ def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
             continue
         fields = split(line, layout.delimiter)
         if len(fields) != layout.n_fields:
-            wanted = f"expected {layout.n_fields} fields, as in the first line, got {len(fields)} in {shown(line)}"
-            return source.fault(f"{wanted}; correct or remove the line", number)
-        for place, what, check in checks:
-            if (remedy := check(fields[place])) is not None:
-                return source.fault(f"{what} {shown(fields[place])} {remedy}", number)
+            return source.fault(
+                f"expected {layout.n_fields} fields, as in the first line, got {len(fields)} in "
+                f"{quoted(line)}; correct or remove the line",
+                number,
+            )
+        for position, what, check in checks:
+            if (remedy := check(fields[position])) is not None:
+                return source.fault(f"{what} {quoted(fields[position])} {remedy}", number)
     return None
 
 
 def _check_integer(field: str) -> str | None:
-    # what Arrow takes: neither "+5" nor "1_000", which Python would
-    fine = _INTEGER.fullmatch(field) is not None and -_LARGEST <= int(field) < _LARGEST
-    return (
-        None
-        if fine
-        else "is not an integer like the first ones; correct the line, or pass text_ids=True"
-    )
+    # Arrow does not accept "+5" and "1_000", which Python does
+    valid = _INTEGER.fullmatch(field) is not None and -_INTEGER_LIMIT <= int(field) < _INTEGER_LIMIT
+    if valid:
+        return None
+    return "is not an integer as the first ids are; correct the line, or pass text_ids=True"
 
 
 def _check_text(field: str) -> str | None:
@@ -107,9 +110,9 @@ def _check_value(field: str) -> str | None:
 
 
 def _remedy(field: str) -> str:
-    """What to do about a value that is no number: often it is the whole file that is written another way."""
+    """The remedy for a value that is not a number; often the whole file has another notation."""
     if "\0" in field:
         return "the file looks like UTF-16: convert it, e.g. with iconv -f UTF-16 -t UTF-8"
     if "," in field and field.strip().lstrip("+-").replace(",", "").replace(".", "").isdigit():
-        return "numbers are written with a point and nothing between thousands, as 1234.5"
+        return "write numbers with a decimal point and without thousands separators, as 1234.5"
     return "correct or remove the line"

@@ -1,4 +1,7 @@
-"""Ratings listed group by group (all of a movie, all of a user), streamed: a hundred million in little more than their own room."""
+"""Reader of ratings that are listed by groups (all of a movie, or all of a user).
+
+The files are read in blocks, so that the memory is little more than that of the result.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,25 @@ from robustmf.io.reading.ratings import require_precision
 from robustmf.io.reading.source import Source
 from robustmf.kernels.grouped import FINE, NO_GROUP, OUT_OF_BOUNDS, parse_grouped
 
-_BYTES_AT_ONCE = 16 * 2**20
+#: Bytes read at once.
+_BLOCK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
 class GroupedForm:
-    """How lines look: ``12:`` and ``345,5,2005-09-06`` (mark ":", separator ","), or ``12|3`` and ``345<tab>90`` (mark "|", tab).
+    """The format of the lines.
 
-    ``bounds`` are the lowest and highest rating, integers from 0 to 255.
+    Netflix has ``12:`` for a group and ``345,5,2005-09-06`` for a rating (mark ":", separator ",").
+    Yahoo has ``12|3``, a group with its number of ratings, and ``345<tab>90`` (mark "|", tab).
+
+    Parameters
+    ----------
+    mark : str
+        The character that ends the id of a group.
+    separator : str
+        The character between member and rating.
+    bounds : tuple of int
+        The lowest and the highest rating, integers from 0 to 255.
     """
 
     mark: str
@@ -31,7 +45,9 @@ class GroupedForm:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Block:
+    """The ratings and the groups of one block of a file."""
+
     members: NDArray[np.int32]
     values: NDArray[np.uint8]
     groups: NDArray[np.int64]
@@ -41,84 +57,104 @@ class _Part:
 
 
 def read_grouped(sources: Iterable[Source], form: GroupedForm, dtype: str = "float32") -> Observed:
-    """Members by groups, e.g. users by movies, with their ids; members are numbered in the order of their ids, groups as they come."""
+    """Entries with members as rows and groups as columns, e.g. users and movies.
+
+    Parameters
+    ----------
+    sources : iterable of Source
+        The files.
+    form : GroupedForm
+        The format of their lines.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the values.
+
+    Returns
+    -------
+    Observed
+        With ids; rows are sorted by id, columns are in order of appearance.
+    """
     require_precision(dtype)
     sources = list(sources)
-    parts = [part for source in sources for part in _parts(source, form)]
-    if not parts:
-        raise ValueError("no file to read from")
-    sizes = np.cumsum([0, *(len(part.members) for part in parts)])
-    pointers = np.concatenate(
-        [
-            *(part.starts + before for part, before in zip(parts, sizes[:-1], strict=True)),
-            sizes[-1:],
-        ]
-    )
-    groups = np.concatenate([part.groups for part in parts]).tolist()
-    members, values = (
-        np.concatenate([part.members for part in parts]),
-        np.concatenate([part.values for part in parts]),
-    )
-    parts.clear()
-    numbers, vocabulary = Vocabulary.encode(members, "member")
+    blocks = [block for source in sources for block in _blocks(source, form)]
+    if not blocks:
+        raise ValueError("sources must contain at least one file")
+    sizes = np.cumsum([0, *(len(block.members) for block in blocks)])
+    starts = (block.starts + before for block, before in zip(blocks, sizes[:-1], strict=True))
+    pointers = np.concatenate([*starts, sizes[-1:]])
+    groups = np.concatenate([block.groups for block in blocks]).tolist()
+    members = np.concatenate([block.members for block in blocks])
+    values = np.concatenate([block.values for block in blocks])
+    blocks.clear()
+    rows, vocabulary = Vocabulary.encode(members, "member")
     del members
     try:
         return Observed.from_columns(
-            pointers, numbers.astype(np.int32, copy=False), values, (vocabulary.ids, groups), dtype
+            pointers, rows.astype(np.int32, copy=False), values, (vocabulary.ids, groups), dtype
         )
     except DuplicateEntryError as error:
-        where = f"row {error.row!r}, column {error.column!r} (values {error.values[0]!r} and {error.values[1]!r})"
         files = (
-            "" if len(sources) == 1 else f", in it or in the {len(sources) - 1} files read with it"
+            ""
+            if len(sources) == 1
+            else f", in this file or in the {len(sources) - 1} files read with it"
         )
         raise sources[0].fault(
-            f"duplicate entry at {where}{files}; remove one of the lines"
+            f"duplicate entry at row {error.row!r}, column {error.column!r} "
+            f"(values {error.values[0]!r} and {error.values[1]!r}){files}; "
+            "remove one of the lines"
         ) from None
 
 
-def _parts(source: Source, form: GroupedForm) -> Iterator[_Part]:
-    """The file piece by piece, each piece whole lines."""
-    lines, rated, announced = 0, 0, -1
-    begun = any_rated = False
+def _blocks(source: Source, form: GroupedForm) -> Iterator[_Block]:
+    """The file in blocks of complete lines."""
+    n_lines = 0
+    rated = 0
+    announced = -1
+    in_group = False
+    any_rated = False
     with source.open() as stream:
         rest = b""
         while True:
-            block = stream.read(_BYTES_AT_ONCE)
-            text = rest + block if block else rest + b"\n" * bool(rest)
-            cut = text.rfind(b"\n") + 1
-            text, rest = text[:cut], text[cut:]
+            content = stream.read(_BLOCK_BYTES)
+            text = rest + content if content else rest + b"\n" * bool(rest)
+            end = text.rfind(b"\n") + 1
+            rest = text[end:]
+            text = text[:end]
             if text:
-                part = _parse(source, form, text, lines, begun)
-                begun, any_rated = begun or len(part.groups) > 0, any_rated or len(part.members) > 0
-                lines += part.n_lines
-                rated, announced = _check_counts(source, part, rated, announced)
-                yield part
-            if not block:
+                block = _parse(source, form, text, n_lines, in_group)
+                in_group = in_group or len(block.groups) > 0
+                any_rated = any_rated or len(block.members) > 0
+                n_lines += block.n_lines
+                rated, announced = _check_counts(source, block, rated, announced)
+                yield block
+            if not content:
                 break
     if not any_rated:
         raise source.fault(
-            f"no ratings in it; expected lines like '1{form.mark}', then '{form.separator.join(['7', '5'])}'"
+            f"the file has no ratings; expected lines such as '1{form.mark}', "
+            f"then '{form.separator.join(['7', '5'])}'"
         )
     if announced not in (-1, rated):
         raise source.fault(
-            f"its last group announces {announced} ratings, but {rated} follow; the file is cut short"
+            f"its last group announces {announced} ratings, but {rated} follow; "
+            "the file is truncated"
         )
 
 
-def _parse(source: Source, form: GroupedForm, text: bytes, lines_before: int, begun: bool) -> _Part:
-    room = text.count(b"\n")
-    members, values = np.empty(room, np.int32), np.empty(room, np.uint8)
-    groups, announced, starts = (
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-    )
+def _parse(
+    source: Source, form: GroupedForm, text: bytes, lines_before: int, in_group: bool
+) -> _Block:
+    capacity = text.count(b"\n")
+    members = np.empty(capacity, np.int32)
+    values = np.empty(capacity, np.uint8)
+    groups = np.empty(capacity, np.int64)
+    announced = np.empty(capacity, np.int64)
+    starts = np.empty(capacity, np.int64)
     n, k, line, problem = parse_grouped(
         np.frombuffer(text, np.uint8),
         ord(form.mark),
         ord(form.separator),
         *form.bounds,
-        begun,
+        in_group,
         members,
         values,
         groups,
@@ -127,8 +163,8 @@ def _parse(source: Source, form: GroupedForm, text: bytes, lines_before: int, be
     )
     if problem != FINE:
         raise _fault(source, form, text.split(b"\n", line)[line - 1], lines_before + line, problem)
-    # copies, so that the room of lines that were none is given back
-    return _Part(
+    # copies, so that the unused capacity is released
+    return _Block(
         members[:n].copy(),
         values[:n].copy(),
         groups[:k].copy(),
@@ -144,30 +180,40 @@ def _fault(
     shown = ascii(line.decode("utf-8", "replace").rstrip("\r")[:60])
     if problem == NO_GROUP:
         return source.fault(
-            f"{shown} is a rating before any line like '1{form.mark}'; the beginning of the file is missing",
+            f"{shown} is a rating before any line such as '1{form.mark}'; "
+            "the beginning of the file is missing",
             number,
         )
     if problem == OUT_OF_BOUNDS:
         return source.fault(
-            f"the rating in {shown} is not within {form.bounds[0]} … {form.bounds[1]}; correct or remove the line",
+            f"the rating in {shown} is not within {form.bounds[0]} … {form.bounds[1]}; "
+            "correct or remove the line",
             number,
         )
-    wanted = f"expected '7{form.mark}' or '{form.separator.join(['7', '5'])}', digits only"
-    return source.fault(f"{shown} is no rating: {wanted}; correct or remove the line", number)
+    return source.fault(
+        f"{shown} is not a rating: expected '7{form.mark}' or "
+        f"'{form.separator.join(['7', '5'])}', digits only; correct or remove the line",
+        number,
+    )
 
 
-def _check_counts(source: Source, part: _Part, rated: int, announced: int) -> tuple[int, int]:
-    """Groups that announce their number of ratings must have it. Returns what the last group has so far, and announces."""
-    if not len(part.groups):
-        return rated + len(part.members), announced
-    counts = np.diff(np.concatenate([[0], part.starts, [len(part.members)]]))
+def _check_counts(source: Source, block: _Block, rated: int, announced: int) -> tuple[int, int]:
+    """Compare the numbers of ratings with those that the groups announce.
+
+    ``rated`` and ``announced`` are those of the last group of the preceding block; returns those of
+    the last group of this one.
+    """
+    if not len(block.groups):
+        return rated + len(block.members), announced
+    counts = np.diff(np.concatenate([[0], block.starts, [len(block.members)]]))
     counts[0] += rated
-    promised = np.concatenate([[announced], part.announced])
-    wrong = np.flatnonzero((promised[:-1] >= 0) & (promised[:-1] != counts[:-1]))
+    expected = np.concatenate([[announced], block.announced])
+    wrong = np.flatnonzero((expected[:-1] >= 0) & (expected[:-1] != counts[:-1]))
     if len(wrong):
         k = int(wrong[0])
-        name = f"group {part.groups[k - 1]}" if k else f"the group before {part.groups[0]}"
+        name = f"group {block.groups[k - 1]}" if k else f"the group before {block.groups[0]}"
         raise source.fault(
-            f"{name} announces {promised[k]} ratings, but {counts[k]} follow; lines are missing or too many"
+            f"{name} announces {expected[k]} ratings, but {counts[k]} follow; "
+            "lines are missing or surplus"
         )
-    return int(counts[-1]), int(promised[-1])
+    return int(counts[-1]), int(expected[-1])

@@ -1,4 +1,4 @@
-"""How a text file of ratings is laid out: guessed from its first lines, or given."""
+"""The layout of a text file of ratings, given or guessed from its first lines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 
 from robustmf.io.reading.source import Source
 
+#: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
-_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
+_DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
+
+#: Names of columns of row ids, column ids and values, in lower case without punctuation.
 _ROW = (
     "user",
     "userid",
@@ -40,25 +43,27 @@ _COL = (
     "isbn",
 )
 _VALUE = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
+
+#: Lines from which a layout is guessed.
 _SAMPLE = 100
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the ratings are in a text file.
+    """The layout of a text file of ratings.
 
-    Attributes
+    Parameters
     ----------
     delimiter : str
-        Between fields; "::" is MovieLens's.
+        The text between two fields, e.g. "," or the "::" of MovieLens.
     names : tuple of str
-        Names of the fields by the header, or ().
+        Names of the fields in the header; empty without a header.
     row, col, value : int
-        Positions of row id, column id and value, from 0.
+        Positions of row id, column id and value, counted from 0.
     n_fields : int
-        Fields of a line.
+        Number of fields of a line.
     text_ids : tuple of bool
-        Whether row and column ids are text (else integers).
+        Whether the row ids and the column ids are text; otherwise they are integers.
     """
 
     delimiter: str
@@ -75,7 +80,11 @@ class Layout:
             f"{labels[k]} ({'text' if text else 'integer'})"
             for k, text in zip((self.row, self.col), self.text_ids, strict=True)
         ]
-        return f"{separation(self.delimiter)}, {'' if self.names else 'no '}header; row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+        header = "header" if self.names else "no header"
+        return (
+            f"{separation(self.delimiter)}, {header}; "
+            f"row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+        )
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -85,7 +94,7 @@ def split(line: str, delimiter: str) -> list[str]:
         return line.split(delimiter)
     try:
         return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:  # a field beyond all measure: no fields, which is as wrong as it is
+    except csv.Error:  # a field that is too long; the line is reported as malformed
         return []
 
 
@@ -99,19 +108,32 @@ def guess_layout(
     header: bool | None = None,
     text_ids: bool | None = None,
 ) -> Layout:
-    """The layout of a text file by its first lines; whatever is given is not guessed.
+    """Guess the layout of a text file from its first lines.
 
     Parameters
     ----------
-    row, col, value : str or int, optional
-        Name of the column by the header, or its position from 0. Guessed by common names ("userId", "movie_id", "rating", …), else
-        the first three.
-    delimiter : str, optional
-        One character, perhaps repeated. Guessed as the first of "::", tab, comma, semicolon, bar and space that gives three fields or more.
-    header : bool, optional
-        Whether the first line names the columns; guessed: it does where none of its fields is a number.
-    text_ids : bool, optional
-        Whether ids are text. Guessed for each column: integers where the first hundred are, without leading zeros.
+    path : path or Source
+        The file.
+    row, col, value : str or int, default=None
+        Name of the column in the header, or its position counted from 0. If None, guessed from
+        common names ("userId", "movie_id", "rating", …); without these, the first three columns.
+    delimiter : str, default=None
+        One character, which may be repeated. If None, the first of "::", tab, comma, semicolon, bar
+        and space that gives at least three fields.
+    header : bool, default=None
+        Whether the first line names the columns. If None, whether none of its fields is a number.
+    text_ids : bool, default=None
+        Whether ids are text. If None, this is guessed for each column: the ids are integers if the
+        first hundred are, without leading zeros.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    MalformedFileError
+        If the file is empty, or no delimiter gives three fields.
     """
     source = path if isinstance(path, Source) else Source(Path(path))
     lines = [line for line in islice(source.text(), _SAMPLE + 1) if line.strip()]
@@ -121,11 +143,11 @@ def guess_layout(
         delimiter = next((one for one in DELIMITERS if len(split(lines[0], one)) >= 3), None)
     if not delimiter:
         raise source.fault(
-            f"no delimiter gives three fields in {shown(lines[0])}; pass delimiter=", 1
+            f"no delimiter gives three fields in {quoted(lines[0])}; pass delimiter=", 1
         )
     if len(set(delimiter)) > 1:
         raise ValueError(
-            f"delimiter must be one character, perhaps repeated, got delimiter={delimiter!r}"
+            f"delimiter must be one character, which may be repeated, got delimiter={delimiter!r}"
         )
     first = split(lines[0], delimiter)
     named = any(isinstance(one, str) for one in (row, col, value))
@@ -134,7 +156,8 @@ def guess_layout(
     names = tuple(name.strip() for name in first) if header else ()
     if named and not header:
         raise ValueError(
-            f"row={row!r}, col={col!r}, value={value!r}: columns have names only with header=True; give positions from 0"
+            f"row={row!r}, col={col!r}, value={value!r}: columns have names only with "
+            "header=True; give positions counted from 0"
         )
     i, j, k = _positions(source, names, len(first), row, col, value)
     fields = [split(line, delimiter) for line in lines[int(header) :]]
@@ -151,7 +174,7 @@ def column_names(
     col: str | int | None,
     value: str | int | None,
 ) -> tuple[str, str, str]:
-    """Names of the three columns among those of a table, guessed as :func:`guess_layout` does where they are not given."""
+    """Names of the three columns of a table; those not given are guessed as in guess_layout."""
     i, j, k = _positions(source, names, len(names), row, col, value)
     return names[i], names[j], names[k]
 
@@ -163,19 +186,20 @@ def pair_positions(
     row: str | int | None,
     col: str | int | None,
 ) -> tuple[int, int]:
-    """Positions of row and column id in a file of pairs, guessed likewise."""
+    """Positions of row id and column id in a file of pairs; those not given are guessed."""
     i = _position(source, row, "row", names, n_fields, _guess(names, _ROW, 0))
     j = _position(source, col, "col", names, n_fields, _guess(names, _COL, 1))
     if i == j:
         raise ValueError(
-            f"{source}: row and col must be two columns, got position {i} for both; pass row= and col="
+            f"{source}: row and col must be two columns, got position {i} for both; "
+            "pass row= and col="
         )
     return i, j
 
 
 def separation(delimiter: str) -> str:
     """A delimiter in words."""
-    return f"{_NAMES.get(delimiter, repr(delimiter))}-separated"
+    return f"{_DELIMITER_NAMES.get(delimiter, repr(delimiter))}-separated"
 
 
 def _positions(
@@ -186,7 +210,8 @@ def _positions(
     col: str | int | None,
     value: str | int | None,
 ) -> list[int]:
-    places = [
+    """Positions of row id, column id and value."""
+    positions = [
         _position(source, given, role, names, n_fields, _guess(names, known, default))
         for given, role, known, default in (
             (row, "row", _ROW, 0),
@@ -194,11 +219,12 @@ def _positions(
             (value, "value", _VALUE, 2),
         )
     ]
-    if len(set(places)) < 3:
+    if len(set(positions)) < 3:
         raise ValueError(
-            f"{source}: row, col and value must be three columns, got positions {places}; pass row=, col= and value="
+            f"{source}: row, col and value must be three columns, got positions {positions}; "
+            "pass row=, col= and value="
         )
-    return places
+    return positions
 
 
 def _position(
@@ -209,27 +235,31 @@ def _position(
     n_fields: int,
     default: int,
 ) -> int:
+    """The position of one column: as given, by its name, or the default."""
     if isinstance(given, str):
         if given not in names:
             raise ValueError(
                 f"{source}: {role}={given!r} is not a column; the header names {list(names)}"
             )
         return names.index(given)
-    place = default if given is None else given
-    if not 0 <= place < n_fields:
+    position = default if given is None else given
+    if not 0 <= position < n_fields:
         raise ValueError(
-            f"{source}: {role}={place} is not a position from 0 to {n_fields - 1}; the first line has {n_fields} field(s)"
+            f"{source}: {role}={position} is not a position from 0 to {n_fields - 1}; "
+            f"the first line has {n_fields} field(s)"
         )
-    return place
+    return position
 
 
 def _guess(names: tuple[str, ...], known: tuple[str, ...], default: int) -> int:
+    """The position of the first known name, or the default."""
     plain = ["".join(letter for letter in name.lower() if letter.isalnum()) for name in names]
     return next((plain.index(one) for one in known if one in plain), default)
 
 
-def _are_text(fields: list[list[str]], place: int) -> bool:
-    ids = [line[place].strip() for line in fields if place < len(line)]
+def _are_text(fields: list[list[str]], position: int) -> bool:
+    """Whether the ids at this position are not all integers without leading zeros."""
+    ids = [line[position].strip() for line in fields if position < len(line)]
     return not all(
         one.isascii()
         and one.lstrip("-").isdecimal()
@@ -246,7 +276,7 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def shown(line: str) -> str:
-    """A line or a field as errors quote it."""
+def quoted(line: str) -> str:
+    """A line or a field, abbreviated and quoted, for error messages."""
     text = line.rstrip("\r\n").encode("utf-8", "backslashreplace").decode()
     return repr(text if len(text) <= 60 else text[:57] + "...")

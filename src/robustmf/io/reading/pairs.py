@@ -1,4 +1,4 @@
-"""Pairs of a row and a column to predict at, from text or Parquet, and the same file with columns added."""
+"""Files of pairs of a row id and a column id, to which columns of predictions are added."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from robustmf.io.reading.layout import DELIMITERS, pair_positions, separation, shown, split
+from robustmf.io.reading.layout import DELIMITERS, pair_positions, quoted, separation, split
 from robustmf.io.reading.source import Source
 
 
 @dataclass(frozen=True)
 class Known:
-    """The ids of one side that a model knows: what ids in a file are read as, and what a header is told by."""
+    """The ids of the rows or columns of a model.
+
+    They determine the type of the ids in a file, and whether its first line is a header.
+
+    Parameters
+    ----------
+    ids : container
+        The ids.
+    integers : bool
+        Whether they are integers.
+    """
 
     ids: Container[Any]
     integers: bool
 
     def read(self, field: str) -> Any:
-        """The id that a field holds; text stays what it is where it is no integer."""
+        """The id in a field: an integer if ids are integers and it is one, otherwise the text."""
         if not self.integers:
             return field
         try:
@@ -31,10 +41,22 @@ class Known:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Ids of rows and columns in the order of the file.
+    """Row ids and column ids in the order of the file.
 
-    ``layout`` says in words how they were read. Of a text file ``lines`` are kept without their ends, ``header`` being the first, if
-    any; of a Parquet file the whole ``table``.
+    Parameters
+    ----------
+    rows, cols : list
+        The ids.
+    layout : str
+        Description of the layout.
+    delimiter : str, default=","
+        The delimiter of a text file.
+    header : str, default=None
+        The first line of a text file, if it is a header.
+    lines : sequence of str, default=()
+        The other lines of a text file, without line endings.
+    table : pyarrow.Table, default=None
+        The content of a Parquet file.
     """
 
     rows: list[Any]
@@ -51,17 +73,13 @@ class Pairs:
         if self.header is not None:
             out.write(self.delimiter.join([self.header, *added]) + "\n")
         for line, *values in zip(self.lines, *added.values(), strict=True):
-            out.write(
-                self.delimiter.join(
-                    [line, *("" if value is None else f"{value:.7g}" for value in values)]
-                )
-                + "\n"
-            )
+            fields = ("" if value is None else f"{value:.7g}" for value in values)
+            out.write(self.delimiter.join([line, *fields]) + "\n")
         return out.getvalue()
 
     def table_with(self, added: dict[str, list[float | None]]) -> Any:
         """The Arrow table with columns added."""
-        import pyarrow as pa  # noqa: PLC0415 - only those who write Parquet pay for it
+        import pyarrow as pa  # noqa: PLC0415 - import deferred until Parquet is written
 
         table = self.table
         for name, values in added.items():
@@ -78,10 +96,25 @@ def read_pairs(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> Pairs:
-    """Pairs from a file; whatever is given is not guessed.
+    """Read pairs from a file.
 
-    The first line of a text file is taken for a header unless it could be a pair: where ids are integers, if these are; else, if the
-    model knows one of the two.
+    Parameters
+    ----------
+    path : Path
+        Parquet (by the ending ``.parquet``) or delimited text.
+    known : tuple of Known
+        The ids of the rows and of the columns of the model.
+    row, col : str or int, default=None
+        Name or position of the columns; None guesses them.
+    delimiter : str, default=None
+        The delimiter; None guesses it.
+    header : bool, default=None
+        Whether the first line is a header. If None, it is one unless it could be a pair: if ids
+        are integers, both fields are; otherwise, the model knows one of the two ids.
+
+    Returns
+    -------
+    Pairs
     """
     source = Source(path)
     if path.suffix.lower() == ".parquet":
@@ -94,7 +127,7 @@ def read_pairs(
     first = numbered[0][1]
     delimiter = delimiter or next((one for one in DELIMITERS if len(split(first, one)) >= 2), None)
     if delimiter is None:
-        raise source.fault(f"no delimiter gives two fields in {shown(first)}; pass delimiter=", 1)
+        raise source.fault(f"no delimiter gives two fields in {quoted(first)}; pass delimiter=", 1)
     names = tuple(name.strip() for name in split(first, delimiter))
     if header is None:
         header = (
@@ -109,18 +142,21 @@ def read_pairs(
         fields = split(line, delimiter)
         if len(fields) != len(names):
             raise source.fault(
-                f"expected {len(names)} fields, as in the first line, got {len(fields)} in {shown(line)}",
+                f"expected {len(names)} fields, as in the first line, got {len(fields)} in "
+                f"{quoted(line)}",
                 number,
             )
-        for ids, side, place in ((rows, known[0], i), (cols, known[1], j)):
-            ids.append(side.read(fields[place]))
+        for ids, side, position in ((rows, known[0], i), (cols, known[1], j)):
+            ids.append(side.read(fields[position]))
             if side.integers and not isinstance(ids[-1], int):
                 raise source.fault(
-                    f"the id {shown(fields[place])} is not an integer like those of the model; correct the line",
+                    f"the id {quoted(fields[position])} is not an integer as those of the model "
+                    "are; correct the line",
                     number,
                 )
     labels = names if header else tuple(f"field {k + 1}" for k in range(len(names)))
-    layout = f"{separation(delimiter)}, {'' if header else 'no '}header; row={labels[i]}, col={labels[j]}"
+    header_text = "header" if header else "no header"
+    layout = f"{separation(delimiter)}, {header_text}; row={labels[i]}, col={labels[j]}"
     return Pairs(
         rows,
         cols,
@@ -138,8 +174,9 @@ def _is_pair(
     row: str | int | None,
     col: str | int | None,
 ) -> bool:
-    places = pair_positions(source, (), len(fields), row, col)
-    ids = [side.read(fields[place]) for side, place in zip(known, places, strict=True)]
+    """Whether the fields could be a pair of ids of the model."""
+    positions = pair_positions(source, (), len(fields), row, col)
+    ids = [side.read(fields[position]) for side, position in zip(known, positions, strict=True)]
     if any(side.integers for side in known):
         return all(
             isinstance(one, int) for one, side in zip(ids, known, strict=True) if side.integers
@@ -148,9 +185,10 @@ def _is_pair(
 
 
 def _from_parquet(source: Source, row: str | int | None, col: str | int | None) -> Pairs:
-    from robustmf.io.reading.parquet import opened  # noqa: PLC0415 - only those who read Parquet pay for it
+    # import deferred until Parquet is read
+    from robustmf.io.reading.parquet import open_parquet  # noqa: PLC0415
 
-    with opened(source) as file:
+    with open_parquet(source) as file:
         table = file.read()
         names = tuple(table.column_names)
         i, j = pair_positions(source, names, len(names), row, col)

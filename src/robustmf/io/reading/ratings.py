@@ -1,4 +1,4 @@
-"""``read_ratings``: a file of ratings, of whatever kind, as observed entries."""
+"""``read_ratings``: observed entries from a file in any of the supported formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robustmf.io.reading.source import Source
 
 
 def require_precision(dtype: str) -> None:
-    """One of the two precisions that entries have, or an error that says so."""
+    """Refuse a precision other than float64 and float32."""
     if dtype not in ("float64", "float32"):
         raise ValueError(f"dtype must be 'float64' or 'float32', got dtype={dtype!r}")
 
@@ -29,30 +29,41 @@ def read_ratings(
     duplicates: Duplicates = "error",
     dtype: str = "float64",
 ) -> Observed:
-    """Ratings from a file, with their ids.
+    """Read ratings with their ids from a file.
 
     Parameters
     ----------
     path : path or Source
-        By its ending: ``.parquet``; ``.npz`` as written by :func:`scipy.sparse.save_npz`; ``.mtx`` (Matrix Market); anything else is
-        delimited text, UTF-8, perhaps compressed (``.gz``, ``.bz2``, ``.zst``).
-    layout : Layout, optional
-        The layout of a text file, e.g. the one that :func:`guess_layout` returned and ``print`` shows; then nothing is guessed.
-    row, col, value, delimiter, header, text_ids
-        As in :func:`guess_layout`: what is given is not guessed. Parquet has names of columns; matrices need none of these.
-    duplicates : {"error", "last", "mean"}
-        What to do with several ratings of one item by one user.
-    dtype : {"float64", "float32"}
+        The format is given by the ending: ``.parquet``; ``.npz`` as written by
+        :func:`scipy.sparse.save_npz`; ``.mtx`` (Matrix Market). All other files are delimited
+        text in UTF-8, which may be compressed (gzip, bzip2, zstd, lz4).
+    layout : Layout, default=None
+        The layout of a text file, e.g. that of :func:`guess_layout`; None guesses it.
+    row, col, value : str or int, default=None
+        Names or positions of the columns of a text or Parquet file; None guesses them.
+    delimiter : str, default=None
+        The delimiter of a text file; None guesses it.
+    header : bool, default=None
+        Whether a text file has a header; None guesses it.
+    text_ids : bool, default=None
+        Whether the ids of a text file are text; None guesses it. See :func:`guess_layout`.
+    duplicates : {"error", "last", "mean"}, default="error"
+        How several values for the same row and column are treated.
+    dtype : {"float64", "float32"}, default="float64"
         Precision of the values.
+
+    Returns
+    -------
+    Observed
 
     Raises
     ------
     MalformedFileError
-        With file, line number and remedy.
+        With the file, the line number and the remedy.
 
     Examples
     --------
-    >>> from robustmf.io.reading import guess_layout, read_ratings
+    >>> from robustmf.io import guess_layout, read_ratings
     >>> with open("ratings.csv", "w") as file:
     ...     for line in ("user,film,stars", "ann,Dune,5", "bob,Dune,4", "bob,Alien,3"):
     ...         print(line, file=file)
@@ -66,19 +77,15 @@ def read_ratings(
     kind = Path(source.member or source.path).suffix.lower()
     if kind in (".npz", ".mtx") or source.path.name.lower().endswith(".mtx.gz"):
         matrix = _read_matrix(source, kind)
-        return (
-            matrix
-            if matrix.dtype == dtype
-            else matrix.with_values(matrix.rows.values.astype(dtype))
-        )
+        return _with_precision(matrix, dtype)
     if kind == ".parquet":
-        from robustmf.io.reading.parquet import read_parquet  # noqa: PLC0415 - as above
+        from robustmf.io.reading.parquet import read_parquet  # noqa: PLC0415 - needs pyarrow
 
         table, names = read_parquet(source, row, col, value)
     else:
-        from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - as above
+        from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - needs pyarrow
 
-        asked = {
+        given = {
             "row": row,
             "col": col,
             "value": value,
@@ -86,24 +93,31 @@ def read_ratings(
             "header": header,
             "text_ids": text_ids,
         }
-        layout = layout or guess_layout(source, **asked)  # type: ignore[arg-type]
+        layout = layout or guess_layout(source, **given)  # type: ignore[arg-type]
         table, names = read_delimited(source, layout, dtype)
     try:
-        made = Observed.from_triplets(
+        ratings = Observed.from_triplets(
             table, row=names[0], col=names[1], value=names[2], duplicates=duplicates
         )
     except DuplicateEntryError as error:
-        places = f"row id {error.row!r}, column id {error.column!r}, values {error.values[0]!r} and {error.values[1]!r}"
         raise source.fault(
-            f"duplicate entry ({places}); pass duplicates='last' or 'mean'"
+            f"duplicate entry (row id {error.row!r}, column id {error.column!r}, "
+            f"values {error.values[0]!r} and {error.values[1]!r}); "
+            "pass duplicates='last' or 'mean'"
         ) from None
     except (ValueError, TypeError) as error:
         raise source.fault(str(error)) from None
-    return made if made.dtype == dtype else made.with_values(made.rows.values.astype(dtype))
+    return _with_precision(ratings, dtype)
+
+
+def _with_precision(ratings: Observed, dtype: str) -> Observed:
+    if ratings.dtype == dtype:
+        return ratings
+    return ratings.with_values(ratings.rows.values.astype(dtype))
 
 
 def _read_matrix(source: Source, kind: str) -> Observed:
-    """A reader is imported when used."""
+    """Read a matrix in npz or Matrix Market format; only the reader in use is imported."""
     if kind == ".npz":
         from robustmf.io.reading.npz import read_npz as read  # noqa: PLC0415
     else:

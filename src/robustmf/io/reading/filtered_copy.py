@@ -1,4 +1,4 @@
-"""The same file without some of its entries: lines, columns and order stay as they were."""
+"""Copies of data files without some of the entries; other lines and columns are not changed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from robustmf.data.observed import Observed
 from robustmf.io.reading.layout import Layout
 from robustmf.io.reading.source import Source
 
-Places = NDArray[np.int64]
+#: Row index · number of columns + column index of entries.
+FlatIndices = NDArray[np.int64]
 
-_BYTES_AT_ONCE = 1 << 22
-_MATRICES = (".npz", ".mtx")
+#: Bytes copied at once.
+_BLOCK_BYTES = 1 << 22
+
+#: Endings of formats without lines or columns.
+_MATRIX_FORMATS = (".npz", ".mtx")
 
 
-def copy_without(
+def copy_without_entries(
     path: Path,
     layout: Layout | None,
     columns: tuple[str, str, str] | None,
@@ -32,43 +36,62 @@ def copy_without(
     marked: NDArray[np.bool_],
     out: Path,
 ) -> int:
-    """Write the file at ``path`` to ``out`` without the ``marked`` ones (in row order) of its entries; how many lines went.
+    """Copy a file without the marked entries.
 
-    ``layout`` is that of a text file, ``columns`` are the names of a Parquet file's. Where a place has several lines, all go.
-    The kind of ``out`` is that of ``path``; an older file is replaced all at once or not at all.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    layout : Layout or None
+        The layout of a text file.
+    columns : tuple of str or None
+        The names of the columns of a Parquet file.
+    entries : Observed
+        The entries of the file.
+    marked : ndarray of bool, shape (n_entries,)
+        Which of them to omit, in row order. If several lines have the same row and column, all of
+        them are omitted.
+    out : Path
+        The copy, in the format of ``path``; a previous file is replaced atomically.
+
+    Returns
+    -------
+    int
+        Number of lines omitted.
     """
-    require_same_kind(path, out)
+    require_same_format(path, out)
     source = Source(path)
-    rows, n = entries.rows, entries.shape[1]
+    rows = entries.rows
+    n = entries.shape[1]
     bad = (rows.group_of_entry().astype(np.int64) * n + rows.indices)[marked]
-    with _replaced(out) as new:
+    with _replacing(out) as new:
         if layout is not None:
             return _copy_lines(source, layout, bad, n, new)
         if columns is not None:
             return _copy_parquet(source, columns, bad, n, new)
-        _save_matrix(entries.select(~marked), _kind(path), new)
+        _save_matrix(entries.select(~marked), _format(path), new)
         return len(bad)
 
 
-def require_same_kind(path: Path, out: Path) -> None:
-    """Refuse a copy of another kind: it would not be a copy."""
-    if _kind(out) != _kind(path):
-        ending = _kind(path) or path.suffix or "of a text file"
+def require_same_format(path: Path, out: Path) -> None:
+    """Refuse a name for the copy that stands for another format."""
+    if _format(out) != _format(path):
+        ending = _format(path) or path.suffix or "of a text file"
         raise ValueError(
-            f"{out} must be a file of the same kind as {path}: give it the ending {ending}"
+            f"{out} must be a file of the same format as {path}: give it the ending {ending}"
         )
 
 
-def _kind(path: Path) -> str:
-    """The ending that says how a file is read; "" for text of any kind."""
+def _format(path: Path) -> str:
+    """The ending that determines the format; "" for text."""
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     suffix = plain.suffix.lower()
-    return suffix if suffix in (*_MATRICES, ".parquet") else ""
+    return suffix if suffix in (*_MATRIX_FORMATS, ".parquet") else ""
 
 
 @contextmanager
-def _replaced(out: Path) -> Iterator[Path]:
-    """A name beside ``out`` to write to, with the same endings, put in its place when all is written."""
+def _replacing(out: Path) -> Iterator[Path]:
+    """A temporary file beside ``out`` with the same ending, renamed on success."""
     new = out.with_name(f".{os.getpid()}-{out.name}")
     try:
         yield new
@@ -77,45 +100,45 @@ def _replaced(out: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-def _marked(rows: Any, cols: Any, bad: Places, n: int) -> NDArray[np.bool_]:
-    """Which of the entries with these ids, in the order of the file, are at bad places (row number · n + column number)."""
+def _marked(rows: Any, cols: Any, bad: FlatIndices, n: int) -> NDArray[np.bool_]:
+    """Which of the lines with these ids belong to the ``bad`` entries of a matrix of n columns."""
     i = Vocabulary.encode(rows, "row")[0]
     j = Vocabulary.encode(cols, "col")[0]
     return np.isin(i.astype(np.int64) * n + j, bad)
 
 
-def _copy_lines(source: Source, layout: Layout, bad: Places, n: int, out: Path) -> int:
-    import pyarrow as pa  # noqa: PLC0415 - only those who write files pay for it
+def _copy_lines(source: Source, layout: Layout, bad: FlatIndices, n: int, out: Path) -> int:
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
 
     from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - as above
 
     table, (row, col, _) = read_delimited(source, layout)
     marked = _marked(table[row], table[col], bad, n)
-    header, place = bool(layout.names), 0
+    header = bool(layout.names)
+    position = 0
     with (
         source.open() as stream,
         cast("BinaryIO", pa.output_stream(str(out), compression="detect")) as kept,
     ):
         for lines in _blocks(stream):
-            # the reader skips the header, and lines with nothing in them
+            # the header and empty lines are not entries
             is_entry = [len(line) > 2 or bool(line.strip(b"\r\n")) for line in lines]
             if header:
                 is_entry[0] = header = False
-            gone = np.zeros(len(lines), bool)
+            omitted = np.zeros(len(lines), bool)
             entries = np.flatnonzero(is_entry)
-            gone[entries] = marked[place : place + len(entries)]
-            place += len(entries)
-            kept.write(b"".join(compress(lines, (~gone).tolist())))
+            omitted[entries] = marked[position : position + len(entries)]
+            position += len(entries)
+            kept.write(b"".join(compress(lines, (~omitted).tolist())))
     return int(marked.sum())
 
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines of a stream with their ends, many at a time."""
+    """The lines of a stream with their line endings, in blocks."""
     rest = b""
-    while block := stream.read(_BYTES_AT_ONCE):
-        *lines, rest = (rest + block).splitlines(
-            keepends=True
-        )  # it may end between "\r" and "\n", so the last line waits
+    while block := stream.read(_BLOCK_BYTES):
+        # the last line is kept back, since the block may end between "\r" and "\n"
+        *lines, rest = (rest + block).splitlines(keepends=True)
         if lines:
             yield lines
     if rest:
@@ -123,9 +146,9 @@ def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _copy_parquet(
-    source: Source, columns: tuple[str, str, str], bad: Places, n: int, out: Path
+    source: Source, columns: tuple[str, str, str], bad: FlatIndices, n: int, out: Path
 ) -> int:
-    import pyarrow as pa  # noqa: PLC0415 - only those who write files pay for it
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     from robustmf.data.tables import triplet_columns  # noqa: PLC0415 - as above
@@ -138,7 +161,7 @@ def _copy_parquet(
 
 
 def _save_matrix(kept: Observed, kind: str, out: Path) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - only those who write files pay for it
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import scipy.io  # noqa: PLC0415 - as above
     import scipy.sparse as sp  # noqa: PLC0415 - as above
 
