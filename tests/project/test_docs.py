@@ -91,7 +91,7 @@ PUBLIC = [
     "robustmf",
     *(
         f"robustmf.{name}"
-        for name in ("losses", "datasets", "baselines", "selection", "metrics", "io.reading")
+        for name in ("losses", "datasets", "baselines", "selection", "metrics", "io")
     ),
 ]
 
