@@ -1,52 +1,63 @@
-# make demo, make test: everything else they need they make themselves, from Python 3.11+ and the package registry.
+# make demo, make test: they install what they need, from Python 3.11+ and the package registry.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 AUDIT_VENV ?= .venv-audit
+CHECKED := src tests stress benchmarks docs/tools
 
-.PHONY: demo test lint bench stress soak oldest audit-dependencies docs package gpu-test interpreter-test clean
+.PHONY: demo test test-all lint benchmarks reproduce stress soak oldest audit-dependencies docs package gpu-test interpreter-test clean
 
-# a CPU build of torch, which is enough to run the card's kernels in Triton's interpreter; pip must be told where to find one
+# A CPU build of torch runs the GPU kernels in Triton's interpreter.
 TORCH_ON_CPU ?= torch==2.13.0+cpu
 
 demo: $(VENV)/.demo
 	$(BIN)/robustmf demo --page demo.html
 
+# The quick tests, under five minutes on two cores.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m "not slow and not gpu"
+
+# All tests but those of the GPU backend: environments, documentation, clusters, stress tests too.
+test-all: $(VENV)/.dev
+	$(BIN)/pytest -n auto -m "not gpu"
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests stress benchmarks docs/tools
-	$(BIN)/ruff format --check src tests stress benchmarks docs/tools
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# the card's operations on a GPU; without one, in Triton's interpreter
+# The GPU backend on a GPU; without one, in Triton's interpreter.
 gpu-test: $(VENV)/.gpu
 	$(BIN)/pytest -n auto -m gpu
 
-# the same in the interpreter, with a CPU build of torch: CI's way
+# The same in the interpreter, with a CPU build of torch.
 interpreter-test: $(VENV)/.interpreter
 	$(BIN)/pytest -n auto -m gpu
 
-bench: $(VENV)/.dev
-	$(BIN)/robustmf bench mm
+# Measure accuracy, speed and memory; one of them: make benchmarks NAME=irls
+benchmarks: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(or $(NAME),--list)
 
-# try to break it: a table of what was tried and what failed, under 20 minutes
+# The experiments of the paper; QUICK=1 takes minutes.
+reproduce: $(VENV)/.dev
+	$(BIN)/python -m benchmarks reproduce $(if $(QUICK),--quick)
+
+# Try to break the library: a table of what was tried and what failed, under 20 minutes.
 stress: $(VENV)/.dev
 	$(BIN)/python -m stress
 
-# an hour of fits, predictions and files; memory, open files and threads must not grow
+# An hour of fits, predictions and files; memory, open files and threads must not grow.
 soak: $(VENV)/.dev
 	$(BIN)/python -m stress.soak --minutes 60
 
-# the tests with the oldest release of everything that pyproject.toml allows, in an environment of its own (.venv-oldest);
-# some of them: make oldest TESTS=tests/test_losses.py
+# The tests with the oldest releases that pyproject.toml allows, in an environment of their own;
+# some of them: make oldest TESTS=tests/losses
 oldest:
 	.ci/oldest $(PYTHON) $(TESTS)
 
-# known weaknesses of what is installed, by pip-audit, which has an environment of its own; needs PyPI's own service, which mirrors do not
-# offer, or OSV's, which may be a mirror: make audit-dependencies OSV_URL=https://.../v1/query
+# Known vulnerabilities of the installed packages, by pip-audit in an environment of its own. It needs
+# PyPI's own service, or OSV's: make audit-dependencies OSV_URL=https://.../v1/query
 audit-dependencies: $(VENV)/.dev $(AUDIT_VENV)/.audit
 	@OSV_URL="$(OSV_URL)" $(AUDIT_VENV)/bin/python .ci/audit.py $(BIN)/python
 

@@ -16,7 +16,7 @@ from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 
-#: Why there is nothing to run the card's operations with; else None. Without a GPU they run in Triton's interpreter.
+#: Why the CUDA backend cannot run here, or None. Without a GPU it runs in Triton's interpreter.
 NO_GPU = (
     None
     if importlib.util.find_spec("torch") and importlib.util.find_spec("triton")
@@ -30,15 +30,20 @@ if NO_GPU is None:
     if INTERPRETED:
         os.environ["TRITON_INTERPRET"] = "1"
 
+#: Set in continuous integration to accept that the tests of the CUDA backend are skipped.
+ALLOW_SKIPPED_GPU_TESTS = "ROBUSTMF_ALLOW_SKIPPED_GPU_TESTS"
+
 
 def pytest_configure(config):
-    """``-m gpu`` selects the tests of the CUDA backend; Ctrl-C is heard; a warning that Triton's interpreter causes is none of ours."""
-    # a job in the background is started deaf to Ctrl-C, and so would be the processes that tests start
+    """Register markers, restore Ctrl-C, and ignore a warning of Triton's interpreter."""
+    # A background job ignores SIGINT, and so would the processes that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line(
-        "markers", "gpu: runs the CUDA backend, on a GPU or in Triton's interpreter"
-    )
+    for marker in (
+        "gpu: runs the CUDA backend, on a GPU or in Triton's interpreter",
+        "slow: takes long: environments, documentation, clusters, stress tests (make test-all)",
+    ):
+        config.addinivalue_line("markers", marker)
     if INTERPRETED:
         config.addinivalue_line(
             "filterwarnings",
@@ -51,13 +56,16 @@ needs_gpu = pytest.mark.gpu
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """What needs a card says so where there is none."""
-    if NO_GPU is not None and item.get_closest_marker("gpu"):
-        pytest.skip(NO_GPU)
+    """Skip tests of the CUDA backend where it cannot run; in CI that is a failure."""
+    if NO_GPU is None or not item.get_closest_marker("gpu"):
+        return
+    if os.environ.get("CI") and not os.environ.get(ALLOW_SKIPPED_GPU_TESTS):
+        pytest.fail(f"{NO_GPU}; set {ALLOW_SKIPPED_GPU_TESTS}=1 to skip it", pytrace=False)
+    pytest.skip(NO_GPU)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """How many of scikit-learn's estimator checks ran, and how they ended."""
+    """Report the outcomes of scikit-learn's estimator checks."""
     kinds = ("passed", "failed", "error", "skipped", "xfailed")
     counts = {
         kind: sum(
