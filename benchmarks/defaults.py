@@ -1,7 +1,7 @@
-"""The defaults against the best setting that a search finds, on each kind of problem; the search is told the test error.
+"""Errors of RobustMF's defaults against the best of some twenty settings chosen on the test set.
 
-The search goes along one coordinate at a time from what the default fit chose: λ, biases, loss, θ, and λ once more. So "best" is what
-someone with the test set in hand would find in some twenty fits.
+The search varies one parameter at a time, beginning at the default fit: λ, biases, loss, θ, and λ
+again. Problems: synthetic data, Dinosaur tracks, MovieLens latest-small clean and attacked.
 """
 
 from __future__ import annotations
@@ -16,28 +16,61 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measure import announce, markdown
+from benchmarks.problems import predicted_at, prediction_factors
 from robustmf.data.observed import Observed
 from robustmf.datasets import Synthetic, load_dinosaur, load_movielens, love_hate, make_synthetic
 from robustmf.estimator import RobustMF
+from robustmf.metrics import mae, rmse
 from robustmf.selection import entry_split
 
-#: The search: multiples of λ at first and at last, losses, multiples of θ.
-REGS, LAST_REGS, THETAS = (0.01, 0.1, 0.3, 3.0, 10.0, 100.0), (0.3, 0.5, 2.0, 3.0), (0.5, 2.0)
-LOSSES = ("huber", "cauchy", "l1", "l2")
+SMALL = {"only": "m = 500, noise 0.1, × 1000"}
 
-#: θ/σ̂ of the default loss: a λ for least squares is this many times λ/θ for l1.
-_THETA_OF_NOISE = 4.2
 
-_SYNTHETIC_SEEDS, _DINOSAUR_SPLITS = 2, 10
+@dataclass(frozen=True)
+class Search:
+    """What the search tries.
+
+    Attributes
+    ----------
+    regs, last_regs : tuple of float
+        Multiples of λ in the first and the last step.
+    losses : tuple of str
+        Losses besides the default.
+    thetas : tuple of float
+        Multiples of θ.
+    theta_per_sigma : float, default=4.2
+        θ/σ̂ of the default loss: λ of least squares is this multiple of λ/θ of l1.
+    synthetic_seeds, dinosaur_splits : int, default=2 and 10
+        Data sets or splits over which errors are averaged.
+    """
+
+    regs: tuple[float, ...] = (0.01, 0.1, 0.3, 3.0, 10.0, 100.0)
+    last_regs: tuple[float, ...] = (0.3, 0.5, 2.0, 3.0)
+    losses: tuple[str, ...] = ("huber", "cauchy", "l1", "l2")
+    thetas: tuple[float, ...] = (0.5, 2.0)
+    theta_per_sigma: float = 4.2
+    synthetic_seeds: int = 2
+    dinosaur_splits: int = 10
+
+
+SEARCH = Search()
 
 Errors = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: pairs of entries to fit and a measure of the fitted model; errors are means over them.
+    """One problem.
 
-    ``init`` is that of the search's fits; the default fit has its own.
+    Attributes
+    ----------
+    rank : int
+        Rank of all fits.
+    trials : list of (Observed, callable)
+        Entries to fit and the errors of a fitted model; errors are averaged over the list.
+    init : str, default="auto"
+        Initialization of the fits of the search; the default fit has its own.
     """
 
     rank: int
@@ -45,54 +78,39 @@ class Case:
     init: str = "auto"
 
     def errors(self, **settings: Any) -> tuple[Errors, RobustMF]:
-        """Mean errors, and the last of the models."""
+        """Mean errors, and the last model."""
         found = []
         for train, measure in self.trials:
             model = RobustMF(self.rank, random_state=0, n_jobs=1, **settings).fit(train)
             found.append(measure(model))
-        return {
-            name: float(np.mean([errors[name] for errors in found])) for name in found[0]
-        }, model
+        means = {name: float(np.mean([errors[name] for errors in found])) for name in found[0]}
+        return means, model
 
 
 def _against_clean(data: Synthetic, scale: float) -> Callable[[RobustMF], Errors]:
     def measure(model: RobustMF) -> Errors:
-        ones = [np.ones((len(A), 1)) for A in (model.row_factors_, model.column_factors_)]
-        U = (
-            np.hstack([model.row_factors_, model.row_bias_[:, None] + model.center_, ones[0]])
-            / scale
-        )
-        V = np.hstack([model.column_factors_, ones[1], model.column_bias_[:, None]])
-        return {"RMSE, unseen": data.test_rmse(U, V)}
+        U, V = prediction_factors(model)
+        return {"RMSE, unobserved": data.test_rmse(U / scale, V)}
 
     return measure
 
 
-def _held_out(test: Observed) -> Callable[[RobustMF], Errors]:
+def error_on(
+    entries: Observed, name: str = "held out", squares: bool = True
+) -> Callable[[RobustMF], Errors]:
+    """Mean absolute error, and with ``squares`` the RMSE, on entries of fitted rows."""
+    values = entries.rows.values
+
     def measure(model: RobustMF) -> Errors:
-        residual = model._model().residuals(test)
-        return {
-            "MAE, held out": float(np.abs(residual).mean()),
-            "RMSE, held out": float(np.sqrt(np.square(residual).mean())),
-        }
+        predicted = predicted_at(entries, prediction_factors(model))
+        errors = {f"MAE, {name}": mae(values, predicted)}
+        return errors | ({f"RMSE, {name}": rmse(values, predicted)} if squares else {})
 
     return measure
-
-
-def _training(model: RobustMF) -> Errors:
-    return {
-        "MAE, training": float(
-            np.abs(model._model().residuals(model._model().fitted_entries())).mean()
-        )
-    }
-
-
-def _mae_held_out(test: Observed) -> Callable[[RobustMF], Errors]:
-    return lambda model: {"MAE, held out": float(np.abs(model._model().residuals(test)).mean())}
 
 
 def cases(folder: Path | None, first_seed: int) -> dict[str, Callable[[], Case]]:
-    """By name, to be made when wanted: synthetic data at three noise levels and scales, Dinosaur tracks, ratings clean and attacked."""
+    """Functions that make the problems, by name."""
     made: dict[str, Callable[[], Case]] = {}
     for m, noise, scale in product((500, 1000), (0.03, 0.1, 0.5), (1e-3, 1.0, 1e3)):
         made[f"synthetic, m = {m}, noise {noise:g}, × {scale:g}"] = partial(
@@ -111,25 +129,22 @@ def cases(folder: Path | None, first_seed: int) -> dict[str, Callable[[], Case]]
 def _synthetic(m: int, noise: float, scale: float, first_seed: int) -> Case:
     made = [
         make_synthetic(m, noise=noise, random_state=first_seed + seed)
-        for seed in range(_SYNTHETIC_SEEDS)
+        for seed in range(SEARCH.synthetic_seeds)
     ]
-    return Case(
-        5,
-        [
-            (data.train.with_values(scale * data.train.rows.values), _against_clean(data, scale))
-            for data in made
-        ],
-    )
+    trials = [
+        (data.train.with_values(scale * data.train.rows.values), _against_clean(data, scale))
+        for data in made
+    ]
+    return Case(5, trials)
 
 
 def _dinosaur(folder: Path | None, min_views: int, first_seed: int, held_out: bool) -> Case:
     tracks = load_dinosaur(min_views, folder)
     if not held_out:
-        return Case(4, [(tracks, _training)])
-    splits = [
-        entry_split(tracks, (0.95, 0.05), first_seed + seed) for seed in range(_DINOSAUR_SPLITS)
-    ]
-    return Case(4, [(train, _mae_held_out(test)) for train, test in splits])
+        return Case(4, [(tracks, error_on(tracks, "training", squares=False))])
+    seeds = range(first_seed, first_seed + SEARCH.dinosaur_splits)
+    splits = [entry_split(tracks, (0.95, 0.05), seed) for seed in seeds]
+    return Case(4, [(train, error_on(test, squares=False)) for train, test in splits])
 
 
 def _movielens(
@@ -139,12 +154,12 @@ def _movielens(
     train, test = entry_split(ratings.ratings, (share, 1 - share), first_seed)
     if attacked:
         train = love_hate(train, ratings.bounds, random_state=first_seed).ratings
-    # the search starts plainly: message passing takes most of a fit's time and finds nothing here
-    return Case(rank, [(train, _held_out(test))], init="ridge")
+    # message passing takes most of the time of a fit and gains nothing on these data
+    return Case(rank, [(train, error_on(test))], init="ridge")
 
 
 def search(case: Case) -> dict[str, Any]:
-    """Errors of the default and of all settings tried; the first kind of error leads the search."""
+    """Errors of the default and of all settings tried; the first kind of error is minimized."""
     errors, model = case.errors()
     measured = next(iter(errors))
     chosen: dict[str, Any] = {
@@ -164,72 +179,47 @@ def search(case: Case) -> dict[str, Any]:
         best = min(tried, key=lambda one: one["errors"][measured])["settings"]
 
     attempt(best)
-    for share in REGS:
+    for share in SEARCH.regs:
         attempt(dict(best, reg=share * chosen["reg"]))
     attempt(dict(best, bias=not best["bias"]))
-    for loss in LOSSES:
-        attempt(
-            dict(
-                best,
-                loss=loss,
-                reg=best["reg"] * (_THETA_OF_NOISE / chosen["theta"] if loss == "l1" else 1.0),
-            )
-        )
+    for loss in SEARCH.losses:
+        unit = SEARCH.theta_per_sigma / chosen["theta"] if loss == "l1" else 1.0
+        attempt(dict(best, loss=loss, reg=best["reg"] * unit))
     if best["loss"] == "welsch":
-        for share in THETAS:
+        for share in SEARCH.thetas:
             attempt(dict(best, theta=share * chosen["theta"]))
-    for share in LAST_REGS:
+    for share in SEARCH.last_regs:
         attempt(dict(best, reg=share * best["reg"]))
     return {"default": errors, "chosen": chosen, "tried": tried}
 
 
-def run(
-    folder: Path | None, first_seed: int, only: str, announce: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """One record a problem whose name has ``only`` in it."""
+def run(data: Path | None = None, first_seed: int = 70_000, only: str = "") -> list[dict[str, Any]]:
+    """One record per problem whose name contains ``only``."""
     records = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, make in cases(folder, first_seed).items():
+        for name, make in cases(data, first_seed).items():
             if only in name:
                 announce(name)
                 records.append({"problem": name, **search(make())})
     return records
 
 
-def summary(records: list[dict[str, Any]]) -> list[list[str]]:
-    """One line a problem and kind of error."""
-    lines = [
-        [
-            "problem",
-            "error",
-            "default",
-            "best found",
-            "ratio",
-            "default chose",
-            "setting of the best",
-        ]
-    ]
-    for record in records:
+def table(results: list[dict[str, Any]]) -> str:
+    """One row per problem and kind of error."""
+    rows = []
+    for record in results:
         for kind, error in record["default"].items():
-            best = min(record["tried"], key=lambda one: one["errors"][kind])
+            best = min(record["tried"], key=lambda one, kind=kind: one["errors"][kind])  # type: ignore[misc]
             found = best["errors"][kind]
-            lines.append(
-                [
-                    record["problem"],
-                    kind,
-                    f"{error:.4g}",
-                    f"{found:.4g}",
-                    f"{error / found:.3f}",
-                    _words(record["chosen"]),
-                    _words(best["settings"]),
-                ]
-            )
-    return lines
+            figures = [f"{error:.4g}", f"{found:.4g}", f"{error / found:.3f}"]
+            settings = [_shown(record["chosen"]), _shown(best["settings"])]
+            rows.append([record["problem"], kind, *figures, *settings])
+    header = ["problem", "error", "default", "best", "ratio", "default's choice", "best setting"]
+    return markdown("", header, rows)
 
 
-def _words(settings: dict[str, Any]) -> str:
+def _shown(settings: dict[str, Any]) -> str:
     theta = settings["theta"] if isinstance(settings["theta"], str) else f"{settings['theta']:.2g}"
-    return f"{settings['loss']}, λ {settings['reg']:.2g}, θ {theta}" + (
-        ", biases" if settings["bias"] else ""
-    )
+    biases = ", biases" if settings["bias"] else ""
+    return f"{settings['loss']}, λ {settings['reg']:.2g}, θ {theta}{biases}"

@@ -1,131 +1,173 @@
-"""Whether the GPU finds what the CPU finds: half-steps beside float64's, whole fits from equal seeds with as many sweeps."""
+"""Entries drawn on the GPU, and whether the GPU gives the results of the CPU."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.gpu_problem import Made, clean_rmse, make_entries
-from benchmarks.netflix_scale import RANK, SHAPE
-from robustmf.backends.cpu.operations import CPUOperations
+from benchmarks.measure import timed
+from benchmarks.problems import NETFLIX_RANK, NETFLIX_SHAPE, NOISE, OUTLIERS, pair_products
+from robustmf.backends.cpu.operations import Operations
 from robustmf.backends.cuda.observed import DeviceObserved
-from robustmf.backends.cuda.operations import CUDAOperations
+from robustmf.backends.cuda.operations import DeviceOperations
 from robustmf.data.observed import Observed
 from robustmf.estimator import RobustMF
 from robustmf.kernels.team import Team
 from robustmf.losses import Welsch
 
-RANKS = (5, 10, 16, 32, 64)
+#: Rows and columns of the entries, their values, and the true factors.
+Drawn = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+#: Shape of the problem on which devices are compared.
+_SHAPE = (6040, 3706)
 
 
-def half_step_error() -> list[dict[str, float]]:
-    """How far a half-step in float32 is from the same one in float64, on either device: ‖U − U₆₄‖ / ‖U₆₄‖."""
-    shape = (6040, 3706)
-    i, j, values, _, _ = make_entries(1_000_000, shape, tail=1.0, seed=3)
-    narrow = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), shape)
+def draw_entries(total: int, shape: tuple[int, int], tail: float = 1.5, seed: int = 0) -> Drawn:
+    """Entries distributed as in :func:`benchmarks.problems.netflix_entries`, in random order."""
+    m, n = shape
+    rng = torch.Generator("cuda").manual_seed(seed)
+    on = {"device": "cuda", "generator": rng}
+    activity = torch.exp(1.3 * torch.randn(m, **on))
+    popularity = torch.exp(tail * torch.randn(n, **on)).double().cumsum(0)
+    popularity /= popularity[-1].clone()
+    expected = torch.clamp(1.45 * total * activity / activity.sum(), max=0.25 * n)
+    counts = torch.poisson(expected, generator=rng).long()
+    parts = []
+    for low in range(0, m, m // 8 + 1):
+        some = counts[low : low + m // 8 + 1]
+        rows = torch.repeat_interleave(torch.arange(low, low + len(some), device="cuda"), some)
+        drawn = torch.rand(len(rows), dtype=torch.float64, **on)
+        columns = torch.searchsorted(popularity, drawn).clamp(max=n - 1)
+        parts.append(torch.unique(rows * n + columns))
+    position = torch.cat(parts)
+    position = position[torch.randperm(len(position), **on)[:total]]
+    i = torch.div(position, n, rounding_mode="floor")
+    j = (position - i * n).int()
+    i = i.int()
+    U = 0.5 * torch.randn(m, NETFLIX_RANK, **on)
+    V = 0.5 * torch.randn(n, NETFLIX_RANK, **on)
+    slices = zip(i.split(10_000_000), j.split(10_000_000), strict=True)
+    values = torch.cat([(U[a.long()] * V[b.long()]).sum(1) for a, b in slices])
+    values += NOISE * torch.randn(len(values), **on)
+    bad = torch.rand(len(values), **on) < OUTLIERS
+    values += 5 * bad * torch.sign(torch.randn(len(values), **on))
+    return i, j, values, U, V
+
+
+def cuda_operations(drawn: Drawn, shape: tuple[int, int] = NETFLIX_SHAPE) -> DeviceOperations:
+    """Operations on the entries on the GPU."""
+    return DeviceOperations(DeviceObserved.from_indices(*drawn[:3], shape), Team(1))
+
+
+def host_observed(drawn: Drawn, shape: tuple[int, int], dtype: Any = np.float32) -> Observed:
+    """The same entries in host memory."""
+    i, j, values = (array.cpu().numpy() for array in drawn[:3])
+    return Observed.from_indices(i, j, values.astype(dtype), shape)
+
+
+def clean_rmse(model: RobustMF, U: Tensor, V: Tensor) -> float:
+    """RMSE against the product of the true factors at random positions."""
+    rng = np.random.default_rng(5)
+    i = rng.integers(0, len(U), 1_000_000)
+    j = rng.integers(0, len(V), 1_000_000)
+    clean = pair_products(U.cpu().numpy(), V.cpu().numpy(), i, j)
+    return float(np.sqrt(np.mean(np.square(model.predict(i, j) - clean, dtype=np.float64))))
+
+
+def half_step_error(ranks: Sequence[int]) -> list[dict[str, float]]:
+    """‖U − U₆₄‖ / ‖U₆₄‖ of a float32 half-step on either device; U₆₄ is computed in float64."""
+    narrow = host_observed(draw_entries(1_000_000, _SHAPE, tail=1.0, seed=3), _SHAPE)
     wide = narrow.with_values(narrow.rows.values.astype(np.float64))
+    on_gpu = DeviceObserved.from_host(narrow, torch.device("cuda"))
     found = []
     with Team(None) as team:
-        for rank in RANKS:
+        made: dict[str, Any] = {
+            "wide": Operations(wide, team),
+            "cpu": Operations(narrow, team),
+            "gpu": DeviceOperations(on_gpu, team),
+        }
+        for rank in ranks:
             rng = np.random.default_rng(rank)
-            U, V = ((0.3 * rng.standard_normal((k, rank))).astype(np.float32) for k in shape)
-            made: dict[str, CPUOperations] = {
-                "wide": CPUOperations(wide, team),
-                "cpu": CPUOperations(narrow, team),
-                "gpu": CUDAOperations(DeviceObserved.from_host(narrow, torch.device("cuda")), team),
-            }
-            solved: dict[str, Any] = {}
+            U, V = ((0.3 * rng.standard_normal((k, rank))).astype(np.float32) for k in _SHAPE)
+            solved = {}
             for name, operations in made.items():
-                kind = operations.observed.dtype
-                solved[name] = operations.array(U.astype(kind))
-                operations.half_step(
-                    Welsch(1.0), 1.0, solved[name], operations.array(V.astype(kind))
-                )
-                solved[name] = np.asarray(solved[name], np.float64)
+                dtype = operations.observed.dtype
+                left = operations.array(U.astype(dtype))
+                operations.half_step(Welsch(1.0), 1.0, left, operations.array(V.astype(dtype)))
+                solved[name] = np.asarray(left, np.float64)
             size = np.linalg.norm(solved["wide"])
-            errors = {
-                name: float(np.linalg.norm(solved[name] - solved["wide"]) / size)
-                for name in ("cpu", "gpu")
-            }
-            found.append({"rank": rank, **errors})
+            cpu, gpu = (np.linalg.norm(solved[k] - solved["wide"]) / size for k in ("cpu", "gpu"))
+            found.append({"rank": rank, "cpu": float(cpu), "gpu": float(gpu)})
     return found
 
 
 def same_as_cpu() -> list[dict[str, Any]]:
-    """RMSE on both devices, from the same seed with as many sweeps: 6,040 × 3,706 with half a million entries, unless said otherwise.
+    """RMSE on both devices from the same seed with the same number of sweeps.
 
-    ``cpu_itself`` is how far the CPU's RMSE moves when every value is moved by about its last bit: no device can agree with it better.
+    ``cpu_itself`` is how far the RMSE of the CPU moves when every value moves by about its last
+    bit: no device can agree better.
     """
     denser = {"loss": "welsch", "entries": 4_000_000}
     cases: list[dict[str, Any]] = [
-        {"loss": "welsch"}, {"loss": "lsp"}, {"loss": "laplace"}, {"loss": "welsch", "bias": True}, {"loss": "welsch", "init": "auto"},
+        {"loss": "welsch"},
+        {"loss": "lsp"},
+        {"loss": "laplace"},
+        {"loss": "welsch", "bias": True},
+        {"loss": "welsch", "init": "auto"},
         {"loss": "welsch", "init": "auto", "bias": "auto", "max_iter": 300, "tol": 1e-4},
-        {"loss": "lsp", "solver": "mm", "max_iter": 5}, {**denser, "rank": 32}, {**denser, "rank": 64},
-        {"loss": "welsch", "rank": 32, "dtype": "float64"}, {"loss": "welsch", "rank": 32},
-    ]  # fmt: skip
-    return [_same(dict(case)) for case in cases]
+        {"loss": "lsp", "solver": "mm", "max_iter": 5},
+        {**denser, "rank": 32},
+        {**denser, "rank": 64},
+        {"loss": "welsch", "rank": 32, "dtype": "float64"},
+        {"loss": "welsch", "rank": 32},
+    ]
+    return [_compared(**case) for case in cases]
 
 
-def _same(case: dict[str, Any]) -> dict[str, Any]:
-    shape, given = (6040, 3706), dict(case)
-    total, kind = case.pop("entries", 500_000), np.dtype(case.pop("dtype", "float32"))
-    i, j, values, U, V = make_entries(total, shape, tail=1.0, seed=3)
-    observed = Observed.from_indices(
-        i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy().astype(kind), shape
-    )
-    settings: dict[str, Any] = {
-        "rank": RANK,
-        "init": "ridge",
-        "max_iter": 20,
-        "tol": 1e-12,
-        "random_state": 0,
-        **case,
-    }
-    moved = 1 + np.finfo(kind).eps * np.random.default_rng(9).standard_normal(observed.n_entries)
+def _compared(entries: int = 500_000, dtype: str = "float32", **settings: Any) -> dict[str, Any]:
+    drawn = draw_entries(entries, _SHAPE, tail=1.0, seed=3)
+    observed = host_observed(drawn, _SHAPE, dtype)
+    noise = np.random.default_rng(9).standard_normal(observed.n_entries)
+    moved = observed.rows.values * (1 + np.finfo(dtype).eps * noise)
     others = (
         ("cpu", observed),
         ("cuda", observed),
-        ("cpu", observed.with_values((observed.rows.values * moved).astype(kind))),
+        ("cpu", observed.with_values(moved.astype(dtype))),
     )
-    models = [RobustMF(**settings, device=device).fit(X) for device, X in others]
-    cpu, gpu, itself = (clean_rmse(model, U, V) for model in models)
-    objective = [model.history_["objective"][-1] for model in models]
+    defaults: dict[str, Any] = {
+        "rank": NETFLIX_RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0,
+    }  # fmt: skip
+    models = [RobustMF(**defaults | settings, device=device).fit(X) for device, X in others]
+    cpu, gpu, itself = (clean_rmse(model, *drawn[3:]) for model in models)
+    objectives = [model.history_["objective"][-1] for model in models]
+    case = ", ".join(f"{name}={value}" for name, value in settings.items())
+    case += f", {dtype}, {observed.n_entries:,} entries"
     return {
-        **given, "entries": observed.n_entries, "cpu_rmse": cpu, "gpu_rmse": gpu, "relative": abs(gpu / cpu - 1),
-        "cpu_itself": abs(itself / cpu - 1), "objective_relative": abs(objective[1] / objective[0] - 1),
+        "case": case, "cpu_rmse": cpu, "gpu_rmse": gpu,
+        "relative": abs(gpu / cpu - 1), "cpu_itself": abs(itself / cpu - 1),
+        "objective_relative": abs(objectives[1] / objectives[0] - 1),
         "iterations": [model.n_iter_ for model in models[:2]],
     }  # fmt: skip
 
 
-def same_as_cpu_large(made: Made, sweeps: int = 5) -> list[dict[str, float]]:
-    """The same on the large problem, from its ridge start, at several ranks."""
-    i, j, values, U, V = made
-    observed = Observed.from_indices(i.cpu().numpy(), j.cpu().numpy(), values.cpu().numpy(), SHAPE)
-    return [_same_large(observed, rank, sweeps, U, V) for rank in (RANK, 32, 64)]
-
-
-def _same_large(
-    observed: Observed, rank: int, sweeps: int, U: Tensor, V: Tensor
-) -> dict[str, float]:
-    settings: dict[str, Any] = {
-        "theta": 1.0,
-        "reg": 1.0,
-        "init": "ridge",
-        "max_iter": sweeps,
-        "tol": 1e-12,
-        "random_state": 0,
-    }
-    models, times = [], []
-    for device in ("cpu", "cuda"):
-        started = time.perf_counter()
-        models.append(RobustMF(rank, **settings, device=device).fit(observed))
-        times.append(time.perf_counter() - started)
-    rmse = [clean_rmse(model, U, V) for model in models]
-    return {
-        "rank": rank, "sweeps": sweeps, "cpu_rmse": rmse[0], "gpu_rmse": rmse[1], "relative": abs(rmse[1] / rmse[0] - 1),
-        "cpu_seconds": times[0], "gpu_seconds": times[1],
-    }  # fmt: skip
+def same_as_cpu_large(drawn: Drawn, sweeps: int = 5) -> list[dict[str, float]]:
+    """The same on the large problem with the ridge initialization, at several ranks."""
+    observed = host_observed(drawn, NETFLIX_SHAPE)
+    found = []
+    for rank in (NETFLIX_RANK, 32, 64):
+        settings: dict[str, Any] = {
+            "theta": 1.0, "reg": 1.0, "init": "ridge", "max_iter": sweeps, "tol": 1e-12,
+            "random_state": 0,
+        }  # fmt: skip
+        models = [RobustMF(rank, **settings, device=device) for device in ("cpu", "cuda")]
+        times = [timed(lambda model=model: model.fit(observed))[0] for model in models]  # type: ignore[misc]
+        cpu, gpu = (clean_rmse(model, *drawn[3:]) for model in models)
+        found.append({
+            "rank": rank, "sweeps": sweeps, "cpu_rmse": cpu, "gpu_rmse": gpu,
+            "relative": abs(gpu / cpu - 1), "cpu_seconds": times[0], "gpu_seconds": times[1],
+        })  # fmt: skip
+    return found

@@ -1,25 +1,45 @@
-"""How a sweep of irls grows with the entries, the rank and the threads."""
+"""Seconds per sweep of irls against the number of entries, the rank and the threads.
+
+Welsch loss, float32, 100 entries per row, long-tailed columns; the quickest of five sweeps.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from benchmarks.irls_speed import long_tailed
-from benchmarks.sizes import part
-from robustmf.backends.cpu.operations import CPUOperations
+from benchmarks.measure import announce, markdown, part, quickest
+from benchmarks.problems import long_tailed, operations, random_factors
 from robustmf.data.observed import Observed
-from robustmf.kernels.team import Team
 from robustmf.losses import Welsch
 
+SMALL = {"scale": 0.001}
 ENTRIES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 THREADS = (1, 2)
 
-_BASE_ENTRIES, _BASE_RANK, _REPEATS = 3_000_000, 10, 5
+#: Entries and rank where the other quantity varies.
+BASE_ENTRIES = 3_000_000
+BASE_RANK = 10
+
+
+def run(scale: float = 1.0) -> dict[str, list[dict[str, Any]]]:
+    """Seconds along each of the three axes."""
+    record: dict[str, list[dict[str, Any]]] = {"entries": [], "rank": [], "threads": []}
+    for entries in ENTRIES:
+        observed = _problem(part(entries, scale))
+        announce(f"{observed.n_entries:,} entries")
+        seconds = sweep_seconds(observed, BASE_RANK, 1)
+        record["entries"].append({"x": observed.n_entries, "seconds": seconds})
+    observed = _problem(part(BASE_ENTRIES, scale))
+    for rank in RANKS:
+        announce(f"rank {rank}")
+        record["rank"].append({"x": rank, "seconds": sweep_seconds(observed, rank, 1)})
+    for threads in THREADS:
+        for rank in (5, 10, 32):
+            seconds = sweep_seconds(observed, rank, threads)
+            point = {"x": threads, "rank": rank, "entries": observed.n_entries}
+            record["threads"].append({**point, "seconds": seconds})
+    return record
 
 
 def _problem(entries: int) -> Observed:
@@ -27,68 +47,41 @@ def _problem(entries: int) -> Observed:
 
 
 def sweep_seconds(observed: Observed, rank: int, threads: int) -> float:
-    """The quickest of a few sweeps with the Welsch loss, float32."""
-    rng = np.random.default_rng(0)
-    U, V = (rng.standard_normal((k, rank)).astype(np.float32) for k in observed.shape)
-    best = np.inf
-    with Team(threads) as team:
-        operations = CPUOperations(observed, team)
-        for _ in range(_REPEATS + 1):
-            started = time.perf_counter()
-            operations.half_step(Welsch(1.0), 0.1, U, V)
-            operations.transposed.half_step(Welsch(1.0), 0.1, V, U)
-            best = min(best, time.perf_counter() - started)
-    return best
+    """The quickest of five sweeps."""
+    U, V = random_factors(observed.shape, rank, 0)
+    with operations(observed, threads) as on_rows:
+        on_columns = on_rows.transposed
+
+        def sweep() -> None:
+            on_rows.half_step(Welsch(1.0), 0.1, U, V)
+            on_columns.half_step(Welsch(1.0), 0.1, V, U)
+
+        return quickest(sweep, 5)
 
 
-def run(scale: float, announce: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
-    """Seconds a sweep along each of the three axes, the others held; 100 entries a row."""
-    record: dict[str, list[dict[str, Any]]] = {"entries": [], "rank": [], "threads": []}
-    for entries in (part(full, scale) for full in ENTRIES):
-        announce(f"{entries:,} entries")
-        observed = _problem(entries)
-        record["entries"].append(
-            {"x": observed.n_entries, "seconds": sweep_seconds(observed, _BASE_RANK, 1)}
-        )
-    observed = _problem(part(_BASE_ENTRIES, scale))
-    for rank in RANKS:
-        announce(f"rank {rank}")
-        record["rank"].append({"x": rank, "seconds": sweep_seconds(observed, rank, 1)})
-    for threads in THREADS:
-        for rank in (5, 10, 32):
-            record["threads"].append(
-                {
-                    "x": threads,
-                    "rank": rank,
-                    "entries": observed.n_entries,
-                    "seconds": sweep_seconds(observed, rank, threads),
-                }
-            )
-    return record
-
-
-def tables(record: dict[str, list[dict[str, Any]]]) -> list[tuple[str, list[list[str]]]]:
-    """The record as tables of text."""
-    shown = []
+def table(results: dict[str, list[dict[str, Any]]]) -> str:
+    """One table per axis."""
+    one = {line["rank"]: line["seconds"] for line in results["threads"] if line["x"] == 1}
+    tables = []
     for axis in ("entries", "rank"):
-        shown.append(
-            (
-                f"a sweep against {axis}",
-                [
-                    [axis, "seconds"],
-                    *([f"{line['x']:,}", f"{line['seconds']:.4f}"] for line in record[axis]),
-                ],
-            )
-        )
-    one = {line["rank"]: line["seconds"] for line in record["threads"] if line["x"] == 1}
-    lines = [
-        [str(p["x"]), str(p["rank"]), f"{p['seconds']:.4f}", f"{one[p['rank']] / p['seconds']:.2f}"]
-        for p in record["threads"]
+        rows = [[f"{point['x']:,}", f"{point['seconds']:.4f}"] for point in results[axis]]
+        tables.append(markdown(f"A sweep against {axis}, one thread", [axis, "seconds"], rows))
+    threads = [
+        [p["x"], p["rank"], f"{p['seconds']:.4f}", f"{one[p['rank']] / p['seconds']:.2f}"]
+        for p in results["threads"]
     ]
-    return [
-        *shown,
-        (
-            f"a sweep of {record['threads'][0]['entries']:,} entries against threads",
-            [["threads", "rank", "seconds", "speed-up"], *lines],
-        ),
-    ]
+    title = f"A sweep of {results['threads'][0]['entries']:,} entries against threads"
+    tables.append(markdown(title, ["threads", "rank", "seconds", "speed-up"], threads))
+    return "\n".join(tables)
+
+
+def figure(results: dict[str, list[dict[str, Any]]]) -> None:
+    """Seconds against entries and rank."""
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
+
+    _, panels = plt.subplots(1, 2)
+    for axes, axis in zip(panels, ("entries", "rank"), strict=True):
+        points = results[axis]
+        x = [point["x"] for point in points]
+        axes.loglog(x, [point["seconds"] for point in points], "o-", markersize=4)
+        axes.set(xlabel=axis, ylabel="seconds", title=f"A sweep against {axis}")

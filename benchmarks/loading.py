@@ -1,173 +1,132 @@
-"""How long it takes to load ratings, and how much memory: CSV and Parquet of MovieLens-10M's size, files of Netflix's form."""
+"""Reading ratings from CSV, Parquet and files in Netflix's format: seconds and peak memory.
+
+Each file is read in a separate process, the structures that fits use included.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.measure import announce, in_new_process, markdown, peak_gigabytes, timed
 from robustmf.data.observed import Observed
 from robustmf.datasets.catalog import MOVIELENS, NETFLIX
 from robustmf.datasets.netflix import load_netflix
 from robustmf.io.reading import read_ratings
 
+SMALL = {"entries": 10_000, "netflix_entries": 10_000}
+
 #: Seconds that 10 million ratings may take.
 BOUNDS = {"csv": 10.0, "parquet": 2.0}
-_REPEATS = 3
 
 
 def run(
-    entries: int, netflix_entries: int, announce: Callable[[str], None]
+    entries: int = 10_000_000, netflix_entries: int = 20_000_000, repeats: int = 3
 ) -> list[dict[str, Any]]:
-    """A record a kind of file: seconds of each load, each in a process of its own, and its peak memory."""
+    """One record per file; Netflix's format in two sizes."""
     records = []
     with tempfile.TemporaryDirectory(prefix="robustmf-loading-") as folder:
         base = Path(folder)
-        announce(
-            f"writing {entries:,} ratings as CSV and Parquet, {netflix_entries:,} in Netflix's form"
-        )
-        # in a process of its own too: on Linux a child's peak begins at its parent's
-        _call("write", base, str(entries), str(netflix_entries))
-        for kind, path in (
-            ("csv", base / "ratings.csv"),
-            ("parquet", base / "ratings.parquet"),
-            ("netflix", base / "part"),
-            ("netflix", base),
-        ):
-            announce(f"loading {kind}")
-            runs = [json.loads(_call(kind, path)) for _ in range(_REPEATS)]
-            peak = max(one["peak_gigabytes"] for one in runs)
-            records.append(
-                {
-                    "kind": kind,
-                    "entries": runs[0]["entries"],
-                    "seconds": [one["seconds"] for one in runs],
-                    "peak_gigabytes": peak,
-                }
-            )
+        announce(f"writing {entries:,} ratings, and {netflix_entries:,} in Netflix's format")
+        # in a separate process: on Linux the peak of a child begins at that of its parent
+        in_new_process(_write, base, entries, netflix_entries)
+        files = {
+            "ratings.csv": "csv",
+            "ratings.parquet": "parquet",
+            "part": "netflix",
+            "": "netflix",
+        }
+        for name, kind in files.items():
+            announce(f"reading {kind}")
+            runs = [in_new_process(_read, kind, base / name) for _ in range(repeats)]
+            records.append({
+                "kind": kind, "entries": runs[0]["entries"],
+                "seconds": [one["seconds"] for one in runs],
+                "peak_gigabytes": max(one["peak_gigabytes"] for one in runs),
+            })  # fmt: skip
     return records
 
 
-def tables(records: list[dict[str, Any]]) -> list[tuple[str, list[list[str]]]]:
-    """The records as a table of text, with the whole of Netflix by a line through its two sizes."""
-    lines = [["file", "ratings", "median seconds", "longest", "allowed", "peak GB"]]
-    for one in records:
-        allowed = (
-            f"{BOUNDS[one['kind']]:g}"
-            if one["kind"] in BOUNDS and one["entries"] >= 9_900_000
-            else ""
-        )
-        shown = [
-            f"{np.median(one['seconds']):.2f}",
-            f"{max(one['seconds']):.2f}",
-            allowed,
-            f"{one['peak_gigabytes']:.2f}",
-        ]
-        lines.append([one["kind"], f"{one['entries']:,}", *shown])
-    small, large = (one for one in records if one["kind"] == "netflix")
-
-    def line(of: Callable[[dict[str, Any]], float]) -> float:
-        slope = (of(large) - of(small)) / (large["entries"] - small["entries"])
-        return of(large) + slope * (NETFLIX.n_ratings - large["entries"])
-
-    seconds, peak = (
-        line(lambda one: float(np.median(one["seconds"]))),
-        line(lambda one: one["peak_gigabytes"]),
-    )
-    lines.append(
-        [
-            "netflix, whole, extrapolated",
-            f"{NETFLIX.n_ratings:,}",
-            f"{seconds:.0f}",
-            "",
-            "",
-            f"{peak:.2f} (allowed 3)",
-        ]
-    )
-    return [("Loading ratings, structure included, each in a process of its own", lines)]
-
-
-def _call(*arguments: str | Path) -> str:
-    command = [sys.executable, "-m", "benchmarks.loading", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def _load(kind: str, path: Path) -> None:
-    """Load once and print a record; kernels compiled and kept on disk beforehand."""
+def _read(kind: str, path: Path) -> dict[str, Any]:
+    """Read once, after a conversion that loads the compiled kernels."""
     Observed.from_triplets(row=np.array([1, 2]), col=np.array([1, 2]), value=np.array([1.0, 2.0]))
-    started = time.perf_counter()
-    loaded = load_netflix(path).ratings if kind == "netflix" else read_ratings(path)
-    seconds = time.perf_counter() - started
-    print(json.dumps({"entries": loaded.n_entries, "seconds": seconds, "peak_gigabytes": _peak()}))
+    seconds, loaded = timed(
+        lambda: load_netflix(path).ratings if kind == "netflix" else read_ratings(path)
+    )
+    peak = peak_gigabytes()
+    return {"entries": loaded.n_entries, "seconds": seconds, "peak_gigabytes": peak}
 
 
-def _write_table(base: Path, entries: int) -> None:
-    """Distinct places in MovieLens-10M's shape in random order, half stars, time stamps; columns as its latest sets name them."""
-    import pyarrow as pa  # noqa: PLC0415 - the command line imports this file at every start
-    import pyarrow.csv as pacsv  # noqa: PLC0415 - as above
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+def _write(base: Path, entries: int, netflix_entries: int) -> None:
+    import pyarrow as pa  # noqa: PLC0415 - only the process that writes needs it
+    import pyarrow.csv as pacsv  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
 
     rng = np.random.default_rng(0)
     m, n = MOVIELENS["10m"].shape
-    places = rng.permutation(np.unique(rng.integers(0, m * n, int(1.02 * entries)))[:entries])
-    users, items = np.divmod(places, n)
+    positions = np.unique(rng.integers(0, m * n, int(1.02 * entries)))[:entries]
+    users, items = np.divmod(rng.permutation(positions), n)
     table = pa.table({
         "userId": users + 1,
         "movieId": 6 * items + 1,
-        "rating": rng.integers(1, 11, len(places)) / 2,
-        "timestamp": rng.integers(789_652_009, 1_231_131_736, len(places)),
+        "rating": rng.integers(1, 11, len(positions)) / 2,
+        "timestamp": rng.integers(789_652_009, 1_231_131_736, len(positions)),
     })  # fmt: skip
     pacsv.write_csv(table, base / "ratings.csv")
     pq.write_table(table, base / "ratings.parquet")
+    _write_netflix(base, netflix_entries)
 
 
 def _write_netflix(base: Path, entries: int) -> None:
-    """Four files with Netflix's 480,189 users (numbered with gaps), 4,442 movies each; and a folder with the first file alone."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-    import pyarrow.csv as pacsv  # noqa: PLC0415 - as above
+    """Write four files with 4,442 movies each, and a folder that holds the first file alone."""
+    import pyarrow as pa  # noqa: PLC0415 - only the process that writes needs it
+    import pyarrow.csv as pacsv  # noqa: PLC0415
 
     rng = np.random.default_rng(1)
     (base / "netflix").mkdir()
     ids = rng.choice(2_649_429, NETFLIX.shape[0], replace=False) + 1
     movies = NETFLIX.shape[1] // 4
+    options = pacsv.WriteOptions(include_header=False, quoting_style="none")
     for part in range(4):
         share = rng.exponential(size=movies)
         counts = np.maximum(1, (entries / 4 * share / share.sum()).astype(int))
         with (base / f"netflix/combined_data_{part + 1}.txt").open("wb") as file:
             for movie, count in enumerate(counts, part * movies + 1):
-                # a window of the shuffled users, from anywhere: distinct and in no order
-                users = np.take(
-                    ids, rng.integers(len(ids)) + np.arange(min(count, len(ids))), mode="wrap"
-                )
-                table = pa.table(
-                    [users, rng.integers(1, 6, len(users)), np.full(len(users), "2005-09-06")],
-                    ["user", "rating", "date"],
-                )
+                # a window of the shuffled users: distinct and in no order
+                window = rng.integers(len(ids)) + np.arange(min(count, len(ids)))
+                users = np.take(ids, window, mode="wrap")
+                stars = rng.integers(1, 6, len(users))
+                dates = np.full(len(users), "2005-09-06")
                 file.write(f"{movie}:\n".encode())
-                pacsv.write_csv(
-                    table, file, pacsv.WriteOptions(include_header=False, quoting_style="none")
-                )
+                table = pa.table([users, stars, dates], ["user", "rating", "date"])
+                pacsv.write_csv(table, file, options)
     (base / "part/netflix").mkdir(parents=True)
     (base / "part/netflix/combined_data_1.txt").symlink_to(base / "netflix/combined_data_1.txt")
 
 
-def _peak() -> float:
-    import resource  # noqa: PLC0415 - not on Windows, where the other measurements shall run
+def table(results: list[dict[str, Any]]) -> str:
+    """One row per file, and complete Netflix by linear extrapolation from its two sizes."""
+    rows = []
+    for one in results:
+        bounded = one["kind"] in BOUNDS and one["entries"] >= 9_900_000
+        rows.append([
+            one["kind"], f"{one['entries']:,}", f"{np.median(one['seconds']):.2f}",
+            f"{max(one['seconds']):.2f}", f"{BOUNDS[one['kind']]:g}" if bounded else "",
+            f"{one['peak_gigabytes']:.2f}",
+        ])  # fmt: skip
+    small, large = (one for one in results if one["kind"] == "netflix")
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+    def extrapolated(value: Callable[[dict[str, Any]], float]) -> float:
+        slope = (value(large) - value(small)) / (large["entries"] - small["entries"])
+        return value(large) + slope * (NETFLIX.n_ratings - large["entries"])
 
-
-if __name__ == "__main__":
-    if sys.argv[1] == "write":
-        _write_table(Path(sys.argv[2]), int(sys.argv[3]))
-        _write_netflix(Path(sys.argv[2]), int(sys.argv[4]))
-    else:
-        _load(sys.argv[1], Path(sys.argv[2]))
+    seconds = extrapolated(lambda one: float(np.median(one["seconds"])))
+    peak = extrapolated(lambda one: one["peak_gigabytes"])
+    complete = ["netflix, extrapolated", f"{NETFLIX.n_ratings:,}", f"{seconds:.0f}", "", ""]
+    rows.append([*complete, f"{peak:.2f}"])
+    header = ["file", "ratings", "median seconds", "longest", "bound", "peak GB"]
+    return markdown("", header, rows)

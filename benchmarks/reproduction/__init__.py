@@ -1,1 +1,1 @@
-"""The paper's evaluation: one file a table or figure. A plan of runs goes in, records come out, and nothing else."""
+"""The paper's evaluation: one module per table or figure, from a plan of runs to records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.reproduction import ratings
-from benchmarks.reproduction.plan import Experiment, Run
+from benchmarks.reproduction.plan import Experiment, Run, seeded
 
 #: Printed: RMSE and minutes on Netflix and on Yahoo.
 PRINTED = {
@@ -20,9 +20,9 @@ DATA = ("Netflix", "Yahoo")
 
 
 def runs(quick: bool) -> list[Run]:
-    """One seed a cell, as printed; when quick one method a set, which shows whether the data is there."""
+    """One seed per cell, as printed; a quick plan has one method per data set."""
     methods = ("ScaledASD",) if quick else (*PRINTED, "RobustMF")
-    return [Run("larger", method, data, 0) for data in DATA for method in methods]
+    return seeded("larger", methods, DATA, lambda method, data: 1)
 
 
 EXPERIMENT = Experiment(

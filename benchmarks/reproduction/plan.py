@@ -1,15 +1,19 @@
-"""A plan: which runs make up a table or figure, and how one of them is made."""
+"""Which runs make up a table or figure, and how one of them is executed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
+
+#: Tables and figures in the paper's order; each is a module with an ``EXPERIMENT``.
+NAMES = ("figure1", "figure2", "table1", "table2", "table3", "table4", "statistics", "larger")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One method on one data set with one seed. The same run always has the same key, in a quick plan and in the full one."""
+    """One method on one data set with one seed; quick and full plans use the same keys."""
 
     experiment: str
     method: str
@@ -18,7 +22,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What the run is called in the records."""
+        """Name of the run in the records."""
         return f"{self.experiment}/{self.method}/{self.data}/{self.seed}"
 
 
@@ -44,3 +48,18 @@ class Experiment:
 
 class DataMissingError(LookupError):
     """The data set of a run is not on this machine."""
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment called ``name``."""
+    if name not in NAMES:
+        raise ValueError(f"experiment must be one of {', '.join(NAMES)}, got {name!r}")
+    return import_module(f"benchmarks.reproduction.{name}").EXPERIMENT
+
+
+def seeded(
+    name: str, methods: Iterable[str], data: Iterable[str], seeds: Callable[[str, str], int]
+) -> list[Run]:
+    """Runs of every method on every data set with ``seeds(method, data)`` seeds."""
+    pairs = [(method, one) for one in data for method in methods]
+    return [Run(name, m, d, seed) for m, d in pairs for seed in range(seeds(m, d))]

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.problems import predicted_at, prediction_factors
 from benchmarks.reproduction.methods import (
     METHODS,
     Factors,
     fit_chosen,
-    predicted_at,
-    prediction_factors,
 )
 from benchmarks.reproduction.plan import DataMissingError, Run
 from robustmf.datasets import RatingSet, load_movielens, load_netflix, load_yahoo, love_hate
@@ -35,7 +34,7 @@ _LOADERS: dict[str, Callable[[], RatingSet]] = {
 
 @lru_cache(maxsize=1)
 def loaded(name: str) -> RatingSet:
-    """The data set, or the error that says where it was looked for."""
+    """The data set; DataMissingError where it is not found."""
     try:
         return _LOADERS[name]()
     except (FileNotFoundError, ConnectionError) as error:
@@ -43,22 +42,23 @@ def loaded(name: str) -> RatingSet:
 
 
 def execute(run: Run) -> dict[str, Any]:
-    """Attack, split 50/25/25, fit in z-scores, choose λ on validation entries; three readings of the test error, in both units.
+    """Attack, split 50/25/25, fit z-scores, choose λ on validation entries; three test errors.
 
-    The readings: attacked values of the test entries (the paper's, as far as one can tell), clean values of all of them, and items
-    that were not attacked.
+    The test errors use the attacked values of the test entries (probably the paper's), the clean
+    values of all of them, and the clean values of items that were not attacked.
     """
     data = loaded(run.data)
     attacked = love_hate(data.ratings, data.bounds, random_state=run.seed)
     parts = entry_split(attacked.ratings, (0.5, 0.25, 0.25), run.seed)
     clean = entry_split(data.ratings, (0.5, 0.25, 0.25), run.seed)[2]
     values = parts[0].rows.values
-    center, spread = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+    center = float(values.mean(dtype=np.float64))
+    scale = float(values.std(dtype=np.float64))
     train, validation, test = (
-        part.with_values((part.rows.values - center) / spread) for part in parts
+        part.with_values((part.rows.values - center) / scale) for part in parts
     )
-    truths = {"attacked": test.rows.values, "clean": (clean.rows.values - center) / spread}
-    low, high = ((bound - center) / spread for bound in data.bounds)
+    truths = {"attacked": test.rows.values, "clean": (clean.rows.values - center) / scale}
+    low, high = ((bound - center) / scale for bound in data.bounds)
     spared = ~attacked.columns[test.rows.indices]
 
     def errors(factors: Factors) -> dict[str, float]:
@@ -68,12 +68,7 @@ def execute(run: Run) -> dict[str, Any]:
 
     method = METHODS[run.method]
     found = fit_chosen(
-        method,
-        RANK,
-        method.rating_values,
-        train,
-        validation,
-        run.seed,
+        method, RANK, method.rating_values, train, validation, run.seed,
         lambda factors: errors(factors)["attacked"],
-    )
-    return {"rmse": errors(prediction_factors(found.model)), "spread": spread} | found.summary()
+    )  # fmt: skip
+    return {"rmse": errors(prediction_factors(found.model)), "scale": scale} | found.summary()

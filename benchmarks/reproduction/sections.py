@@ -1,13 +1,15 @@
-"""What a report is made of: sections with tables and charts, whatever they are written as."""
+"""What the report is made of: sections with tables and charts, and their Markdown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from benchmarks.measure import markdown
+
 
 @dataclass(frozen=True)
 class Cell:
-    """A number or a word in a table; ``best`` ones stand out."""
+    """A number or text in a table; ``best`` cells are printed in bold."""
 
     text: str
     best: bool = False
@@ -15,7 +17,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table with a sentence below it."""
+    """A table with a note below it."""
 
     header: list[str]
     rows: list[list[Cell]]
@@ -33,7 +35,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over a common axis. ``name`` is what its file is called."""
+    """Curves over a common axis; ``name`` is that of its file."""
 
     name: str
     caption: str
@@ -46,9 +48,24 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A table or figure of the paper beside ours, and what is to be said of it."""
+    """A table or figure of the paper beside ours, with an introduction."""
 
     name: str
     title: str
     lead: str
     blocks: list[TableBlock | Chart] = field(default_factory=list)
+
+    def markdown(self, figures: str) -> str:
+        """The section; charts are linked as files in the folder ``figures``."""
+        parts = [f"## {self.title}", self.lead]
+        for block in self.blocks:
+            if isinstance(block, TableBlock):
+                rows = [[_bold(cell) for cell in row] for row in block.rows]
+                parts += [markdown("", block.header, rows).rstrip("\n"), block.note]
+            else:
+                parts.append(f"![{block.caption}]({figures}/{block.name}.svg)")
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _bold(cell: Cell) -> str:
+    return f"**{cell.text}**" if cell.best and cell.text else cell.text

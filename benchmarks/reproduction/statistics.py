@@ -9,7 +9,7 @@ from benchmarks.reproduction.ratings import loaded
 from benchmarks.reproduction.table4 import VIEWS
 from robustmf.datasets import load_dinosaur
 
-#: Printed: rows, columns, entries where given, per cent observed.
+#: Printed: rows, columns, entries where given, percent observed.
 PRINTED = {
     "MovieLens-100K": (943, 1682, 100_000, 6.30),
     "MovieLens-1M": (6040, 3449, 999_714, 4.80),
@@ -23,12 +23,12 @@ PRINTED = {
 
 
 def runs(quick: bool) -> list[Run]:
-    """One a data set."""
+    """One run per data set."""
     return [Run("statistics", "sizes", data, 0) for data in (*PRINTED, "MovieLens latest-small")]
 
 
 def execute(run: Run) -> dict[str, Any]:
-    """Rows, columns, entries, per cent observed."""
+    """Rows, columns, entries, percent observed."""
     if run.data in VIEWS:
         try:
             observed = load_dinosaur(min_views=VIEWS[run.data])
@@ -37,12 +37,8 @@ def execute(run: Run) -> dict[str, Any]:
     else:
         observed = loaded(run.data).ratings
     m, n = observed.shape
-    return {
-        "rows": m,
-        "columns": n,
-        "entries": observed.n_entries,
-        "percent": 100 * observed.n_entries / (m * n),
-    }
+    entries = observed.n_entries
+    return {"rows": m, "columns": n, "entries": entries, "percent": 100 * entries / (m * n)}
 
 
 EXPERIMENT = Experiment("statistics", "Sizes of the data sets", runs, execute)

@@ -1,16 +1,18 @@
-"""Table 2 and Figure 3: every method on the synthetic problem; RMSE against the clean matrix on unobserved entries."""
+"""Table 2 and Figure 3: every method on synthetic data; RMSE on unobserved clean entries."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.reproduction.methods import METHODS, fit_chosen
-from benchmarks.reproduction.plan import Experiment, Run
+from benchmarks.reproduction.plan import Experiment, Run, seeded
 from robustmf.datasets import make_synthetic
 from robustmf.datasets.oracle import oracle_factors
 from robustmf.solvers.objective import paper_reg
 
-RANK, SIZES, SEEDS = 5, (250, 500, 1000), 5
+RANK = 5
+SIZES = (250, 500, 1000)
+SEEDS = 5
 ORACLE = "oracle"
 
 #: Printed: RMSE, deviation, CPU seconds, deviation at m = 250, 500, 1000.
@@ -23,51 +25,41 @@ PRINTED = {
     "GRASTA": [(0.338, 0.033, 1.5, 0.1), (0.306, 0.002, 2.9, 0.3), (0.244, 0.009, 6.1, 0.4)],
     "RMC": [(0.226, 0.040, 2.8, 1.0), (0.201, 0.001, 2.7, 0.5), (0.195, 0.006, 4.2, 2.5)],
     "RMF-MM": [
-        (0.194, 0.032, 13.4, 0.6),
-        (0.145, 0.009, 154.9, 12.5),
-        (0.122, 0.004, 827.7, 116.3),
+        (0.194, 0.032, 13.4, 0.6), (0.145, 0.009, 154.9, 12.5), (0.122, 0.004, 827.7, 116.3),
     ],
     "RMFNL LSP": [(0.110, 0.004, 3.2, 0.6), (0.073, 0.001, 5.5, 1.0), (0.047, 0.002, 14.0, 5.2)],
     "RMFNL Geman": [(0.114, 0.004, 3.1, 0.5), (0.073, 0.001, 8.3, 1.1), (0.047, 0.001, 19.0, 4.9)],
     "RMFNL Laplace": [
-        (0.111, 0.004, 2.8, 0.4),
-        (0.074, 0.001, 5.6, 1.0),
-        (0.047, 0.002, 15.9, 6.1),
+        (0.111, 0.004, 2.8, 0.4), (0.074, 0.001, 5.6, 1.0), (0.047, 0.002, 15.9, 6.1),
     ],
-}
-ADDED = ("AltGrad (λ chosen)", "RMFNL LSP, Gaussian start", "LIBMF", "cmfrec", "RobustMF", ORACLE)
+}  # fmt: skip
+ADDED = ("AltGrad (λ chosen)", "RMFNL LSP, Gaussian init", "LIBMF", "cmfrec", "RobustMF", ORACLE)
 
 
 def runs(quick: bool) -> list[Run]:
-    """Five seeds a cell; two when quick, and one at m = 250 only for RMF-MM and the Gaussian start, which are slow."""
-    plan = []
-    for m in SIZES:
-        for method in (*PRINTED, *ADDED):
-            seeds = 2 if quick else SEEDS
-            if method in ("RMF-MM", "RMFNL LSP, Gaussian start") and quick:
-                seeds = 1 if m == SIZES[0] else 0
-            plan += [Run("table2", method, f"m = {m}", seed) for seed in range(seeds)]
-    return plan
+    """Five seeds per cell; a quick plan has two, and slow methods one at m = 250 only."""
+    slow = ("RMF-MM", "RMFNL LSP, Gaussian init")
+
+    def seeds(method: str, data: str) -> int:
+        if not quick:
+            return SEEDS
+        return 2 if method not in slow else int(data == f"m = {SIZES[0]}")
+
+    return seeded("table2", (*PRINTED, *ADDED), [f"m = {m}" for m in SIZES], seeds)
 
 
 def execute(run: Run) -> dict[str, Any]:
-    """Fit on the training half, choose on the validation half, measure on the unobserved entries."""
+    """Fit on the training half, choose on the validation half, measure on unobserved entries."""
     m = int(run.data.removeprefix("m = "))
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     if run.method == ORACLE:
-        return {
-            "rmse": data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
-        }
+        factors = oracle_factors(data, paper_reg(data.train.shape), n_jobs=1)
+        return {"rmse": data.test_rmse(*factors)}
     method = METHODS[run.method]
     found = fit_chosen(
-        method,
-        RANK,
-        method.values,
-        data.train,
-        data.validation,
-        run.seed,
+        method, RANK, method.values, data.train, data.validation, run.seed,
         lambda factors: data.test_rmse(*factors),
-    )
+    )  # fmt: skip
     return {"rmse": found.curve["value"][-1]} | found.summary()
 
 

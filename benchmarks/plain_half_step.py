@@ -1,6 +1,7 @@
-"""The half-step as one would write it in Numba by hand: the yardstick for the kernel, kept as it was first measured.
+"""The half-step as one would write it in Numba by hand: a reference for the speed of the kernel.
 
-Entries are gathered in blocks so that the long loops run over entries and vectorise by themselves; the LSP weight is hard-wired.
+Entries are gathered in blocks, so that the long loops run over entries and are vectorized by the
+compiler. The weight of the LSP loss is fixed in the code.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+#: Entries gathered together.
 _BLOCK = 128
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def half_step_baseline(indptr, indices, values, U, V, reg, theta, eps2):  # type: ignore[no-untyped-def]
-    """All rows of U, in place, float32."""
+def plain_half_step(indptr, indices, values, U, V, reg, theta, eps2):  # type: ignore[no-untyped-def]
+    """Update all rows of U in place, float32."""
     m, rank = U.shape
     B, W = np.empty((rank, _BLOCK), np.float32), np.empty((rank, _BLOCK), np.float32)
     p, w = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)

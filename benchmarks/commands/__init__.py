@@ -1,1 +1,0 @@
-"""Commands that run benchmarks and the reproduction of the paper."""
