@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.cluster_traffic import predicted, sent_bytes
 from benchmarks.measure import announce, figures, markdown, peak_gigabytes
 from benchmarks.problems import NETFLIX_RANK, NETFLIX_SHAPE, netflix_entries
-from robustmf.backends.dask.fitting import Job
 from robustmf.backends.dask.source import Triplets
-from robustmf.backends.dask.traffic import predicted, sent_bytes
 from robustmf.data.observed import Observed
+from robustmf.distributed.fitting import ClusterFit
 from robustmf.estimator import RobustMF
 
 SMALL = {"entries": 20_000, "small": 10_000, "workers": 2, "turns": 1}
@@ -109,13 +109,13 @@ def _client(workers: int) -> Iterator[Any]:
         yield client
 
 
-def _loaded(client: Any, folder: str, blocks: int) -> Job:
-    job = Job(client, Triplets(folder, blocks=blocks), None, None, np.random.default_rng(0))
+def _loaded(client: Any, folder: str, blocks: int) -> ClusterFit:
+    job = ClusterFit(client, Triplets(folder, blocks=blocks), None, None, np.random.default_rng(0))
     distributed.wait([*job.matrix.sides[0].blocks, *job.matrix.sides[1].blocks])
     return job
 
 
-def _measured(client: Any, job: Job) -> dict[str, Any]:
+def _measured(client: Any, job: ClusterFit) -> dict[str, Any]:
     """One fit on a cluster that has loaded the data, and the traffic that the model predicts."""
     sent: list[int] = []
     matrix: Any = job.matrix

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ from benchmarks.problems import predicted_at, prediction_factors
 from robustmf.backends.dask import Triplets
 from robustmf.data.observed import Observed
 from robustmf.datasets import load_movielens, make_synthetic
+from robustmf.distributed import initialization
 from robustmf.estimator import RobustMF
 from robustmf.metrics import rmse
 from robustmf.selection import entry_split
@@ -109,7 +111,8 @@ def _on_cluster(client: Any, train: Observed, share: float, rank: int, seed: int
     pieces = np.array_split(np.arange(train.n_entries), BLOCKS)
     frames = [pd.DataFrame({k: v[part] for k, v in columns.items()}) for part in pieces]
     triplets = Triplets(frames, row="row", col="col", value="value", blocks=BLOCKS)
-    with patch("robustmf.backends.dask.fitting.sampled_share", lambda *_: share):
+    options = replace(initialization.SAMPLING, max_share=share)
+    with patch.object(initialization, "SAMPLING", options):
         return RobustMF(rank, random_state=seed).fit(triplets, client=client)
 
 

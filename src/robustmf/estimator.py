@@ -431,7 +431,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         from robustmf.backends import dask  # noqa: PLC0415 - Dask is an extra
 
         dask.require_dask()
-        from robustmf.backends.dask import fitting, source  # noqa: PLC0415 - as above
+        from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - as above
+        from robustmf.distributed.fitting import ClusterFit, require_cluster  # noqa: PLC0415
 
         if weights is not None:
             raise ValueError(
@@ -439,17 +440,17 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "give X as robustmf.backends.dask.Triplets(data, weight=name)"
             )
         solver = "mm" if isinstance(self.solver, MM) else self.solver
-        fitting.require_cluster(solver, self.n_init, bool(self.certify), self.device)
+        require_cluster(solver, self.n_init, bool(self.certify), self.device)
         require_integer("rank", self.rank, 1)
         self._check_settings()  # before the data are read
-        triplets = source.as_triplets(X)
+        triplets = as_triplets(X)
         rng = as_generator(self.random_state).spawn(1)[0]
-        job = fitting.Job(client, triplets, checkpoint, self.validation_fraction, rng)
-        matrix: Any = job.matrix
+        fit_on_cluster = ClusterFit(client, triplets, checkpoint, self.validation_fraction, rng)
+        matrix = fit_on_cluster.matrix
         self._check_parameters(matrix.shape)
         with self._progress() as shown:
-            result, seen = job.fit(self._settings(matrix, shown))
-        self._set_model(result, seen, None, seen.n_entries)
+            result, entries = fit_on_cluster.fit(self._settings(matrix, shown))
+        self._set_model(result, entries, None, entries.n_entries)
         return self
 
     def _set_model(

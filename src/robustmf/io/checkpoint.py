@@ -173,7 +173,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.path}: holds a {saved.kind}, not a checkpoint; give another path"
             )
-        _require_same(self.path, saved.parameters, identity)
+        require_same_fit(self.path, saved.parameters, identity)
         if set(saved.state) != _PARTS:
             raise CheckpointError(
                 f"{self.path}: the checksum is valid, but the content is not what this release "
@@ -300,7 +300,7 @@ def as_checkpoint(
     return None
 
 
-def _require_same(path: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+def require_same_fit(path: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     """Refuse the checkpoint of another release or of another fit."""
     for name in ("version", "robustmf"):
         if saved.get(name) != current[name]:

@@ -1,4 +1,4 @@
-"""Data and comparisons that the tests of fits on a cluster share."""
+"""Data, comparisons and fits that the tests of fits on a cluster share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from robustmf import RobustMF
+from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.fitting import _iterated
+from robustmf.initialization.prepare import Prepared
+from robustmf.io.checkpoint import Progress
+from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 
 NAMES = {"row": "user", "col": "item", "value": "rating"}
@@ -16,7 +22,7 @@ NAMES = {"row": "user", "col": "item", "value": "rating"}
 
 @dataclass(frozen=True)
 class Own(Loss):
-    """A loss of one's own, which no kernel knows; it travels to the workers."""
+    """A user-defined loss without a compiled kernel; it is sent to the workers."""
 
     theta: float = 0.5
     name = "own"
@@ -51,12 +57,58 @@ def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
     )
 
 
+def settings_of(model, matrix):
+    """The settings of a fit of the estimator to this matrix."""
+    return model._settings(matrix, ())
+
+
+def set_model(model, result, entries, weights=None):
+    """Make the estimator a fitted one."""
+    model._set_model(result, entries, weights, entries.n_entries)
+    return model
+
+
+@dataclass
+class InitialPoint:
+    """The initial point of a fit on the cluster: its estimates, and augmented factors."""
+
+    estimates: object
+    factors: tuple
+
+    def fit_alone(self, observed, weights=None, holdout=None, **settings):
+        """Fit the same data on one machine from this point, with the same entries held out."""
+        estimates = self.estimates
+        U, V = self.factors
+        biases = [np.zeros((len(A), 1), A.dtype) for A in (U, V)]
+        if estimates.center is not None:
+            biases = [A[:, -1:] * estimates.bias_unit for A in (U, V)]
+            U, V = (np.ascontiguousarray(A[:, :-1]) for A in (U, V))
+        model = RobustMF(settings.pop("rank", 2), solver="irls", n_jobs=1, **settings)
+        prepared = Prepared(
+            U,
+            V,
+            estimates.sigma,
+            estimates.center,
+            *biases,
+            estimates.reg,
+            estimates.bias_unit,
+            "irls",
+            "",
+        )
+        with Team(1) as team:
+            operations = CPUOperations(observed, team)
+            result = _iterated(
+                settings_of(model, observed), prepared, operations, weights, holdout, Progress()
+            )
+        return set_model(model, result, observed, weights)
+
+
 def in_pieces(frame, n=3):
     return [frame.iloc[k::n] for k in range(n)]
 
 
 def assert_same(one, other, rtol=1e-5):
-    """The same model to the tolerance, ids and history too."""
+    """Two models agree to the tolerance, with equal ids and history."""
     assert one.row_ids_ == other.row_ids_
     assert one.column_ids_ == other.column_ids_
     assert one.n_iter_ == other.n_iter_
@@ -67,13 +119,13 @@ def assert_same(one, other, rtol=1e-5):
     np.testing.assert_allclose(one.history_["objective"], other.history_["objective"], rtol=rtol)
     for name in ("theta_", "reg_", "center_"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=rtol)
-    spread = other.entries_["values"].std()
-    for name in ("median_", "scale_"):  # of the entries that come to the client
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=0.1 * spread)
+    scale = other.entries_["values"].std()
+    for name in ("median_", "scale_"):  # of the sampled entries
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=0.1 * scale)
 
 
 def die_once(marker, function, *arguments):
-    """The function; but who calls it first is killed."""
+    """The function; but the process of the first call is killed."""
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

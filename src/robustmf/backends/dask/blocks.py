@@ -1,7 +1,9 @@
-"""One block of rows (or, roles swapped, of columns): its entries compressed, and what it needs of the other side.
+"""Blocks of rows or, with the roles of rows and columns exchanged, of columns.
 
-A block's indices point into *sections*, one for each block of the other side, laid end to end: either the whole of that block's factors,
-or the rows of it that are wanted here.
+Rows belong to blocks by the hash of their id. The columns of a block's entries are indices into its
+*sections*, one per block of the other side, laid end to end: either all rows of that block's
+factors, or those rows that the block needs. Rows are numbered over all blocks, one block after the
+other; this is their *global index*.
 """
 
 from __future__ import annotations
@@ -15,177 +17,289 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.dask.aside import Aside, split_off
-from robustmf.backends.dask.identity import bytes_of
-from robustmf.backends.dask.parts import Part
+from robustmf.backends.dask.source import Columns, ParquetPiece
 from robustmf.data.hashing import hash_ids
-from robustmf.data.ids import Ids, as_list, merge_ids, take_ids
+from robustmf.data.holdout import Holdout, hold_out
+from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, merge_ids, take_ids
 from robustmf.data.observed import Compressed, Duplicates, Observed
+from robustmf.data.tables import triplet_columns
 from robustmf.exceptions import DuplicateEntryError
 
 Array = NDArray[np.floating[Any]]
 
+#: Approximate bytes of an id that is a Python object, with its position in a list.
+_ID_BYTES = 80
+
+
+def bytes_of(*parts: Any) -> int:
+    """Approximate bytes of arrays and lists of ids; Dask schedules tasks by them."""
+    return sum(
+        part.nbytes if isinstance(part, np.ndarray) else _ID_BYTES * len(part)
+        for part in parts
+        if part is not None
+    )
+
 
 @dataclass(frozen=True)
-class Gathered:
-    """The entries of a block by its own ids, before it is known how the other side is numbered; ``wanted`` are ids of each other block."""
+class Part:
+    """Entries of one piece of the input for one block.
 
-    ids: Ids
-    rows: Compressed
-    weights: Array | None
-    wanted: list[Ids]
+    ``own`` and ``other`` are indices into the ids of the block's side and of the other side.
+    """
+
+    own_ids: Ids
+    own: NDArray[np.int32]
+    other_ids: Ids
+    other: NDArray[np.int32]
+    values: NDArray[Any]
+    weights: NDArray[Any] | None
 
     def __sizeof__(self) -> int:
-        """Bytes, for Dask, which weighs by them where a task shall run."""
         return bytes_of(
-            self.ids,
-            self.rows.pointers,
-            self.rows.indices,
-            self.rows.values,
-            self.weights,
-            *self.wanted,
+            self.own_ids, self.own, self.other_ids, self.other, self.values, self.weights
         )
 
-    def summary(self) -> Summary:
-        """What the client needs to know."""
-        checksum = zlib.crc32(self.rows.indices.tobytes(), zlib.crc32(self.rows.pointers.tobytes()))
-        for array in (self.rows.values, self.weights):
-            checksum = checksum if array is None else zlib.crc32(array.tobytes(), checksum)
-        return Summary(
-            len(self.ids), len(self.rows.values), [len(ids) for ids in self.wanted], self.rows.values.dtype.name, checksum,
-            self.weights is None or bool(self.weights.any()),
-        )  # fmt: skip
+
+def split_piece(table: Any, columns: Columns, n_blocks: int) -> tuple[list[Part], list[Part]]:
+    """Split the entries of one piece of the input by row blocks, and again by column blocks."""
+    if isinstance(table, ParquetPiece):
+        table = table.read(columns.names)
+    rows, cols, values = triplet_columns(table, columns.row, columns.col, columns.value)
+    weights = None
+    if columns.weight is not None:
+        weights = triplet_columns(table, columns.row, columns.col, columns.weight, "weights")[2]
+        if weights.dtype.kind not in "iuf":
+            raise TypeError(f"weights must hold numbers, got dtype {weights.dtype}")
+        if not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise ValueError("weights must be finite and >= 0")
+    i, row_ids = Vocabulary.encode(rows, "row")
+    j, column_ids = Vocabulary.encode(cols, "col")
+    by_row = (i, compact_ids(row_ids.ids))
+    by_column = (j, compact_ids(column_ids.ids))
+    return (
+        _split_by_block(*by_row, *by_column, values, weights, n_blocks),
+        _split_by_block(*by_column, *by_row, values, weights, n_blocks),
+    )
+
+
+def _split_by_block(
+    own: NDArray[Any],
+    own_ids: Ids,
+    other: NDArray[Any],
+    other_ids: Ids,
+    values: NDArray[Any],
+    weights: NDArray[Any] | None,
+    n_blocks: int,
+) -> list[Part]:
+    block_of_id = block_of(own_ids, n_blocks)
+    ids_by_block, id_bounds = _group(block_of_id, n_blocks)
+    position = np.empty(len(own_ids), np.int32)
+    position[ids_by_block] = np.arange(len(own_ids)) - np.repeat(id_bounds[:-1], np.diff(id_bounds))
+    by_block, bounds = _group(block_of_id[own], n_blocks)
+    parts = []
+    for block in range(n_blocks):
+        entries = by_block[bounds[block] : bounds[block + 1]]
+        others = other[entries]
+        used = np.zeros(len(other_ids), bool)
+        used[others] = True
+        index = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        parts.append(
+            Part(
+                take_ids(own_ids, ids_by_block[id_bounds[block] : id_bounds[block + 1]]),
+                position[own[entries]],
+                take_ids(other_ids, np.flatnonzero(used)),
+                index[others],
+                values[entries],
+                None if weights is None else weights[entries],
+            )
+        )
+    return parts
+
+
+def block_of(ids: Ids, n_blocks: int) -> NDArray[np.uint16]:
+    """The block to which each id belongs."""
+    return (hash_ids(ids) % np.uint64(n_blocks)).astype(np.uint16)
+
+
+def _group(groups: NDArray[np.uint16], n_groups: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Positions sorted by group, stably, and the bounds of each group."""
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(groups, minlength=n_groups))))
+    return np.argsort(groups, kind="stable"), bounds
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Sizes of a block: its ids, its entries, the ids it wants of each other block; dtype, checksum, and whether any weight is not 0."""
+    """What the client needs to know of a block.
+
+    ``n_needed`` counts the ids that it needs of each block of the other side.
+    """
 
     n_ids: int
     n_entries: int
-    wanted: list[int]
+    n_needed: list[int]
     dtype: str
     checksum: int
-    weighs: bool
+    has_weight: bool
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The entries of a block before the ids of the other side have global indices.
+
+    The columns of ``rows`` are positions in ``needed``: for each block of the other side, the ids
+    that have entries here.
+    """
+
+    ids: Ids
+    rows: Compressed
+    weights: Array | None
+    needed: list[Ids]
+
+    def __sizeof__(self) -> int:
+        rows = self.rows
+        return bytes_of(
+            self.ids, rows.pointers, rows.indices, rows.values, self.weights, *self.needed
+        )
+
+    def summary(self) -> Summary:
+        """Sizes and a checksum."""
+        checksum = zlib.crc32(self.rows.indices.tobytes(), zlib.crc32(self.rows.pointers.tobytes()))
+        for array in (self.rows.values, self.weights):
+            checksum = checksum if array is None else zlib.crc32(array.tobytes(), checksum)
+        return Summary(
+            len(self.ids),
+            len(self.rows.values),
+            [len(ids) for ids in self.needed],
+            self.rows.values.dtype.name,
+            checksum,
+            self.weights is None or bool(self.weights.any()),
+        )
+
+
+def gather_block(
+    parts: Sequence[Part], n_other_blocks: int, side: int, duplicates: Duplicates
+) -> Gathered:
+    """Combine the parts of a block of rows (side 0) or columns (side 1), in the order of pieces."""
+    roles = ("row", "col") if side == 0 else ("col", "row")
+    index, ids = merge_ids([part.own_ids for part in parts], roles[0])
+    other_index, others = merge_ids([part.other_ids for part in parts], roles[1])
+    order, bounds = _group(block_of(others, n_other_blocks), n_other_blocks)
+    position = np.empty(len(order), np.int32)
+    position[order] = np.arange(len(order))
+    needed = [take_ids(others, order[low:high]) for low, high in pairwise(bounds)]
+    i = _merged_indices([(part.own, len(part.own_ids)) for part in parts], index)
+    j = position[
+        _merged_indices([(part.other, len(part.other_ids)) for part in parts], other_index)
+    ]
+    values = np.concatenate([part.values for part in parts])
+    if not len(values):
+        empty = Compressed(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+        return Gathered(ids, empty, None, needed)
+    shape = (len(ids), len(others))
+    try:
+        rows = Observed.from_indices(i, j, values, shape, duplicates).rows
+    except DuplicateEntryError as error:
+        own_id = as_list(take_ids(ids, np.array([error.row])))[0]
+        other_id = as_list(take_ids(others, order[[error.column]]))[0]
+        pair = (own_id, other_id) if side == 0 else (other_id, own_id)
+        raise error.with_ids(*pair, "robustmf.backends.dask.Triplets") from None
+    weights = None
+    if parts[0].weights is not None:
+        given = np.concatenate([part.weights for part in parts if part.weights is not None])
+        weights = Observed.from_indices(i, j, given, shape, duplicates).rows.values
+    return Gathered(ids, rows, weights, needed)
+
+
+def _merged_indices(
+    parts: Sequence[tuple[NDArray[np.int32], int]], merged: NDArray[Any]
+) -> NDArray[np.int32]:
+    """Indices into the ids of each part (given with their number), as indices into all ids."""
+    offsets = np.concatenate(([0], np.cumsum([size for _, size in parts])))
+    return np.concatenate(
+        [
+            merged[low + indices].astype(np.int32)
+            for low, (indices, _) in zip(offsets, parts, strict=False)
+        ]
+    )
 
 
 @dataclass(frozen=True)
 class Sections:
-    """How the other side is laid end to end: for each of its blocks its first number, its size, and whether it comes whole."""
+    """The blocks of the other side: offset, size, and whether all rows are in the section."""
 
-    firsts: list[int]
+    offsets: list[int]
     sizes: list[int]
     whole: list[bool]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block ready for half-steps.
+    """A block for half-steps.
 
     Attributes
     ----------
     observed : Observed
-        Its entries; columns are places in the sections.
+        The entries; columns are positions in the sections.
     weights : array over the entries, or None
-    first : int
-        Number of its first row among those of all blocks.
-    numbers : array over the sections
-        Which of the other side's rows, numbered over all blocks, stands at each place.
-    aside : Aside or None
-        Entries set aside, where this side keeps them.
+    offset : int
+        Global index of the first row.
+    columns : array over the sections
+        Global index of the row of the other side at each position of the sections.
+    holdout : Holdout or None
+        The held-out entries of these rows.
     """
 
     observed: Observed
     weights: Array | None
-    first: int
-    numbers: NDArray[np.int64]
-    aside: Aside | None
+    offset: int
+    columns: NDArray[np.int64]
+    holdout: Holdout | None
 
     def __sizeof__(self) -> int:
-        """Bytes, for Dask, which weighs by them where a task shall run."""
         rows = self.observed.rows
-        return bytes_of(rows.pointers, rows.indices, rows.values, self.weights, self.numbers)
+        return bytes_of(rows.pointers, rows.indices, rows.values, self.weights, self.columns)
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of entries of each row."""
+        return self.observed.rows.counts
 
-def gather_block(
-    parts: Sequence[Part], other_blocks: int, side: int, duplicates: Duplicates
-) -> Gathered:
-    """One block of side 0 (rows) or 1 (columns) from its parts of all pieces, in the order of the pieces."""
-    roles = ("row", "col") if side == 0 else ("col", "row")
-    numbers, ids = merge_ids([part.own_ids for part in parts], roles[0])
-    other_numbers, others = merge_ids([part.other_ids for part in parts], roles[1])
-    block_of = (hash_ids(others) % np.uint64(other_blocks)).astype(np.intp)
-    order = np.argsort(block_of, kind="stable")
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order))
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(block_of, minlength=other_blocks))))
-    wanted = [take_ids(others, order[low:high]) for low, high in pairwise(bounds)]
-    i = _numbered([part.own for part in parts], [len(part.own_ids) for part in parts], numbers)
-    j = place[
-        _numbered(
-            [part.other for part in parts], [len(part.other_ids) for part in parts], other_numbers
-        )
-    ]
-    values = np.concatenate([part.values for part in parts])
-    if not len(values):
-        empty = Compressed(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
-        return Gathered(ids, empty, None, wanted)
-    shape = (len(ids), len(others))
-    try:
-        rows = Observed.from_indices(i, j, values, shape, duplicates).rows
-    except DuplicateEntryError as error:
-        place_of = (
-            as_list(take_ids(ids, np.array([error.row])))[0],
-            as_list(take_ids(others, order[[error.column]]))[0],
-        )
-        raise error.with_ids(
-            *(place_of if side == 0 else place_of[::-1]), "robustmf.backends.dask.Triplets"
-        ) from None
-    weights = None
-    if parts[0].weights is not None:
-        given = np.concatenate([part.weights for part in parts if part.weights is not None])
-        weights = Observed.from_indices(i, j, given, shape, duplicates).rows.values
-    return Gathered(ids, rows, weights, wanted)
-
-
-def _numbered(
-    codes: Sequence[NDArray[np.int32]], sizes: Sequence[int], numbers: NDArray[Any]
-) -> NDArray[np.int32]:
-    """The parts' own codes as numbers in the block."""
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    return np.concatenate(
-        [numbers[low + code].astype(np.int32) for low, code in zip(starts[:-1], codes, strict=True)]
-    )
+    def rows_of(self, entries: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The rows of entries, given by their positions in row order."""
+        return np.searchsorted(self.observed.rows.pointers, entries, side="right") - 1
 
 
 def finish_block(
-    gathered: Gathered, first: int, sections: Sections, positions: Sequence[NDArray[np.int32]], dtype: str, weighted: bool,
-    chosen: NDArray[np.bool_] | None,
-) -> Block:  # fmt: skip
-    """The block with its indices in the sections, without the entries that were ``chosen`` to be set aside.
+    gathered: Gathered,
+    offset: int,
+    sections: Sections,
+    positions: Sequence[NDArray[np.int32]],
+    dtype: str,
+    weighted: bool,
+    selected: NDArray[np.bool_] | None,
+) -> Block:
+    """Replace the columns of a gathered block by positions in the sections.
 
-    ``positions`` say where the wanted ids stand in their blocks.
+    ``positions`` are those of the needed ids in their blocks. The ``selected`` entries are
+    held out.
     """
-    places, numbers, start = [], [], 0
-    for first_there, size, whole, position in zip(
-        sections.firsts, sections.sizes, sections.whole, positions, strict=True
+    parts = []
+    columns = []
+    start = 0
+    for first, size, whole, position in zip(
+        sections.offsets, sections.sizes, sections.whole, positions, strict=True
     ):
-        places.append(start + (position if whole else np.arange(len(position), dtype=np.int32)))
-        numbers.append(first_there + (np.arange(size) if whole else position.astype(np.int64)))
+        parts.append(start + (position if whole else np.arange(len(position), dtype=np.int32)))
+        columns.append(first + (np.arange(size) if whole else position.astype(np.int64)))
         start += size if whole else len(position)
     rows = gathered.rows
-    values = rows.values.astype(dtype, copy=False)
-    indices = np.concatenate(places).astype(np.int32, copy=False)[rows.indices]
+    indices = np.concatenate(parts).astype(np.int32, copy=False)[rows.indices]
+    entries = Compressed(rows.pointers, indices, rows.values.astype(dtype, copy=False))
     weights = None
     if weighted:
         weights = np.empty(0, dtype) if gathered.weights is None else gathered.weights.astype(dtype)
-    entries, aside = Compressed(rows.pointers, indices, values), None
-    if chosen is not None:
-        entries, weights, aside = split_off(entries, weights, chosen)
-    return Block(
-        Observed(entries, (len(gathered.ids), start)),
-        weights,
-        first,
-        np.concatenate(numbers),
-        aside,
-    )
+    observed = Observed(entries, (len(gathered.ids), start))
+    holdout = None
+    if selected is not None and len(selected):
+        observed, weights, holdout = hold_out(observed, weights, selected)
+    return Block(observed, weights, offset, np.concatenate(columns), holdout)

@@ -1,43 +1,74 @@
-"""The cluster as the fit sees it: tasks out, results in, and what happens when workers or the scheduler are lost.
+"""Tasks and results of a Dask cluster, and recovery when workers or the scheduler are lost.
 
-Keys whose worker is lost are computed again by Dask, from what they were made of. Factors are made of factors, back to the start; so each
-block of them has a copy on a second worker, and what was lost is replaced by its copy before Dask gets far (:class:`Factors`).
+Dask recomputes results of a lost worker from their inputs. The inputs of factors are the factors of
+the previous sweep, back to the initialization; so every block of factors has a copy on a second
+worker, which replaces a lost block (:class:`Factors`). A lost worker therefore costs the sweep that
+it interrupts, and loading its blocks of entries again.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import distributed
+import numpy as np
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
+from numpy.typing import NDArray
 
-from robustmf.backends.dask.tasks import same
 from robustmf.exceptions import ClusterLostError
 
-#: What Dask raises where there is nobody to talk to.
-_GONE = (CommClosedError, ClosedClientError, OSError)
+Array = NDArray[np.floating[Any]]
 
-#: Seconds between looks at whether something was lost.
-_TICK = 0.2
+#: Exceptions of Dask for a scheduler that cannot be reached.
+_UNREACHABLE = (CommClosedError, ClosedClientError, OSError)
 
-#: Seconds between looks at whether results are there.
-_NAP = 0.003
 
-#: Seconds that a new worker is waited for when none is left: who watches over them (a nanny, Kubernetes) starts others.
-_RETURN = 30.0
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """Intervals and limits of a connection.
 
-#: A task that took down so many workers (times Dask's own ``allowed-failures``) is not tried again.
-_TRIES = 3
+    Attributes
+    ----------
+    poll_interval : float
+        Seconds between two checks for finished results; small against a sweep.
+    check_interval : float
+        Seconds between two checks for lost workers; each asks for the state of all results.
+    worker_timeout : float
+        Seconds to wait for a new worker when none is left: a nanny or Kubernetes starts others.
+    max_retries : int
+        Attempts at a task that terminates its workers, each of Dask's ``allowed-failures``.
+    """
+
+    poll_interval: float = 0.003
+    check_interval: float = 0.2
+    worker_timeout: float = 30.0
+    max_retries: int = 3
+
+
+OPTIONS = ConnectionOptions()
+
+
+class RecoveredError(Exception):
+    """Lost data have been replaced: tasks that depend on them must be submitted again."""
+
+
+class Recoverable(Protocol):
+    """Data on workers that can be replaced after a loss."""
+
+    def recover(self) -> bool:
+        """Replace what was lost; return whether anything was."""
 
 
 class Connection:
-    """A client of a Dask cluster; ``remedy`` says in errors how to go on."""
+    """A client of a Dask cluster; ``remedy`` is the advice in errors about a lost cluster."""
 
     def __init__(self, client: Any, remedy: str) -> None:
         if not isinstance(client, distributed.Client):
@@ -46,160 +77,278 @@ class Connection:
             )
         if client.status != "running":
             raise ValueError(
-                f"client must be connected to a scheduler, but it is {client.status}; make a new Client"
+                f"client must be connected to a scheduler, but it is {client.status}; "
+                "make a new Client"
             )
         if client.asynchronous:
             raise ValueError("client must not be asynchronous; make it with Client(address)")
-        self.client, self._remedy = client, remedy
+        self.client = client
+        self._remedy = remedy
 
     def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """A future of ``function(*arguments)``."""
+        """Return a future of ``function(*arguments)``."""
         try:
             return self.client.submit(function, *arguments, pure=False, **options)
-        except (*_GONE, RuntimeError, ValueError) as error:
+        except (*_UNREACHABLE, RuntimeError, ValueError) as error:
             if self.client.status == "running":
                 raise
             raise self._lost() from error
 
-    def homes_for(self, n: int) -> list[str]:
-        """Workers for so many blocks, spread evenly over the threads of the cluster."""
-        until = time.monotonic() + _RETURN
+    def map(self, function: Callable[..., Any], *columns: Iterable[Any]) -> list[Any]:
+        """Return futures of the function of each tuple of arguments, as the builtin ``map``."""
+        return [self.submit(function, *arguments) for arguments in zip(*columns, strict=True)]
+
+    def assign_workers(self, n: int) -> list[str]:
+        """Addresses of workers for n blocks, distributed evenly over the threads of the cluster."""
+        deadline = time.monotonic() + OPTIONS.worker_timeout
         while not (workers := self.workers()):
-            if time.monotonic() > until:
-                raise self._lost(f"no worker is left, and none came in {_RETURN:g} s")
-            time.sleep(_TICK)
+            if time.monotonic() > deadline:
+                raise self._lost(
+                    f"no worker is left, and none joined within {OPTIONS.worker_timeout:g} s"
+                )
+            time.sleep(OPTIONS.check_interval)
         threads = [address for address, number in sorted(workers.items()) for _ in range(number)]
         return [threads[k % len(threads)] for k in range(n)]
 
-    def spread(self, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Futures of ``(function, *arguments)``, spread evenly over the threads of the cluster, which keep the results.
+    def submit_evenly(self, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Futures of ``(function, *arguments)``, distributed evenly over the threads.
 
-        Each is bound to its worker while it runs, for Dask would let others take it, and the results would stay with these; not after, so
-        that it can be made again anywhere.
+        A task is restricted to its worker while it runs, because Dask would let idle workers take
+        it, and its result would stay there. The restriction is removed afterwards, so that a lost
+        result can be recomputed anywhere.
         """
         futures: list[Any] = [None] * len(tasks)
-        homes, missing = [""] * len(tasks), list(range(len(tasks)))
+        addresses = [""] * len(tasks)
+        missing = list(range(len(tasks)))
         while missing:
-            for k, home in zip(missing, self.homes_for(len(tasks)), strict=False):
-                homes[k], futures[k] = home, self.submit(*tasks[k], workers=[home])
-            while not _done(futures) and not self._stranded(futures, homes):
+            for k, address in zip(missing, self.assign_workers(len(tasks)), strict=False):
+                addresses[k] = address
+                futures[k] = self.submit(*tasks[k], workers=[address])
+            while not _wait_for_all(futures) and not self._stranded(futures, addresses):
                 pass
-            self.unbind([future for future in futures if future.status == "finished"])
-            missing = self._stranded(futures, homes)
+            self.remove_restrictions([one for one in futures if one.status == "finished"])
+            missing = self._stranded(futures, addresses)
         self.wait(futures)
         return futures
 
-    def unbind(self, futures: Sequence[Any]) -> None:
-        """Results that were bound to a worker may be made again anywhere, if that worker is lost."""
+    def remove_restrictions(self, futures: Sequence[Any]) -> None:
+        """Allow results that were restricted to a worker to be recomputed anywhere."""
+        restrictions = {future.key: () for future in futures}
         try:
-            self.client.sync(
-                self.client.scheduler.set_restrictions,
-                worker={future.key: () for future in futures},
-            )
-        except _GONE as error:
+            self.client.sync(self.client.scheduler.set_restrictions, worker=restrictions)
+        except _UNREACHABLE as error:
             raise self._lost() from error
 
-    def _stranded(self, futures: Sequence[Any], homes: Sequence[str]) -> list[int]:
-        """Which of them wait for a worker that is no longer there."""
-        there = self.workers()
+    def _stranded(self, futures: Sequence[Any], addresses: Sequence[str]) -> list[int]:
+        """The positions of futures that wait for a worker that is lost."""
+        present = self.workers()
         return [
-            k for k, future in enumerate(futures) if homes[k] not in there and not future.done()
+            k
+            for k, (future, address) in enumerate(zip(futures, addresses, strict=True))
+            if address not in present and not future.done()
         ]
 
-    def gather(self, futures: Any, mend: Callable[[], bool] = lambda: False) -> Any:
-        """The results of futures, in their structure.
+    def gather(self, futures: Any, needed: Sequence[Recoverable] = ()) -> Any:
+        """The results of nested lists of futures, in the same structure.
 
-        ``mend`` is asked now and then: it replaces what was lost, and says if it did; then :class:`MendedError` is raised, and the tasks
-        are to be submitted again.
+        If data among ``needed`` are lost meanwhile, they are recovered and RecoveredError is
+        raised; see :meth:`gather_with_recovery`.
         """
-        flat, tries = list(_flat(futures)), 0
+        flat = list(_flatten(futures))
+        attempts = 0
         while True:
-            while not _done(flat):
-                if mend():
-                    raise MendedError
+            while not _wait_for_all(flat):
+                if _recover(needed):
+                    raise RecoveredError
             try:
                 return self.client.gather(futures)
             except KilledWorker as error:
-                tries += 1
-                if tries == _TRIES:
+                attempts += 1
+                if attempts == OPTIONS.max_retries:
                     raise self._lost(
-                        f"a task took down every worker that tried it ({error}); give workers more memory, or use more blocks"
+                        f"a task terminated every worker that ran it ({error}); give workers more "
+                        "memory, or use more blocks"
                     ) from error
                 self.client.retry(flat)
-            except (CancelledError, *_GONE) as error:
-                if self.client.status == "running" and mend():
-                    raise MendedError from None
+            except (CancelledError, *_UNREACHABLE) as error:
+                if self.client.status == "running" and _recover(needed):
+                    raise RecoveredError from None
                 raise self._lost() from error
 
-    def _lost(
-        self,
-        why: str = "the connection to the scheduler, or data that only lost workers had, is gone",
-    ) -> ClusterLostError:
-        return ClusterLostError(f"{why}; {self._remedy}")
+    def gather_with_recovery(
+        self, submit: Callable[[], tuple[Any, Any]], needed: Sequence[Recoverable]
+    ) -> tuple[Any, Any]:
+        """Call ``submit``, which returns (anything, futures), and gather the futures.
+
+        It is called again whenever data that its tasks need were lost and recovered.
+        """
+        while True:
+            kept, futures = submit()
+            try:
+                return kept, self.gather(futures, needed)
+            except RecoveredError:
+                del kept, futures
+
+    def _lost(self, reason: str = "the scheduler or data on workers are lost") -> ClusterLostError:
+        return ClusterLostError(f"{reason}; {self._remedy}")
 
     def wait(self, futures: Sequence[Any]) -> None:
-        """Until all of them are there; an error of one is raised."""
-        flat = list(_flat(futures))
-        while not _done(flat):
+        """Wait for nested lists of futures; an error of one of them is raised."""
+        flat = list(_flatten(futures))
+        while not _wait_for_all(flat):
             pass
         failed = [future for future in flat if future.status != "finished"]
         if failed:
             self.gather(failed)
 
     def constant(self, value: Any) -> Any:
-        """A future of a value of this machine; it travels with its task, so that it can be had again when its worker is lost."""
+        """A future of a value of this machine, which is sent with its task.
+
+        It can be recomputed when its worker is lost.
+        """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
-            return self.submit(same, value)
+            return self.submit(identity, value)
 
-    def place(self, value: Any) -> Any:
-        """A future of a value of this machine, sent to a worker; if that is lost, so is the value."""
+    def scatter(self, value: Any) -> Any:
+        """A future of a value of this machine on one worker; it is lost with that worker."""
         try:
             return self.client.scatter([value], hash=False)[0]
-        except (TimeoutError, *_GONE) as error:
+        except (TimeoutError, *_UNREACHABLE) as error:
             raise self._lost() from error
 
-    def homes(self, futures: Sequence[Any]) -> list[tuple[str, ...]]:
+    def holders(self, futures: Sequence[Any]) -> list[tuple[str, ...]]:
         """The addresses of the workers that hold each result."""
         try:
             held = self.client.who_has(futures)
-        except _GONE as error:
+        except _UNREACHABLE as error:
             raise self._lost() from error
         return [tuple(held.get(future.key, ())) for future in futures]
 
     def workers(self) -> dict[str, int]:
-        """Addresses of the workers, and the threads of each."""
+        """Addresses of the workers and their numbers of threads."""
         try:
             return dict(self.client.nthreads())
-        except (
-            *_GONE,
-            RuntimeError,
-            ValueError,
-            AttributeError,
-        ) as error:  # a closed client has no scheduler to ask
+        # a closed client has no scheduler
+        except (*_UNREACHABLE, RuntimeError, ValueError, AttributeError) as error:
             if self.client.status == "running":
                 raise
             raise self._lost() from error
 
 
-class MendedError(Exception):
-    """Something was lost and has been replaced: submit again what depends on it."""
+class Factors:
+    """The factors of one side: one immutable array per block, each on two workers.
+
+    ``np.asarray`` gathers them on the client, in the order of the ids.
+
+    Parameters
+    ----------
+    connection : Connection
+    blocks : futures of arrays
+    sizes : sequence of int
+        Rows of each block.
+    width : int
+        Columns of each block.
+    dtype : dtype
+    order : callable
+        Returns the position of each global index in the order of the ids.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        blocks: Sequence[Any],
+        sizes: Sequence[int],
+        width: int,
+        dtype: np.dtype[Any],
+        order: Callable[[], NDArray[Any]],
+    ) -> None:
+        self._connection = connection
+        self.blocks = list(blocks)
+        self.shape = (sum(sizes), width)
+        self.dtype = dtype
+        self._order = order
+        self._copies: list[Any] = []
+        #: For each block of the other side, the futures of its sections; None if not yet computed.
+        self.sections: list[list[Any]] | None = None
+
+    def copy(self) -> Factors:
+        """The object itself, which is immutable."""
+        return self
+
+    def replicate(self, wait: bool = False) -> None:
+        """Copy every block to a second worker, if there is one."""
+        addresses = list(self._connection.workers())
+        for k, (block, holders) in enumerate(
+            zip(self.blocks, self._connection.holders(self.blocks), strict=True)
+        ):
+            # a worker that received the block for its own tasks already has it
+            others = list(holders[1:2]) or [one for one in addresses if one not in holders]
+            if not others:
+                return
+            copy = self._connection.submit(
+                identity, block, workers=[others[k % len(others)]], allow_other_workers=True
+            )
+            self._copies.append(copy)
+        if wait:
+            self._connection.wait(self._copies)
+
+    def recover(self) -> bool:
+        """Replace lost blocks by their copies; return whether any was."""
+        lost = [
+            k
+            for k, copy in enumerate(self._copies)
+            if self.blocks[k].status != "finished" and copy.status == "finished"
+        ]
+        for k in lost:
+            self.blocks[k] = self._copies[k]
+        if lost:
+            self._copies = []
+            self.sections = None
+            self.replicate()
+        return bool(lost)
+
+    def each(self) -> Iterator[Array]:
+        """The blocks, one at a time on the client."""
+        for k in range(len(self.blocks)):
+            yield self._connection.gather_with_recovery(partial(self._block, k), [self])[1]
+
+    def _block(self, k: int) -> tuple[None, Any]:
+        return None, self.blocks[k]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        whole = np.empty(self.shape, self.dtype)
+        order = self._order()
+        start = 0
+        for block in self.each():
+            whole[order[start : start + len(block)]] = block
+            start += len(block)
+        return whole if dtype is None else whole.astype(dtype, copy=False)
 
 
-def _done(futures: Sequence[Any]) -> bool:
-    """Whether all of them are there, or have failed; waits a while for it."""
-    until = time.monotonic() + _TICK
-    # not distributed.wait with a timeout: each one that passes leaves a cycle of references that keeps the futures alive
+def identity(value: Any) -> Any:
+    """The value itself; as a task, a copy under another key on another worker."""
+    return value
+
+
+def _recover(needed: Sequence[Recoverable]) -> bool:
+    return sum(each.recover() for each in needed) > 0
+
+
+def _wait_for_all(futures: Sequence[Any]) -> bool:
+    """Wait for one check interval; return whether all futures are finished or have failed."""
+    deadline = time.monotonic() + OPTIONS.check_interval
+    # not distributed.wait: after a timeout it leaves a reference cycle that keeps the futures alive
     while not all(future.done() for future in futures):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return False
-        time.sleep(_NAP)
+        time.sleep(OPTIONS.poll_interval)
     return True
 
 
-def _flat(futures: Any) -> Iterable[Any]:
+def _flatten(futures: Any) -> Iterable[Any]:
     if isinstance(futures, distributed.Future):
         yield futures
     else:
         for part in futures:
-            yield from _flat(part)
+            yield from _flatten(part)

@@ -1,4 +1,4 @@
-"""What a fit on a cluster is made to: triplets in pieces, which workers read."""
+"""The input of a fit on a cluster: triplets in pieces that the workers read."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from robustmf.backends.dask.parts import Columns
 from robustmf.data.compressed import Duplicates
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.source import Source
 
-#: Row groups of a file are read together up to so many entries.
-_PIECE = 5_000_000
+#: Consecutive row groups of a Parquet file are read as one piece up to this many entries.
+PIECE_ENTRIES = 5_000_000
 
-#: Loading makes some tasks for each pair of a row block and a column block.
-_MOST_BLOCKS = 256
+#: Loading creates tasks for every pair of a row block and a column block.
+MAX_BLOCKS = 256
 
 
 @dataclass(frozen=True)
@@ -28,20 +27,25 @@ class Triplets:
     Parameters
     ----------
     data : Dask DataFrame, path, or list
-        A path is a Parquet file, or a folder of them, which every worker must see. A list holds tables (pandas, polars, Arrow, …), paths,
-        or delayed objects and futures of tables.
-    row, col, value : str, optional
-        Names of the columns; guessed as for files where they are not given ("userId", "movie_id", "rating", …, else the first three).
-    weight : str, optional
-        Name of a column that each entry's loss is multiplied by.
-    duplicates : {"error", "last", "mean"}
-        What to do with several values for one place, as in :meth:`Observed.from_triplets <robustmf.Observed.from_triplets>`.
-    blocks : int, optional
-        Blocks that rows, and columns, are cut into; by default one for each thread of the cluster. Up to 256. With more than one, no task
-        is given all entries (unless they come as one piece); a worker holds those of all its blocks.
-    shards : path, optional
-        Write the factors there, one Parquet file a block, and leave them out of the model: for factors that are too large for the client.
-        Every worker must see the folder; a relative path is the client's. Shards of an earlier fit there are replaced.
+        A path is a Parquet file or a folder of Parquet files that every worker can read. A list
+        holds tables (pandas, polars, Arrow, …), paths, or delayed objects and futures of tables.
+    row, col, value : str, default=None
+        Names of the columns. By default they are guessed as for files ("userId", "movie_id",
+        "rating", …, otherwise the first three columns).
+    weight : str, default=None
+        Name of a column by which the loss of each entry is multiplied.
+    duplicates : {"error", "last", "mean"}, default="error"
+        Treatment of several values for one entry, as in
+        :meth:`Observed.from_triplets <robustmf.Observed.from_triplets>`.
+    blocks : int, default=None
+        Number of blocks into which rows, and columns, are partitioned, at most 256; by default one
+        per thread of the cluster. With more than one block no task receives all entries (unless
+        they come as one piece); a worker holds the entries of all its blocks.
+    shards : path, default=None
+        Folder into which the workers write the factors, one Parquet file per block, instead of
+        sending them to the client: for factors that are too large for the client. Every worker
+        must be able to write there; a relative path is relative to the client's working
+        directory. Shards of an earlier fit in the folder are replaced.
     """
 
     data: Any
@@ -59,16 +63,33 @@ class Triplets:
                 f"duplicates must be 'error', 'last' or 'mean', got duplicates={self.duplicates!r}"
             )
         if self.blocks is not None and not (
-            isinstance(self.blocks, int) and 1 <= self.blocks <= _MOST_BLOCKS
+            isinstance(self.blocks, int) and 1 <= self.blocks <= MAX_BLOCKS
         ):
             raise ValueError(
-                f"blocks must be None or an integer from 1 to {_MOST_BLOCKS} (each pair of blocks is a task), got blocks={self.blocks!r}"
+                f"blocks must be None or an integer from 1 to {MAX_BLOCKS} (each pair of blocks "
+                f"is a task), got blocks={self.blocks!r}"
             )
         given = [name for name in (self.row, self.col, self.value, self.weight) if name is not None]
         if len(set(given)) < len(given):
             raise ValueError(
-                f"row, col, value and weight must be different columns, got {self.row!r}, {self.col!r}, {self.value!r}, {self.weight!r}"
+                "row, col, value and weight must be different columns, "
+                f"got {self.row!r}, {self.col!r}, {self.value!r}, {self.weight!r}"
             )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of a table of entries; ``weight`` is None for unweighted entries."""
+
+    row: Any
+    col: Any
+    value: Any
+    weight: Any = None
+
+    @property
+    def names(self) -> list[Any]:
+        """The names that are used."""
+        return list(dict.fromkeys(name for name in vars(self).values() if name is not None))
 
 
 @dataclass(frozen=True)
@@ -79,53 +100,51 @@ class ParquetPiece:
     groups: tuple[int, ...]
 
     def read(self, columns: Sequence[str]) -> Any:
-        """The columns as an Arrow table."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - in the worker
+        """Read the columns as an Arrow table."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - imported in the worker
 
         with pq.ParquetFile(self.path) as file:
             return file.read_row_groups(list(self.groups), columns=list(columns))
 
 
 def as_triplets(data: Any) -> Triplets:
-    """What ``fit`` was given, as triplets."""
+    """Convert the argument of ``fit`` to triplets."""
     return data if isinstance(data, Triplets) else Triplets(data)
 
 
 def pieces_of(triplets: Triplets) -> tuple[list[Any], Columns]:
-    """The pieces, and the names of their columns."""
+    """Return the pieces and the names of their columns."""
     data = triplets.data
     if hasattr(data, "to_delayed") and hasattr(data, "columns"):
-        columns = _named(triplets, tuple(data.columns))
-        wanted = list(dict.fromkeys(name for name in vars(columns).values() if name is not None))
-        return data[wanted].to_delayed(), columns
+        columns = _column_names(triplets, tuple(data.columns))
+        return data[columns.names].to_delayed(), columns
     if isinstance(data, (str, os.PathLike)):
         data = _parquet_files(Path(data))
     if not isinstance(data, (list, tuple)):
         raise TypeError(
-            f"data must be a Dask DataFrame, the path of a Parquet file or folder, or a list of tables, got {type(data).__name__}; "
-            "entries in the memory of this machine are fitted without client="
+            "data must be a Dask DataFrame, the path of a Parquet file or folder, or a list of "
+            f"tables, got {type(data).__name__}; fit entries in the memory of this machine "
+            "without client="
         )
     if not data:
         raise ValueError("data must have at least one table, got an empty list")
     first = data[0]
     if isinstance(first, (str, os.PathLike)):
-        return [piece for path in data for piece in _row_groups(Path(path))], _named(
-            triplets, _schema_names(Path(first))
-        )
-    if _is_remote(first):
+        pieces = [piece for path in data for piece in _row_groups(Path(path))]
+        with _parquet(Path(first)) as file:
+            return pieces, _column_names(triplets, tuple(file.schema_arrow.names))
+    if hasattr(first, "dask") or hasattr(first, "key"):  # delayed objects and futures
         if None in (triplets.row, triplets.col, triplets.value):
             raise ValueError(
-                "tables that are not here yet need the names of their columns: Triplets(data, row=…, col=…, value=…)"
+                "column names are required for delayed tables and futures: "
+                "Triplets(data, row=…, col=…, value=…)"
             )
         return list(data), Columns(triplets.row, triplets.col, triplets.value, triplets.weight)
-    return list(data), _named(triplets, _names_of(first))
+    return list(data), _column_names(triplets, _table_columns(first))
 
 
-def _is_remote(piece: Any) -> bool:
-    return hasattr(piece, "dask") or hasattr(piece, "key")
-
-
-def _named(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
+def _column_names(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
+    """Check the given names against those of the data and guess the others."""
     given = (triplets.row, triplets.col, triplets.value, triplets.weight)
     for role, name in zip(("row", "col", "value", "weight"), given, strict=True):
         if name is not None and name not in names:
@@ -133,65 +152,57 @@ def _named(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
     if None not in given[:3]:
         return Columns(*given)
     text = tuple(map(str, names))
-    places = [None if name is None else names.index(name) for name in given[:3]]
-    free = tuple(
+    positions = [None if name is None else names.index(name) for name in given[:3]]
+    available = tuple(
         "" if name == triplets.weight else one for name, one in zip(names, text, strict=True)
     )
-    found = column_names(Source(Path("data")), free, *places)
-    row, col, value = (names[text.index(name)] for name in found)
+    guessed = column_names(Source(Path("data")), available, *positions)
+    row, col, value = (names[text.index(name)] for name in guessed)
     return Columns(row, col, value, triplets.weight)
 
 
-def _names_of(table: Any) -> tuple[Any, ...]:
+def _table_columns(table: Any) -> tuple[Any, ...]:
     if isinstance(table, Mapping):
         return tuple(table)
-    import narwhals as nw  # noqa: PLC0415 - only those who pass a table pay for it
+    import narwhals as nw  # noqa: PLC0415 - imported only for tables
 
     try:
         return tuple(nw.from_native(table).columns)
     except TypeError:
         raise TypeError(
-            f"data must be a list of tables (pandas, polars, Arrow, …), got one of {type(table).__name__}"
+            "data must be a list of tables (pandas, polars, Arrow, …), "
+            f"got one of {type(table).__name__}"
         ) from None
 
 
 def _parquet_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found = sorted(path.glob("**/*.parquet")) if path.is_dir() else []
-    if not found:
-        raise FileNotFoundError(
-            f"{path} is neither a Parquet file nor a folder with *.parquet files in it"
-        )
-    return found
-
-
-def _schema_names(path: Path) -> tuple[str, ...]:
-    with _opened(path) as file:
-        return tuple(file.schema_arrow.names)
+    files = sorted(path.glob("**/*.parquet")) if path.is_dir() else []
+    if not files:
+        raise FileNotFoundError(f"{path} is neither a Parquet file nor a folder of *.parquet files")
+    return files
 
 
 def _row_groups(path: Path) -> list[ParquetPiece]:
-    """A file in pieces of neighbouring row groups."""
-    with _opened(path) as file:
+    """Split a file into pieces of consecutive row groups."""
+    with _parquet(path) as file:
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     pieces: list[ParquetPiece] = []
     entries = 0
     for k, size in enumerate(sizes):
-        if pieces and entries + size <= _PIECE:
+        if pieces and entries + size <= PIECE_ENTRIES:
             pieces[-1] = replace(pieces[-1], groups=(*pieces[-1].groups, k))
             entries += size
-        else:
-            pieces.append(
-                ParquetPiece(str(path.resolve()), (k,))
-            )  # workers may have another working directory
+        else:  # an absolute path: workers may have another working directory
+            pieces.append(ParquetPiece(str(path.resolve()), (k,)))
             entries = size
     return pieces
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    import pyarrow as pa  # noqa: PLC0415 - only those who read files pay for it
+def _parquet(path: Path) -> Iterator[Any]:
+    import pyarrow as pa  # noqa: PLC0415 - imported only for files
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     try:
@@ -199,5 +210,5 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (pa.ArrowException, OSError) as error:
         raise Source(path).fault(
-            f"not a Parquet file that can be read ({' '.join(str(error).split())}); write it again"
+            f"not a readable Parquet file ({' '.join(str(error).split())}); write it again"
         ) from None

@@ -1,172 +1,282 @@
-"""``irls`` on a cluster: the decisions of :class:`~robustmf.solvers.alternation.Alternation`, the sweeps as tasks over blocks.
+"""Sweeps of alternating least squares as tasks over blocks.
 
-A sweep has two exchanges. Row blocks solve, and send their factors to the column blocks; these solve, and send theirs to the row blocks,
-which measure the objective with them, and begin the next sweep with what they have.
+A sweep has two exchanges. Row blocks solve and send their factors to the column blocks; these solve
+and send theirs to the row blocks, which evaluate the objective with them and use them again in the
+next sweep. A block is one task on one thread.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustmf.backends.base import Measurement
-from robustmf.backends.dask.factors import Factors, gather_mended
-from robustmf.backends.dask.load import Matrix
-from robustmf.backends.dask.tasks import (
-    Terms,
-    block_penalty,
-    entries_size,
-    half_step,
-    row_sums,
-    sweep_total,
-)
-from robustmf.solvers.alternation import Alternation
-from robustmf.solvers.objective import Objective
-from robustmf.solvers.precision import is_large, least_width
-from robustmf.solvers.smoothing import ObjectiveByWidth
+from robustmf.backends.biases import BiasModel, entries_weight, penalty, ridge
+from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.backends.dask.blocks import Block
+from robustmf.backends.dask.connection import Factors
+from robustmf.backends.dask.matrix import Matrix
+from robustmf.kernels.reductions import squared_norm
+from robustmf.kernels.team import Team
+from robustmf.losses import Loss
 
-Pair = tuple[Factors, Factors]
+Array = NDArray[np.floating[Any]]
+Point = tuple[Factors, Factors]
 
 
-class ClusterIRLS(Alternation):
-    """One step is one sweep: all row blocks, then all column blocks."""
+@dataclass(frozen=True)
+class Terms:
+    """The parts of the model that are constant over the sweeps."""
 
-    def __init__(self, matrix: Matrix, objective: Objective, sigma: float, terms: Terms) -> None:
-        least = math.inf
-        if is_large(np.dtype(matrix.dtype), matrix.n_entries):
-            connection = matrix.connection
-            sizes = connection.gather(
-                [connection.submit(entries_size, block) for block in matrix.sides[0].blocks]
-            )
-            power, weight, entries = map(sum, zip(*sizes, strict=True))
-            least = least_width(power, weight, entries, objective)
-        super().__init__(objective, sigma, least)
-        self._matrix, self._terms = matrix, terms
-        self._aside = (0.0, 0.0)
+    reg: float
+    reg_by_count: bool
+    biases: BiasModel
+    bounds: tuple[float, float]
 
-    @property
-    def factors(self) -> Pair:
-        """(U, V) as solved for, where they are; ``np.asarray`` brings them here. With biases, the last column is the bias, in its unit."""
-        return self._own  # type: ignore[return-value]
+    def penalty(self, block: Block, own: Array) -> float:
+        """The penalty of the factors of a block."""
+        return penalty(ridge(self.reg, self.reg_by_count, block.observed), own)
 
-    own_factors = factors
 
-    def validation_error(self, *_: Any) -> float:
-        """The mean absolute error on what was set aside, as the last sweep left it."""
-        return self._aside[0] / self._aside[1]
+def operations_on(block: Block) -> CPUOperations:
+    """Operations on the entries of a block, on the thread of the task."""
+    return CPUOperations(block.observed, Team(1))
 
-    def _placed(self, U: Any, V: Any) -> Any:
+
+class DaskSweeps:
+    """The protocol :class:`~robustmf.backends.base.Sweeps` over the blocks of a cluster.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    terms : Terms
+
+    Attributes
+    ----------
+    holdout_error : float
+        The mean absolute error on the held-out entries at the last point that was measured; NaN
+        if no entries are held out.
+    """
+
+    supports_single = True
+
+    def __init__(self, matrix: Matrix, terms: Terms) -> None:
+        self._matrix = matrix
+        self._terms = terms
+        self.dtype = matrix.dtype
+        self.n_entries = matrix.n_entries
+        self.holdout_error = float("nan")
+
+    def entries_size(self) -> tuple[float, float, int]:
+        """Σ value², the sum of the entries' weights and the number of positive ones."""
+        connection = self._matrix.connection
+        sizes = connection.gather(connection.map(_entries_size, self._matrix.sides[0].blocks))
+        values, weights, n_weighted = zip(*sizes, strict=True)
+        return sum(values), sum(weights), sum(n_weighted)
+
+    def last_holdout_error(self, U: Any, V: Any) -> float:
+        """The error of the last point, for a loop that validates (U, V) after each sweep."""
+        return self.holdout_error
+
+    def place(self, U: Any, V: Any) -> Point:
+        """The factors themselves, which are on the cluster already."""
         return U, V
 
-    def _measured(self, own: Any, ahead: bool = False) -> ObjectiveByWidth:
-        return self._swept(None, math.inf)[1]
+    def predictors(self, point: Point) -> Point:
+        """The augmented factors: predictors are formed on the workers."""
+        return point
 
-    def _sweep(self, ahead: float, curvature: float) -> Any:
-        return self._swept(ahead, curvature)
+    def sweep(
+        self,
+        point: Point,
+        previous: Point,
+        extrapolation: float,
+        loss: Loss,
+        losses: Sequence[Loss],
+        *,
+        curvature: float,
+        single: bool,
+    ) -> tuple[Point, Measurement]:
+        """Solve for all row blocks, then for all column blocks.
 
-    def _swept(self, ahead: float | None, curvature: float) -> tuple[Pair, ObjectiveByWidth]:
-        """Factors after a sweep from a point ahead, and the objective there; with None the present ones."""
-        connection, needed = self._matrix.connection, [*self._own, *self._before, self._matrix]
-        self._matrix.welcome()
-        while True:
-            (U_blocks, V_blocks, sections, bound), (sums, penalty) = gather_mended(
-                connection, lambda: self._submitted(ahead, curvature), needed
+        See :meth:`robustmf.backends.base.Sweeps.sweep`.
+        """
+        matrix = self._matrix
+        options = (loss, self._terms, curvature, single)
+
+        def submit() -> tuple[Any, Any]:
+            sections = self._sections_of(point[1])
+            rows = self._half_step(
+                0, point, previous, extrapolation, sections, self._sections_of(previous[1]), options
             )
-            connection.unbind(bound)
-            # what was lost before it was unbound would wait for its worker for ever
-            if all(future.status == "finished" for future in bound):
+            columns = self._half_step(
+                1, point, previous, extrapolation, matrix.sections(1, rows), None, options
+            )
+            sections = matrix.sections(0, columns)
+            tasks, total = self._measure(rows, columns, sections, losses, single)
+            return (rows, columns, sections, [*rows, *columns, *tasks]), total
+
+        (rows, columns, sections, _), measured = self._run(submit, [*point, *previous])
+        width = point[0].shape[1]
+        new = (matrix.factors(0, rows, width), matrix.factors(1, columns, width))
+        new[1].sections = sections
+        for factors in new:
+            factors.replicate()
+        return new, measured
+
+    def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:
+        """Sums of losses and penalties at a point."""
+
+        def submit() -> tuple[Any, Any]:
+            sections = self._sections_of(point[1])
+            tasks, total = self._measure(point[0].blocks, point[1].blocks, sections, losses, single)
+            return (tasks,), total
+
+        return self._run(submit, point)[1]
+
+    def _run(self, submit: Any, needed: Sequence[Factors]) -> tuple[Any, Measurement]:
+        """Run the tasks of a sweep, again if workers are lost.
+
+        ``submit`` returns futures to keep, of which the last are all those that are restricted to
+        a worker, and a future of the measurement.
+        """
+        connection = self._matrix.connection
+        self._matrix.add_workers()
+        while True:
+            kept, (measured, held_out) = connection.gather_with_recovery(
+                submit, [*needed, self._matrix]
+            )
+            connection.remove_restrictions(kept[-1])
+            # a result lost before its restriction was removed would wait for its worker forever
+            if all(future.status == "finished" for future in kept[-1]):
                 break
-        self._aside = sums.aside
-        measured = self._tip.objective(Measurement(sums.losses, sums.weight, sums.entries, penalty))
-        if ahead is None:
-            return self._own, measured  # type: ignore[return-value]
-        width = self._own[0].shape[1]
-        found: Any = tuple(
-            self._matrix.factors(side, blocks, width)
-            for side, blocks in enumerate((U_blocks, V_blocks))
-        )
-        found[1].sections = sections
-        for factors in found:
-            factors.keep_copies()
-        return found, measured
+        error, weight = held_out
+        self.holdout_error = error / weight if weight else float("nan")
+        return kept, measured
 
-    def _submitted(
-        self, ahead: float | None, curvature: float
-    ) -> tuple[tuple[list[Any], list[Any], Any, list[Any]], Any]:
-        """The tasks of a sweep: futures of its factors, of V as row blocks get it, of all that is bound to a worker; one of the sums."""
-        submit, at, terms = self._matrix.connection.submit, self._matrix.at, self._terms
-        (U, V), (U_before, V_before) = self._own, self._before
-        rows, columns = self._matrix.sides
-        loss, losses, single = (
-            self._tip.loss,
-            self._tip.losses(ahead is not None),
-            self._single,
+    def _half_step(
+        self,
+        side: int,
+        point: Point,
+        previous: Point,
+        extrapolation: float,
+        sections: Sequence[Any],
+        previous_sections: Sequence[Any] | None,
+        options: tuple[Any, ...],
+    ) -> list[Any]:
+        matrix = self._matrix
+        blocks = zip(
+            matrix.sides[side].blocks,
+            point[side].blocks,
+            previous[side].blocks,
+            sections,
+            previous_sections or [None] * matrix.n_blocks,
+            strict=True,
         )
-        U_blocks, V_blocks, sections = U.blocks, V.blocks, self._kept_sections(V)  # type: ignore[attr-defined]
-        bound: list[Any] = []
-        if ahead is not None:
-            U_blocks = [
-                submit(
-                    half_step,
-                    rows.blocks[k],
-                    own,
-                    before,
-                    ahead,
-                    section,
-                    section_before,
-                    loss,
-                    terms,
-                    curvature,
-                    single,
-                    **at(k),
-                )
-                for k, (own, before, section, section_before) in enumerate(
-                    zip(
-                        U.blocks,  # type: ignore[attr-defined]
-                        U_before.blocks,  # type: ignore[attr-defined]
-                        sections,
-                        self._kept_sections(V_before),
-                        strict=True,
-                    )
-                )
-            ]
-            V_blocks = [
-                submit(
-                    half_step,
-                    columns.blocks[k],
-                    own,
-                    before,
-                    ahead,
-                    section,
-                    None,
-                    loss,
-                    terms,
-                    curvature,
-                    single,
-                    **at(k),
-                )
-                for k, (own, before, section) in enumerate(
-                    zip(V.blocks, V_before.blocks, self._matrix.sections(1, U_blocks), strict=True)  # type: ignore[attr-defined]
-                )
-            ]
-            bound = [*U_blocks, *V_blocks]
-            sections = self._matrix.sections(0, V_blocks)
-        measured = [
-            submit(row_sums, rows.blocks[k], own, section, losses, terms, single, **at(k))
-            for k, (own, section) in enumerate(zip(U_blocks, sections, strict=True))
+        return [
+            matrix.connection.submit(
+                half_step, *block, extrapolation, *options, **matrix.worker_of(k)
+            )
+            for k, block in enumerate(blocks)
         ]
-        penalties = [
-            submit(block_penalty, columns.blocks[k], own, terms, **at(k))
-            for k, own in enumerate(V_blocks)
-        ]
-        return (U_blocks, V_blocks, sections, [*bound, *measured, *penalties]), submit(
-            sweep_total, measured, penalties
-        )
 
-    def _kept_sections(self, V: Any) -> list[list[Any]]:
-        """V as the row blocks get it: most of it is with them since it was measured."""
+    def _measure(
+        self,
+        rows: Sequence[Any],
+        columns: Sequence[Any],
+        sections: Sequence[Any],
+        losses: Sequence[Loss],
+        single: bool,
+    ) -> tuple[list[Any], Any]:
+        """Futures of the measurement of each block, and of their sum."""
+        matrix = self._matrix
+        submit = matrix.connection.submit
+        sides = matrix.sides
+        by_row = [
+            submit(_measure_rows, *block, losses, self._terms, single, **matrix.worker_of(k))
+            for k, block in enumerate(zip(sides[0].blocks, rows, sections, strict=True))
+        ]
+        by_column = [
+            submit(_penalty, *block, self._terms, **matrix.worker_of(k))
+            for k, block in enumerate(zip(sides[1].blocks, columns, strict=True))
+        ]
+        return [*by_row, *by_column], submit(_total, by_row, by_column)
+
+    def _sections_of(self, V: Factors) -> list[list[Any]]:
+        """The sections of V for the row blocks, which have most of them from the measurement."""
         if V.sections is None:
             V.sections = self._matrix.sections(0, V.blocks)
         return V.sections
+
+
+def half_step(
+    block: Block,
+    own: Array,
+    previous: Array,
+    sections: Sequence[Array],
+    previous_sections: Sequence[Array] | None,
+    extrapolation: float,
+    loss: Loss,
+    terms: Terms,
+    curvature: float,
+    single: bool,
+) -> Array:
+    """Solve for the factors of a block, starting at an extrapolated point.
+
+    The other side is extrapolated too if ``previous_sections`` are given.
+    """
+    other = np.concatenate(sections)
+    if previous_sections is not None:
+        other = other + extrapolation * (other - np.concatenate(previous_sections))
+    design, offsets = terms.biases.design(other)
+    factors = own + extrapolation * (own - previous)
+    reg = ridge(terms.reg, terms.reg_by_count, block.observed)
+    operations_on(block).half_step(
+        loss, reg, factors, design, block.weights, offsets, curvature=curvature, single=single
+    )
+    return factors
+
+
+def _entries_size(block: Block) -> tuple[float, float, int]:
+    values = block.observed.rows.values
+    return squared_norm(values[None]), *entries_weight(block.observed, block.weights)
+
+
+def _measure_rows(
+    block: Block,
+    U: Array,
+    sections: Sequence[Array],
+    losses: Sequence[Loss],
+    terms: Terms,
+    single: bool,
+) -> tuple[Measurement, tuple[float, float]]:
+    """The terms of a row block, and Σ s|error| and Σ s over its held-out entries."""
+    left, right = terms.biases.predictors(U, np.concatenate(sections))
+    sums = operations_on(block).loss_sums(losses, left, right, block.weights, single)
+    weight = entries_weight(block.observed, block.weights)
+    measured = Measurement(sums, *weight, terms.penalty(block, U))
+    if block.holdout is None:
+        return measured, (0.0, 0.0)
+    return measured, block.holdout.error_sums(left, right, terms.bounds)
+
+
+def _penalty(block: Block, own: Array, terms: Terms) -> float:
+    return terms.penalty(block, own)
+
+
+def _total(
+    rows: Sequence[tuple[Measurement, tuple[float, float]]], column_penalties: Sequence[float]
+) -> tuple[Measurement, tuple[float, float]]:
+    """The sum over all blocks, in their order."""
+    measured = [one for one, _ in rows]
+    total = Measurement(
+        [sum(column) for column in zip(*(one.loss_sums for one in measured), strict=True)],
+        sum(one.weight for one in measured),
+        sum(one.n_weighted for one in measured),
+        sum(one.penalty for one in measured) + sum(column_penalties),
+    )
+    return total, (sum(one[0] for _, one in rows), sum(one[1] for _, one in rows))

@@ -1,4 +1,4 @@
-"""A fit on a cluster from a start that was given: that of one machine, whatever the loss, with biases, weights and entries set aside."""
+"""Fits on a cluster from given factors equal those of one machine, for all losses and options."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import NAMES, assert_same, die_once, in_pieces, table
+from clusters import NAMES, assert_same, die_once, in_pieces, set_model, settings_of, table
 
 from robustmf import Observed, RobustMF
-from robustmf.backends.dask import Triplets, choice, fitting, given
+from robustmf.backends.dask import Triplets, matrix
 from robustmf.backends.dask.connection import Connection
-from robustmf.backends.dask.medians import Scattered, of_ranks
-from robustmf.initialization.scales import Held
+from robustmf.distributed import initialization
+from robustmf.distributed.fitting import ClusterFit
 from robustmf.losses import loss_names
 from robustmf.solvers import precision
 
 LOSSES = [name for name in loss_names() if not name.startswith("smoothed")]
 
 
-def start(m=60, n=40, rank=2, seed=1):
+def initial_factors(m=60, n=40, rank=2, seed=1):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(m, rank)), rng.normal(size=(n, rank))
 
 
 class Problem:
-    """The same entries on the cluster and here; in pieces, some of them given twice, and with weights, a third of them 0."""
+    """Entries on the cluster and in memory; optionally with duplicates, and weights, a third 0."""
 
     def __init__(self, client, frame, weighted):
         twice = (
@@ -44,18 +44,21 @@ class Problem:
         data = Triplets(
             in_pieces(twice), blocks=2, weight="trust" if weighted else None, **NAMES, **options
         )
-        self.job = fitting.Job(client, data, None, None, np.random.default_rng(0))
+        self.cluster_fit = ClusterFit(client, data, None, None, np.random.default_rng(0))
 
     def assert_same(self, rtol=1e-5, **settings):
-        """Both end at the same point; a few sweeps, before all starts come to one."""
-        settings = {"init": start(*self.observed.shape), "max_iter": 3, "tol": 1e-12} | settings
+        """Both end at the same point after a few sweeps, before different points become similar."""
+        settings = {
+            "init": initial_factors(*self.observed.shape),
+            "max_iter": 3,
+            "tol": 1e-12,
+        } | settings
         one = RobustMF(2, solver="irls", n_jobs=1, **settings).fit(
             self.observed, weights=self.weights
         )
         other = RobustMF(2, **settings)
-        found, seen = self.job.fit(other._settings(self.job.matrix, ()))
-        other._set_model(found, seen, None, seen.n_entries)
-        assert_same(other, one, rtol)
+        result, entries = self.cluster_fit.fit(settings_of(other, self.cluster_fit.matrix))
+        assert_same(set_model(other, result, entries), one, rtol)
         return one
 
 
@@ -73,7 +76,7 @@ def weighted(client):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_loss(plain, weighted, loss, bias):
-    """θ is "auto": it follows the noise that is measured at the start; and λ, which follows the scale of the values."""
+    """θ and λ are "auto": they depend on the noise at the initial point and on the values."""
     if bias:
         weighted.assert_same(loss=loss, bias=True)
     else:
@@ -87,7 +90,7 @@ def test_other_settings(plain, weighted):
     with pytest.raises(
         ValueError, match=r"init=\(U, V\) must have shapes \(60, 2\), \(40, 2\), got \(61, 2\)"
     ):
-        plain.assert_same(init=start(61))
+        plain.assert_same(init=initial_factors(61))
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
@@ -95,7 +98,7 @@ def test_other_settings(plain, weighted):
 def test_scales_from_a_sample_of_the_entries_of_a_wide_matrix_and_a_square_one(
     client, monkeypatch, shape
 ):
-    """Which entries one machine takes depends on the order of its rows and columns, and on which side it takes for the rows."""
+    """The sample depends on the order of rows and columns, and on which side is longer."""
     problem = Problem(client, table(*shape), weighted=True)
     whole = problem.assert_same(loss="lsp", bias=True)
     monkeypatch.setattr("robustmf.initialization.problem.SAMPLE", 100)
@@ -114,7 +117,7 @@ def test_single_precision(client):
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize("loss", ["lsp", "welsch"])
 def test_sweeps_in_float32_of_large_data_in_float64(plain, weighted, monkeypatch, loss):
-    """Large enough for them is here any size; rounding differs, as columns are in another order."""
+    """Rounding differs because columns are in another order."""
     exact = plain.assert_same(loss=loss, reg=0.2)
     monkeypatch.setattr(precision, "OPTIONS", replace(precision.OPTIONS, min_entries=0))
     rough = plain.assert_same(2e-4, loss=loss, reg=0.2)
@@ -125,11 +128,11 @@ def test_sweeps_in_float32_of_large_data_in_float64(plain, weighted, monkeypatch
 @pytest.mark.parametrize(
     "settings", [{"loss": "l2", "reg": 1e-3}, {"loss": "geman", "bias": True, "reg": 0.01}], ids=str
 )
-def test_entries_set_aside_stop_both_at_the_same_place(client, settings):
+def test_holdout_stops_both_at_the_same_iteration(client, settings):
     frame = table(80, 50, 2, 0.4)
     weights = Observed.from_triplets(frame, **NAMES | {"value": "trust"}).rows.values
     settings = settings | {
-        "init": start(80, 50, 4),
+        "init": initial_factors(80, 50, 4),
         "validation_fraction": 0.2,
         "patience": 3,
         "random_state": 7,
@@ -147,7 +150,7 @@ def test_entries_set_aside_stop_both_at_the_same_place(client, settings):
     np.testing.assert_allclose(model.history_["validation"], one.history_["validation"], rtol=1e-5)
 
 
-def test_one_block_has_the_start_of_one_machine(client):
+def test_one_block_has_the_initialization_of_one_machine(client):
     frame = table()
     observed, settings = (
         Observed.from_triplets(frame, **NAMES),
@@ -162,12 +165,10 @@ def test_one_block_has_the_start_of_one_machine(client):
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
-def test_workers_killed_while_entries_are_chosen_and_the_start_is_measured(
-    client, tmp_path, monkeypatch
-):
+def test_workers_killed_during_holdout_selection_and_estimation(client, tmp_path, monkeypatch):
     frame = table()
     settings = {
-        "init": start(),
+        "init": initial_factors(),
         "loss": "l1",
         "bias": True,
         "validation_fraction": 0.1,
@@ -177,57 +178,24 @@ def test_workers_killed_while_entries_are_chosen_and_the_start_is_measured(
     wanted = RobustMF(2, **settings).fit(
         Triplets(in_pieces(frame), blocks=3, **NAMES), client=client
     )
-    for module, name in ((choice, "_marked"), (given, "_residuals")):
+    for module, name in ((matrix, "_mark_retained"), (initialization, "_sample_entries")):
         monkeypatch.setattr(
             module, name, partial(die_once, str(tmp_path / name), getattr(module, name))
         )
     killed = RobustMF(2, **settings).fit(
         Triplets(in_pieces(frame), blocks=3, **NAMES), client=client
     )
-    assert {path.name for path in tmp_path.iterdir()} == {"_marked", "_residuals"}
+    assert {path.name for path in tmp_path.iterdir()} == {"_mark_retained", "_sample_entries"}
     assert np.array_equal(killed.row_factors_, wanted.row_factors_)
 
 
-NUMBERS = {
-    "normal": lambda rng: rng.normal(size=1001),
-    "many": lambda rng: rng.normal(size=40_000),
-    "single": lambda rng: rng.normal(size=1000).astype(np.float32),
-    "stars": lambda rng: rng.integers(1, 6, 9000) / 2,
-    "halves": lambda rng: np.repeat([-1.0, 2.0], 5000),
-    "one": lambda rng: np.array([-3.5]),
-    "close": lambda rng: 1 + 1e-12 * rng.integers(0, 1000, 9001),
-    "far": lambda rng: np.sign(rng.normal(size=5000)) * np.exp(rng.uniform(-700, 700, 5000)),
-    "zeros": lambda rng: np.where(rng.random(6000) < 0.5, 0.0, -0.0),
-}
-
-
-@pytest.mark.parametrize("kind", NUMBERS)
-def test_medians_of_parts(client, kind):
-    rng = np.random.default_rng(0)
-    numbers = NUMBERS[kind](rng)
-    parts = np.split(rng.permutation(numbers), [len(numbers) // 5, len(numbers) // 2])
-    scattered, held = (
-        Scattered(Connection(client, ""), client.scatter(parts), numbers.dtype),
-        Held(numbers),
-    )
-    assert scattered.median() == held.median()
-    assert scattered.mean() == pytest.approx(held.mean(), rel=1e-12)
-    middle, far = held.median(), held.distances(held.median()).median()
-    assert (
-        scattered.distances(middle).within(0.0, 2 * far).median()
-        == held.distances(middle).within(0.0, 2 * far).median()
-    )
-    assert len(scattered.within(middle, far)) == len(held.within(middle, far))
-
-
-def test_ranks_of_hashes(client):
+def test_threshold_of_the_holdout(client):
+    """The key of a rank among those that are not retained, of keys in several blocks."""
     keys = np.random.default_rng(0).integers(0, 1 << 64, 20_000, np.uint64)
-    keys[:3000] = (1 << 64) - 1
+    keys[:3000] = matrix.RETAINED
     keys[3000:3010] = np.arange(10)
-    found = of_ranks(
-        Connection(client, ""),
-        client.scatter([keys[:7], keys[7:7], keys[7:]]),
-        keys.dtype,
-        lambda n: [0, 5, 999, n - 1],
-    )
-    assert np.array_equal(found, np.sort(keys)[[0, 5, 999, -1]])
+    connection = Connection(client, "")
+    blocks = client.scatter([keys[:7], keys[7:7], keys[7:]])
+    for rank in (0, 5, 999, 16_999):
+        assert matrix._select_rank(connection, blocks, rank) == np.sort(keys)[rank]
+    assert matrix._select_rank(connection, blocks, 17_000) == matrix.RETAINED

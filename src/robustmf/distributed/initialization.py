@@ -1,0 +1,595 @@
+"""The initial point of a fit on a cluster.
+
+Without given factors, one worker runs the initialization of one machine on a sample of the rows;
+the other rows and columns are folded in. With given factors (U, V), noise, λ and biases are
+estimated as on one machine, from the same sample of entries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.backends.biases import BiasModel
+from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.backends.dask.blocks import Block
+from robustmf.backends.dask.connection import Factors
+from robustmf.backends.dask.matrix import Matrix
+from robustmf.backends.dask.sweeps import operations_on
+from robustmf.data.factorization import Factorization
+from robustmf.data.ids import Ids, merge_ids, take_ids
+from robustmf.data.observed import Observed
+from robustmf.data.sampling import evenly_spaced
+from robustmf.initialization import problem
+from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, given_factors
+from robustmf.initialization.prepare import average_reg, in_units, prepare
+from robustmf.initialization.resampling import WIDER, suspects
+from robustmf.initialization.scales import TUNING, Held, Scales, least_sigma
+from robustmf.kernels import repair
+from robustmf.kernels.team import Team
+from robustmf.losses import Loss
+from robustmf.solvers.fold_in import Columns
+from robustmf.solvers.settings import Settings
+
+Array = NDArray[np.floating[Any]]
+
+#: Global indices of some rows or columns, and their ids.
+NamedIndices = tuple[NDArray[np.int64], Ids]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """The sample of entries on which the initialization runs.
+
+    Attributes
+    ----------
+    max_entries : int
+        The largest sample; its initialization must fit into the memory of one worker.
+    max_share : float
+        The largest share of the entries in one task, or on the client, with several blocks.
+    small_share : float
+        In a sample of less than this share, columns with few entries are left out: they are folded
+        in later, with all their entries.
+    min_entries_per_factor : int
+        Such columns have fewer entries than this number times the rank.
+    max_center_entries : int
+        The center of the biases is the median of at most this many values; all of them on one
+        machine.
+    """
+
+    max_entries: int = 1 << 22
+    max_share: float = 0.9
+    small_share: float = 0.5
+    min_entries_per_factor: int = 3
+    max_center_entries: int = 1 << 18
+
+
+@dataclass(frozen=True)
+class RefitOptions:
+    """Rows that were folded in with a poor fit are refitted from random subsets of their entries.
+
+    Attributes
+    ----------
+    deviations : float
+        A row is refitted if it explains fewer of its entries than the median row by this many
+        standard deviations.
+    budget : float
+        All subsets together may evaluate this many times the entries of the block.
+    entries_at_once : int
+        Entries of rows that are refitted at once; bounds the memory.
+    """
+
+    deviations: float = 1.0
+    budget: float = 60.0
+    entries_at_once: int = 1 << 16
+
+
+SAMPLING = SampleOptions()
+REFITTING = RefitOptions()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Entries with the global indices of their rows and columns."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: Array
+    weights: Array | None
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What the initialization determines besides the factors.
+
+    ``center`` is None without biases; ``typical`` is the median of |value|.
+    """
+
+    sigma: float
+    center: float | None
+    reg: float
+    bias_unit: float
+    typical: float
+    loss: Loss
+
+
+@dataclass(frozen=True)
+class SampleFactors:
+    """Augmented factors of the sampled rows and columns, with their global indices."""
+
+    estimates: Estimates
+    indices: tuple[NDArray[np.int64], NDArray[np.int64]]
+    factors: tuple[Array, Array]
+
+
+def initialize(
+    settings: Settings, matrix: Matrix, rng: np.random.Generator
+) -> tuple[Estimates, tuple[Factors, Factors]]:
+    """Augmented factors for all blocks, and the estimates that the iterations start with."""
+    if isinstance(settings.init, str):
+        estimates, blocks = _from_sample(settings, matrix, rng)
+    else:
+        estimates, blocks = _from_given_factors(settings, matrix)
+    width = settings.rank + (estimates.center is not None)
+    U, V = (matrix.factors(side, of_side, width) for side, of_side in enumerate(blocks))
+    matrix.connection.wait(blocks)
+    U.replicate()
+    V.replicate()
+    _log.info("initialized: noise %.4g", estimates.sigma)
+    return estimates, (U, V)
+
+
+def _from_sample(
+    settings: Settings, matrix: Matrix, rng: np.random.Generator
+) -> tuple[Estimates, list[list[Any]]]:
+    """Initialize on a sample of the rows, and fold in the others."""
+    connection = matrix.connection
+    submit = connection.submit
+    share = 1.0  # the worker with the only block has all entries
+    if matrix.n_blocks > 1:
+        share = min(SAMPLING.max_share, SAMPLING.max_entries / matrix.n_entries)
+    samples = [submit(sample_rows, block, share) for block in matrix.sides[0].blocks]
+    names = []
+    for side, of in enumerate(matrix.sides):
+        indices = [submit(_indices_in, sample, side) for sample in samples]
+        names.append(
+            [submit(_names_of, *one, indices) for one in zip(of.ids, of.offsets, strict=True)]
+        )
+    settings = replace(settings, callbacks=(), solver="irls")
+    found = submit(initialize_sample, samples, names, matrix.n_entries, settings, rng)
+    estimates = connection.gather(submit(_estimates, found))
+    blocks = [
+        [submit(factors_of, found, side, *one) for one in zip(of.offsets, of.sizes, strict=True)]
+        for side, of in enumerate(matrix.sides)
+    ]
+    for side, of in enumerate(matrix.sides):
+        sections = matrix.sections(side, blocks[1 - side])
+        blocks[side] = [
+            submit(fold_in_missing, *one, estimates, settings.reg_by_count)
+            for one in zip(of.blocks, blocks[side], sections, strict=True)
+        ]
+    return estimates, blocks
+
+
+def sample_rows(block: Block, share: float) -> Sample:
+    """The entries of random rows of the block, at most this share of them."""
+    rows = block.observed.rows
+    order = np.random.default_rng([0, block.offset]).permutation(len(rows))
+    counts = rows.counts[order]
+    chosen = np.ones(len(rows), bool)
+    # the rows up to the one that reaches 1 − share are left out, however long that one is
+    chosen[order[np.cumsum(counts) - counts < (1 - share) * len(rows.values)]] = False
+    return entries_at(block, np.flatnonzero(np.repeat(chosen, rows.counts)))
+
+
+def sample_evenly(block: Block, max_entries: int, max_share: float) -> Sample:
+    """Evenly spaced entries of the block."""
+    return entries_at(block, even_positions(block.observed.n_entries, max_entries, max_share))
+
+
+def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArray[np.int64]:
+    """Evenly spaced positions among entries, at most this number and this share of them."""
+    return evenly_spaced(n_entries, min(max_entries, int(max_share * n_entries)))
+
+
+def entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
+    """Entries of a block by their positions in row order."""
+    rows = block.observed.rows
+    return Sample(
+        block.offset + block.rows_of(positions),
+        block.columns[rows.indices[positions]],
+        rows.values[positions],
+        None if block.weights is None else block.weights[positions],
+    )
+
+
+def initialize_sample(
+    samples: Sequence[Sample],
+    names: Sequence[Sequence[NamedIndices]],
+    n_entries: int,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> SampleFactors:
+    """Initialize on samples of a matrix with ``n_entries``; rows are in the order of the ids.
+
+    ``names`` holds, for each side, the ids of the sampled rows or columns.
+    """
+    sample = _concatenate(samples)
+    share = len(sample.values) / n_entries
+    if share < SAMPLING.small_share:
+        counts = np.bincount(sample.columns)[sample.columns]
+        kept = counts >= SAMPLING.min_entries_per_factor * settings.rank
+        if kept.any():
+            sample = _select(sample, kept)
+    indices = []
+    positions = []
+    for index, of_side, role in zip(
+        (sample.rows, sample.columns), names, ("row", "col"), strict=True
+    ):
+        _, first, position = np.unique(
+            _in_order_of_ids(index, of_side, role), return_index=True, return_inverse=True
+        )
+        indices.append(index[first])
+        positions.append(position)
+    shape = (len(indices[0]), len(indices[1]))
+    if settings.rank > min(shape):
+        raise ValueError(
+            f"rank={settings.rank} exceeds the rows or columns of the sample for the "
+            f"initialization, {shape}; use fewer blocks, Triplets(…, blocks=), which leaves fewer "
+            "rows out, or a smaller rank"
+        )
+    observed = Observed.from_indices(positions[0], positions[1], sample.values, shape)
+    weights = sample.weights
+    if weights is not None:
+        weights = Observed.from_indices(positions[0], positions[1], weights, shape).rows.values
+    with Team(1) as team:
+        found = prepare(settings, CPUOperations(observed, team), weights, rng, "irls", "")
+    estimates = Estimates(
+        found.sigma,
+        found.center,
+        found.reg,
+        found.bias_unit,
+        float(np.median(np.abs(sample.values))),
+        settings.loss_at(found.sigma),
+    )
+    # λ makes UᵀU = VᵀV for all rows; sweeps alone would need hundreds to balance those of a sample
+    balance = found.U.dtype.type(share**0.25)
+    factorization = Factorization(
+        found.U * balance,
+        found.V / balance,
+        found.center,
+        found.row_bias[:, 0],
+        found.column_bias[:, 0],
+    )
+    return SampleFactors(
+        estimates, (indices[0], indices[1]), factorization.augmented(found.bias_unit)
+    )
+
+
+def _concatenate(samples: Sequence[Sample]) -> Sample:
+    """One sample of all entries."""
+    rows, columns, values = (
+        np.concatenate([getattr(one, name) for one in samples])
+        for name in ("rows", "columns", "values")
+    )
+    weights = [one.weights for one in samples if one.weights is not None]
+    return Sample(rows, columns, values, np.concatenate(weights) if weights else None)
+
+
+def _select(sample: Sample, mask: NDArray[np.bool_]) -> Sample:
+    weights = None if sample.weights is None else sample.weights[mask]
+    return Sample(sample.rows[mask], sample.columns[mask], sample.values[mask], weights)
+
+
+def _indices_in(sample: Sample, side: int) -> NDArray[np.int64]:
+    return np.unique(sample.columns if side else sample.rows)
+
+
+def _names_of(ids: Ids, offset: int, indices: Sequence[NDArray[np.int64]]) -> NamedIndices:
+    """Those of the global indices that belong to a block, with their ids."""
+    union = np.unique(np.concatenate(indices))
+    own = union[(union >= offset) & (union < offset + len(ids))]
+    return own, take_ids(ids, own - offset)
+
+
+def _in_order_of_ids(
+    index: NDArray[np.int64], names: Sequence[NamedIndices], role: str
+) -> NDArray[Any]:
+    """Global indices as positions in the order of the ids."""
+    known = np.concatenate([part[0] for part in names])
+    positions = merge_ids([part[1] for part in names], role)[0]
+    order = np.argsort(known)
+    return np.asarray(positions[order[np.searchsorted(known[order], index)]])
+
+
+def _estimates(found: SampleFactors) -> Estimates:
+    return found.estimates
+
+
+def factors_of(found: SampleFactors, side: int, offset: int, size: int) -> Array:
+    """The factors of a block; NaN for rows or columns outside the sample."""
+    indices = found.indices[side]
+    factors = found.factors[side]
+    own = (indices >= offset) & (indices < offset + size)
+    out = np.full((size, factors.shape[1]), np.nan, factors.dtype)
+    out[indices[own] - offset] = factors[own]
+    return out
+
+
+def fold_in_missing(
+    block: Block, own: Array, sections: Sequence[Array], estimates: Estimates, reg_by_count: bool
+) -> Array:
+    """Fold in the rows of a block whose factors are NaN; NaN in the sections is ignored."""
+    missing = np.isnan(own[:, 0])
+    if not missing.any():
+        return own
+    other = np.concatenate(sections)
+    known = ~np.isnan(other[:, 0])
+    other = np.where(known[:, None], other, other.dtype.type(0))
+    rows = block.observed.rows
+    used = known[rows.indices] & np.repeat(missing, rows.counts)
+    weights = used.astype(own.dtype) * (
+        own.dtype.type(1) if block.weights is None else block.weights
+    )
+    V = other
+    offsets = None
+    if estimates.center is not None:
+        number = other.dtype.type
+        V = np.ascontiguousarray(other[:, :-1])
+        offsets = other[:, -1] * number(estimates.bias_unit) + number(estimates.center)
+    columns = Columns(
+        V,
+        estimates.loss,
+        estimates.reg,
+        reg_by_count,
+        offsets,
+        estimates.typical,
+        estimates.bias_unit,
+    )
+    found = columns.fold_in(operations_on(block), weights)
+    if estimates.center is not None:
+        found[:, -1] /= found.dtype.type(estimates.bias_unit)
+    found = np.where(missing[:, None], found, own)
+    if estimates.loss.robust:
+        _refit(block, found, missing, weights > 0, other, estimates, reg_by_count)
+    return found
+
+
+def _refit(
+    block: Block,
+    own: Array,
+    missing: NDArray[np.bool_],
+    used: NDArray[np.bool_],
+    other: Array,
+    estimates: Estimates,
+    reg_by_count: bool,
+) -> None:
+    """Refit folded-in rows with a poor fit from random subsets of their entries, in place.
+
+    Simpler than :func:`robustmf.initialization.resampling.repair`: the factors of the other side
+    have not been fitted to the outliers of these rows.
+    """
+    design, offsets = BiasModel(estimates.center, estimates.bias_unit).design(other)
+    observed = block.observed
+    if offsets is not None:
+        observed = observed.with_values(observed.rows.values - offsets[observed.rows.indices])
+    theta = TUNING * estimates.sigma
+    operations = CPUOperations(observed, Team(1))
+    rows, n_subsets = suspects(operations, own, design, theta, REFITTING.deviations)
+    kept = missing[rows]
+    rows = rows[kept]
+    n_subsets = n_subsets[kept]
+    counts = observed.rows.counts[rows]
+    work = np.cumsum(n_subsets * counts)
+    n_rows = int(np.searchsorted(work, REFITTING.budget * observed.n_entries, side="right"))
+    mean_count = max(float(observed.rows.counts.mean()), 1.0)
+    ridge = estimates.reg * (mean_count if reg_by_count else 1.0)
+    group = np.cumsum(counts[:n_rows]) // REFITTING.entries_at_once
+    for k in np.unique(group):
+        chosen = rows[:n_rows][group == k]
+        subsets = n_subsets[:n_rows][group == k]
+        seed = block.offset + int(chosen[0])
+        own[chosen] = _refit_rows(
+            observed, used, chosen, subsets, own[chosen], design, ridge, WIDER * theta, seed
+        )
+
+
+def _refit_rows(
+    observed: Observed,
+    used: NDArray[np.bool_],
+    chosen: NDArray[np.intp],
+    n_subsets: NDArray[np.int64],
+    own: Array,
+    design: Array,
+    ridge: float,
+    theta: float,
+    seed: int,
+) -> Array:
+    """Factors of some rows: the current ones, or better ones from subsets of their entries."""
+    rows = observed.rows
+    entries = np.concatenate([np.arange(rows.pointers[i], rows.pointers[i + 1]) for i in chosen])
+    row = np.repeat(np.arange(len(chosen)), rows.counts[chosen])[used[entries]]
+    entries = entries[used[entries]]
+    columns, index = np.unique(rows.indices[entries], return_inverse=True)
+    found = np.array(own)
+    rank = own.shape[1]
+    repair.repair_rows(
+        0,
+        len(chosen),
+        np.searchsorted(row, np.arange(len(chosen) + 1)),
+        index.astype(np.int32),
+        rows.values[entries],
+        found,
+        np.ascontiguousarray(design[columns]),
+        np.zeros((len(columns), rank, rank)),
+        ridge,
+        0.5 / (theta * theta),
+        np.arange(len(chosen)),
+        n_subsets,
+        np.uint64(seed),
+        np.zeros(len(chosen), bool),
+    )
+    return found
+
+
+def _from_given_factors(settings: Settings, matrix: Matrix) -> tuple[Estimates, list[list[Any]]]:
+    """Start at ``settings.init``; noise, λ and biases are estimated there."""
+    given: Any = settings.init
+    checked = given_factors(given, matrix.shape, settings.rank, matrix.dtype)
+    U, V = (A[matrix.order(side)] for side, A in enumerate(checked))
+    side = _row_side(matrix)
+    values, n_entries = _entry_sample(matrix, side, False, problem.SAMPLE)
+    if settings.auto_reg:
+        scales = Scales(Held(values.values), matrix.shape, n_entries, settings.rank, settings.reg)
+        settings, _ = in_units(settings, scales)
+    biases = [np.zeros(size, matrix.dtype) for size in matrix.shape]
+    center = None
+    if settings.bias is True:
+        center, biases = _fit_biases(settings, matrix, side)
+    sample, n_entries = _entry_sample(matrix, side, True, problem.SAMPLE)
+    pairs = ((sample.rows, U, biases[0]), (sample.columns, V, biases[1]))
+    (i, left, row_bias), (j, right, column_bias) = pairs if side == 0 else pairs[::-1]
+    centered = sample.values
+    if center is not None:
+        centered = centered - row_bias[i] - column_bias[j] - matrix.dtype.type(center)
+    reg = average_reg(settings, n_entries, matrix.shape)
+    scales = Scales(
+        Held(centered), matrix.shape, n_entries, settings.rank, reg, settings.loss.degree
+    )
+    typical = float(np.median(np.abs(values.values)))
+    residual = centered - np.einsum("tq,tq->t", left[i], right[j])
+    sigma = max(scales.noise(Held(residual)), least_sigma(typical, matrix.dtype))
+    estimates = Estimates(
+        sigma, center, settings.reg, settings.bias_unit, typical, settings.loss_at(sigma)
+    )
+    augmented = Factorization(U, V, center, *biases).augmented(settings.bias_unit)
+    return estimates, [
+        [
+            matrix.connection.constant(A[low : low + size])
+            for low, size in zip(of.offsets, of.sizes, strict=True)
+        ]
+        for of, A in zip(matrix.sides, augmented, strict=True)
+    ]
+
+
+def _row_side(matrix: Matrix) -> int:
+    """The side that one machine treats as rows: the longer one, or that with the larger sums."""
+    m, n = matrix.shape
+    if m != n:
+        return int(m < n)
+    connection = matrix.connection
+    sums = connection.gather([connection.map(_squared_sums, of.blocks) for of in matrix.sides])
+    by_row, by_column = map(sum, sums)
+    return int(by_row < by_column)
+
+
+def _fit_biases(settings: Settings, matrix: Matrix, first: int) -> tuple[float, list[Array]]:
+    """Fit center and biases without factors; the side ``first`` is solved for first."""
+    connection = matrix.connection
+    reg = settings.reg / (settings.bias_unit * settings.bias_unit)
+    sample, _ = _entry_sample(matrix, first, False, SAMPLING.max_center_entries)
+    center, losses = bias_sweeps(Held(sample.values))
+    biases = [
+        [connection.submit(np.zeros, (size, 1), matrix.dtype) for size in of.sizes]
+        for of in matrix.sides
+    ]
+    for loss in losses:
+        for side in (first, 1 - first):
+            sections = matrix.sections(side, biases[1 - side])
+            biases[side] = [
+                connection.submit(_bias_half_step, *one, loss, reg, center)
+                for one in zip(matrix.sides[side].blocks, biases[side], sections, strict=True)
+            ]
+    found = connection.gather(biases)
+    return center, [np.concatenate(of_side)[:, 0] for of_side in found]
+
+
+def _entry_sample(
+    matrix: Matrix, side: int, weighted: bool, max_entries: int
+) -> tuple[Sample, int]:
+    """The sample of entries from which one machine estimates scales, on the client.
+
+    With ``weighted``, entries of weight 0 are left out. Also returns the number of entries that it
+    represents. Rows and columns of the sample are those of the matrix, whichever ``side`` the
+    blocks are of.
+    """
+    connection = matrix.connection
+    blocks = matrix.sides[side].blocks
+    counts = connection.gather([connection.submit(_row_counts, one, weighted) for one in blocks])
+    n_entries = sum(int(of_block.sum()) for of_block in counts)
+    starts: list[Any] = [None] * len(blocks)
+    columns = None
+    if n_entries > max_entries:
+        in_order = matrix.in_order(side, counts)
+        first = (np.cumsum(in_order) - in_order)[matrix.order(side)]
+        bounds = np.cumsum([len(of_block) for of_block in counts])[:-1]
+        starts = [connection.constant(part) for part in np.split(first, bounds)]
+        columns = connection.constant(matrix.order(1 - side))
+    parts = [
+        connection.submit(_sample_entries, *one, weighted, n_entries, max_entries, columns)
+        for one in zip(blocks, starts, strict=True)
+    ]
+    sample = _concatenate(connection.gather(parts))
+    return (sample if side == 0 else replace(sample, rows=sample.columns, columns=sample.rows)), (
+        n_entries
+    )
+
+
+def _positive(block: Block, weighted: bool) -> NDArray[np.int64]:
+    """Positions of all entries or, with ``weighted``, of those with a positive weight."""
+    if weighted and block.weights is not None:
+        return np.flatnonzero(block.weights > 0)
+    return np.arange(block.observed.n_entries)
+
+
+def _row_counts(block: Block, weighted: bool) -> NDArray[np.int64]:
+    rows = block.rows_of(_positive(block, weighted))
+    return np.bincount(rows, minlength=len(block.observed.rows))
+
+
+def _sample_entries(
+    block: Block,
+    starts: NDArray[np.int64] | None,
+    weighted: bool,
+    n_entries: int,
+    max_entries: int,
+    column_order: NDArray[Any] | None,
+) -> Sample:
+    """The entries of the block that belong to the sample.
+
+    One machine has rows and columns in the order of the ids. ``starts`` is the position of each
+    row's first entry in that order, ``column_order`` that of each column; None takes all entries.
+    """
+    positions = _positive(block, weighted)
+    if starts is None or column_order is None:
+        return entries_at(block, positions)
+    row = block.rows_of(positions)
+    column = column_order[block.columns[block.observed.rows.indices[positions]]]
+    order = np.lexsort((column, row))
+    row = row[order]
+    within = np.arange(len(row)) - np.searchsorted(row, row)
+    chosen = evenly_spaced(n_entries, max_entries)
+    mask = np.isin(starts[row] + within, chosen, assume_unique=True)
+    return entries_at(block, positions[order][mask])
+
+
+def _squared_sums(block: Block) -> float:
+    """Σ (row sum)² of the weighted values."""
+    values = block.observed.rows.values
+    weighted = values if block.weights is None else values * block.weights
+    return float(np.square(np.bincount(block.observed.rows.group_of_entry(), weighted)).sum())
+
+
+def _bias_half_step(
+    block: Block, own: Array, sections: Sequence[Array], loss: Loss, reg: float, center: float
+) -> Array:
+    found = own.copy()
+    bias_half_step(operations_on(block), loss, reg, found, np.concatenate(sections), center)
+    return found

@@ -1,0 +1,212 @@
+"""Models whose factors are Parquet shards."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from clusters import NAMES, in_pieces
+
+from robustmf import Observed, RobustMF
+from robustmf.backends.biases import BiasModel
+from robustmf.backends.dask import ShardedModel, Triplets, outlier_scores, recommend, shards
+from robustmf.backends.dask.blocks import Block
+from robustmf.backends.dask.matrix import Matrix
+from robustmf.exceptions import DuplicateEntryError, ModelFileError
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_factors_as_shards(client, ratings, tmp_path, bias, monkeypatch):
+    data, folder = in_pieces(ratings), tmp_path / "out"
+    settings = {"bias": bias, "random_state": 0, "bounds": (-4.0, 4.0)}
+    whole = RobustMF(2, **settings).fit(data, client=client)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Matrix,
+            "_ordering",
+            property(lambda _: pytest.fail("all ids were gathered on the client")),
+        )
+        model = RobustMF(2, **settings).fit(Triplets(data, shards=folder, **NAMES), client=client)
+    assert len(model.row_factors_) == 0
+    rows = pd.read_parquet(sorted((tmp_path / "out").glob("rows-*.parquet"))).sort_values("id")
+    assert rows.id.tolist() == whole.row_ids_
+    assert np.array_equal(rows[["factor0", "factor1"]].to_numpy(), whole.row_factors_)
+    assert rows.entries.tolist() == whole.entries_["row_counts"].tolist()
+    assert ("bias" in rows) == bias
+    assert not bias or np.array_equal(rows.bias.to_numpy(), whole.row_bias_)
+    for function in (
+        lambda: model.predict([1], [1]),
+        lambda: model.recommend([1]),
+        lambda: model.save(tmp_path / "m.rmf"),
+        model.audit,
+    ):
+        with pytest.raises(
+            ValueError, match=r"wrote them as shards; .*robustmf\.backends\.dask\.ShardedModel"
+        ):
+            function()
+    assert_same_predictions(whole, ShardedModel(folder), ratings)
+
+
+def assert_same_predictions(whole, model, ratings):
+    """Compare with a model on the client, also for unknown ids."""
+    frame = dd.from_pandas(ratings, npartitions=3)
+    odd = pd.DataFrame(
+        {"user": ["u001", "nobody", "nobody", "u002"], "item": [7, 14, 1, 1]}, index=[3, 5, 8, 9]
+    )
+    for pairs in (ratings, odd, odd.iloc[:0]):
+        found = model.predict(dd.from_pandas(pairs, npartitions=2), row="user", col="item")
+        assert found.dtype == whole.row_factors_.dtype
+        found = found.compute()
+        assert found.index.equals(pairs.index)
+        np.testing.assert_allclose(
+            found, whole.predict(pairs.user.tolist(), pairs.item.tolist()), rtol=1e-12
+        )
+    scores = model.outlier_scores(frame, **NAMES).compute()
+    np.testing.assert_allclose(scores, outlier_scores(whole, frame, **NAMES).compute(), rtol=1e-6)
+    for function in (model.outlier_scores, partial(outlier_scores, whole)):
+        gap = ratings.assign(rating=ratings.rating.where(ratings.index != 3))
+        with pytest.raises(
+            ValueError, match=f"values must not be missing, but 1 of {len(gap)} are"
+        ):
+            function(dd.from_pandas(gap, npartitions=1), **NAMES).compute()
+        with pytest.raises(DuplicateEntryError, match="duplicate entry at row 'u"):
+            function(
+                dd.from_pandas(pd.concat([ratings, ratings[:1]], ignore_index=True), npartitions=1),
+                **NAMES,
+            ).compute()
+    with pytest.raises(ValueError, match="2 entries in rows or columns that the fit did not know"):
+        model.outlier_scores(
+            dd.from_pandas(odd.iloc[1:3].assign(rating=1.0), npartitions=1), **NAMES
+        ).compute()
+    users = dd.from_pandas(pd.DataFrame({"user": ["u003", "u007", "u011"]}), npartitions=2)
+    for more in ({}, {"seen": frame, "col": "item"}):
+        mine, theirs = (
+            one.compute().sort_values(["user", "place"], ignore_index=True)
+            for one in (
+                model.recommend(users, 5, row="user", **more),
+                recommend(whole, users, 5, row="user", **more),
+            )
+        )
+        pd.testing.assert_frame_equal(mine, theirs, rtol=1e-12)
+    unknown = dd.from_pandas(odd.iloc[1:2], npartitions=1)
+    if whole.has_bias_:
+        best = model.recommend(unknown, 3, row="user").compute()
+        assert best.item.tolist() == whole.recommend("nobody", 3, exclude_seen=False)[0].tolist()
+    else:
+        assert model.recommend(unknown, 3, row="user").compute().empty
+    with pytest.raises(TypeError, match="ids were of type float in fit, got '7'"):
+        model.predict(
+            dd.from_pandas(odd.assign(item="7"), npartitions=1), row="user", col="item"
+        ).compute()
+
+
+def test_damaged_shards(client, ratings, tmp_path):
+    folder = tmp_path / "out"
+    mixed = {name: ratings[name].tolist() for name in ("item", "rating")} | {
+        "user": [(int(u[1:]), "x") for u in ratings.user]
+    }
+    with pytest.raises(TypeError, match="cannot be written as Parquet shards"):
+        RobustMF(2).fit(Triplets([mixed], shards=folder, **NAMES), client=client)
+    RobustMF(2, random_state=0).fit(
+        Triplets([ratings], shards=folder, blocks=2, **NAMES), client=client
+    )
+    pairs = dd.from_pandas(ratings, npartitions=1)
+    shard = folder / "columns-00001.parquet"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])
+    with pytest.raises(ModelFileError, match=r"columns-00001\.parquet: has another checksum"):
+        ShardedModel(folder).predict(pairs, row="user", col="item").compute()
+    shard.write_bytes(whole[:-1])
+    with pytest.raises(ModelFileError, match=r"columns-00001\.parquet: has another size"):
+        ShardedModel(folder)
+    shard.unlink()
+    with pytest.raises(ModelFileError, match=r"columns-00001\.parquet: is missing"):
+        ShardedModel(folder)
+    shard.write_bytes(whole)
+    manifest = folder / "manifest.json"
+    assert_damaged_manifests_are_refused(manifest)
+    manifest.write_text(manifest.read_text()[:-3])
+    with pytest.raises(ModelFileError, match=r"manifest\.json: is damaged"):
+        ShardedModel(folder)
+    manifest.unlink()
+    with pytest.raises(ModelFileError, match=r"manifest\.json: does not exist"):
+        ShardedModel(folder)
+
+
+def assert_damaged_manifests_are_refused(manifest):
+    """Damaged manifests are refused; the original is restored."""
+    text = manifest.read_text()
+
+    def with_file(file):
+        facts = json.loads(text)
+        facts["files"]["rows"][0] = file
+        return facts
+
+    facts = json.loads(text)
+    first = facts["files"]["rows"][0]
+    bad = [
+        ({name: value for name, value in facts.items() if name != "shape"}, "it has no 'shape'"),
+        (facts | {"shape": "60"}, "it has shape='60'"),
+        (facts | {"id_types": [["str"]]}, r"it has id_types=\[\['str'\]\]"),
+        (facts | {"files": facts["files"] | {"columns": []}}, "no rows or no columns"),
+        (with_file({}), "a file has no 'name'"),
+        (with_file("x"), "a file is 'x'"),
+        (
+            with_file(first | {"name": "../rows-00000.parquet"}),
+            "'../rows-00000.parquet' is not the name of a shard",
+        ),
+        ([], "is not the manifest of shards"),
+    ]
+    for one, message in bad:
+        manifest.write_text(json.dumps(one))
+        with pytest.raises(ModelFileError, match=rf"manifest\.json: .*{message}.*; fit again"):
+            ShardedModel(manifest.parent)
+    manifest.write_text(text)
+    with pytest.raises(ModelFileError, match=r"manifest\.json: cannot be read \(Not a directory\)"):
+        ShardedModel(manifest)
+
+
+def test_relative_folder_and_replaced_shards(client, ratings, tmp_path, monkeypatch):
+    """A relative path is the client's; files of an earlier fit with more blocks are removed."""
+    monkeypatch.chdir(tmp_path)
+    ratings.to_parquet("ratings.parquet")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "rows-1.parquet").touch()  # other files stay
+    for blocks in (3, 2):
+        RobustMF(2, random_state=0).fit(
+            Triplets("ratings.parquet", shards="out", blocks=blocks, **NAMES), client=client
+        )
+        names = [f"{side}-{k:05}.parquet" for side in ("columns", "rows") for k in range(blocks)]
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+            [*names, "manifest.json", "rows-1.parquet"]
+        )
+        found = (
+            ShardedModel("out")
+            .predict(dd.from_pandas(ratings, npartitions=1), row="user", col="item")
+            .compute()
+        )
+        assert len(found) == len(ratings)
+
+
+def test_temporary_names_of_shards_are_unique(tmp_path, monkeypatch):
+    """Tasks on two machines may have the same process id."""
+    names, write = [], pq.write_table
+    monkeypatch.setattr(
+        pq, "write_table", lambda table, path: (names.append(path), write(table, path))
+    )
+    block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
+    for _ in range(2):
+        shards._write(
+            [1, 2],
+            block,
+            np.ones((2, 1)),
+            BiasModel(None, 1.0),
+            str(tmp_path / "rows-00000.parquet"),
+        )
+    assert len(set(names)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["rows-00000.parquet"]
