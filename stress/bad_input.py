@@ -893,7 +893,7 @@ def _other_cells() -> Iterator[Cell]:
             f"datasets.{name}",
             "targets out of range",
             lambda more=more: _attacked(*more)(table(), [99]),
-            Raises(ValueError, "targets must be different column numbers"),
+            Raises(ValueError, "targets must be distinct column indices"),
         )
         yield Cell(
             f"datasets.{name}",
@@ -911,7 +911,7 @@ def _other_cells() -> Iterator[Cell]:
         "datasets.love_hate",
         "share above 1",
         lambda: datasets.love_hate(table(), share=2.0),
-        Raises(ValueError, "share must be a share above 0"),
+        Raises(ValueError, "share must be above 0"),
     )
     yield Cell(
         "datasets.love_hate",

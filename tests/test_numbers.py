@@ -18,7 +18,7 @@ from robustmf.datasets import make_synthetic
 from robustmf.exceptions import RobustMFWarning
 from robustmf.outliers.evidence import Groups, group_evidence
 from robustmf.report import fit_page
-from robustmf.report.fitted import fit_record
+from robustmf.report.fit_record import fit_record
 from robustmf.solvers.projection import _damped_step
 from stress.kernel_work import kernels_that_never_ran, work
 from stress.trials import equivariance

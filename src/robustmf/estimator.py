@@ -973,10 +973,11 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Path
             The file.
         """
-        from robustmf.report import fit_page, fitted  # noqa: PLC0415 - Plotly is an extra
+        from robustmf.report.fit_page import write  # noqa: PLC0415 - Plotly is an extra
+        from robustmf.report.fit_record import fit_record  # noqa: PLC0415 - likewise
 
         file = Path(path)
-        fit_page.write(fitted.fit_record(self, tracks=tracks, at_most=at_most), file, title)
+        write(fit_record(self, tracks=tracks, at_most=at_most), file, title)
         return file
 
     def _html_repr(self) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from robustmf import Observed, RobustMF
 from robustmf.exceptions import RobustMFWarning
 from robustmf.report import fit_page
-from robustmf.report.fitted import fit_record
+from robustmf.report.fit_record import fit_record
 from stress.generated import explore
 from stress.tally import Tally
 

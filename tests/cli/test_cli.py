@@ -1,4 +1,4 @@
-"""The command line: what goes in, what comes out, and how it ends."""
+"""The command line: input, output and exit codes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import robustmf
-from robustmf.cli import app, config, fit
-from robustmf.cli.failures import as_options
+from robustmf.cli import app, config, load_command
+from robustmf.cli.errors import as_options
 from robustmf.io import guess_layout, read_ratings
 from robustmf.io.reading import filtered_copy
 
@@ -35,7 +35,7 @@ def last_line(result):
 
 @pytest.fixture(scope="module")
 def planted():
-    """Triplets of a noisy rank-2 matrix in random order, and which of them are bad."""
+    """Triplets of a noisy rank-2 matrix in random order, and which of them are outliers."""
     rng = np.random.default_rng(3)
     X = (
         3
@@ -45,7 +45,8 @@ def planted():
     i, j = np.nonzero(rng.random(X.shape) < 0.5)
     order = rng.permutation(len(i))
     i, j = i[order], j[order]
-    values, bad = X[i, j].round(3), np.zeros(len(i), bool)
+    values = X[i, j].round(3)
+    bad = np.zeros(len(i), bool)
     bad[rng.choice(len(i), 40, replace=False)] = True
     values[bad] += 8
     return i, j, values, bad
@@ -67,7 +68,7 @@ def model(table):
     return path
 
 
-def test_fit_keeps_the_model_that_the_library_would_make(table, model, planted):
+def test_fit_saves_the_model_of_the_library(table, model, planted):
     i, j, values, _ = planted
     columns = [f"c, {c}" for c in j]
     entries = robustmf.Observed.from_triplets(row=i.tolist(), col=columns, value=values)
@@ -75,16 +76,16 @@ def test_fit_keeps_the_model_that_the_library_would_make(table, model, planted):
     np.testing.assert_array_equal(robustmf.load(model).row_factors_, ours.row_factors_)
 
 
-def test_the_data_decides_about_biases_unless_told(table):
-    """3 + rank 2 at rank 2: biases predict entries set aside better."""
-    decided, told = (
+def test_biases_are_chosen_from_the_data_by_default(table):
+    """An offset of 3 with rank 2: with biases the error of held-out entries is lower."""
+    chosen, given = (
         json.loads(run("fit", table, "--rank", 2, *more, "--json").stdout)["settings"]["bias"]
         for more in ((), ("--no-bias",))
     )
-    assert (decided, told) == (True, False)
+    assert (chosen, given) == (True, False)
 
 
-def test_what_was_guessed_is_said_beside_the_result_not_in_it(table):
+def test_detected_layout_is_printed_to_standard_error(table):
     result = run("fit", table, "--rank", 2, "--json")
     assert (
         "comma-separated, header; row=user (integer), col=item (text), value=rating"
@@ -93,10 +94,10 @@ def test_what_was_guessed_is_said_beside_the_result_not_in_it(table):
     found = json.loads(result.stdout)
     assert found["data"]["rows"] == 90
     assert found["converged"] is True
-    assert "\x1b" not in run("fit", table, "--rank", 2).output  # no colour where nobody looks
+    assert "\x1b" not in run("fit", table, "--rank", 2).output  # no colors outside a terminal
 
 
-def test_a_layout_may_be_given(tmp_path, planted):
+def test_layout_options(tmp_path, planted):
     i, j, values, _ = planted
     path = tmp_path / "plain.txt"
     path.write_text("".join(f"{v};{c};{u}\n" for u, c, v in zip(i, j, values, strict=True)))
@@ -123,22 +124,24 @@ def test_a_layout_may_be_given(tmp_path, planted):
     ) == (90, 60)
 
 
-def test_predict_adds_a_column_and_changes_nothing_else(table, model):
-    pairs, out = table.with_name("pairs.csv"), table.with_name("out.csv")
-    pairs.write_text('note,item,user\nfirst,"c, 3",4\nstranger,"c, 3",4711\n')
+def test_predict_adds_a_column_and_keeps_the_others(table, model):
+    pairs = table.with_name("pairs.csv")
+    out = table.with_name("out.csv")
+    pairs.write_text('note,item,user\nfirst,"c, 3",4\nunknown,"c, 3",4711\n')
     result = run("predict", model, pairs, "-o", out)
     assert result.exit_code == 0, result.output
-    assert "1 of 2 pairs have a row that the model does not know" in result.stderr
-    header, first, stranger = out.read_text().splitlines()
+    assert "1 of 2 pairs have an unknown row id" in result.stderr
+    header, first, unknown = out.read_text().splitlines()
     assert header == "note,item,user,prediction"
     fitted = robustmf.load(model)
     assert first == f'first,"c, 3",4,{fitted.predict([4], ["c, 3"])[0]:.7g}'
-    assert stranger == f'stranger,"c, 3",4711,{fitted.median_:.7g}'
+    assert unknown == f'unknown,"c, 3",4711,{fitted.median_:.7g}'
 
 
-def test_predict_gives_intervals_from_entries_held_out(table, tmp_path, planted):
+def test_predict_computes_intervals_from_held_out_entries(table, tmp_path, planted):
     lines = table.read_text().splitlines()
-    train, rest = tmp_path / "train.csv", tmp_path / "rest.csv"
+    train = tmp_path / "train.csv"
+    rest = tmp_path / "rest.csv"
     train.write_text("\n".join(lines[:2200]) + "\n")
     rest.write_text("\n".join([lines[0], *lines[2200:]]) + "\n")
     model = tmp_path / "m.rmf"
@@ -167,22 +170,24 @@ def test_recommend(table, model):
     assert run("recommend", model, "--users", "x").exit_code == 2
     assert (
         run("recommend", model, "--users", "4711").exit_code == 2
-    )  # without biases there is nothing to rank by
+    )  # without biases an unknown row has no ranking
     assert run("recommend", model, "--users", "4,,5,4", "-n", 3).stdout == result.stdout, (
-        "each once, in the order named"
+        "each id once, in the given order"
     )
     mixed = run("recommend", model, "--users", "4,4711,5", "-n", 3)
-    assert mixed.stdout == result.stdout, "one unknown row does not cost the others theirs"
+    assert mixed.stdout == result.stdout, "an unknown id does not affect the others"
     assert "1 of 3 users are unknown" in mixed.stderr
     assert "highest biases" not in mixed.stderr
 
 
-def test_audit_finds_what_was_planted_and_writes_the_file_without_it(table, planted):
-    out, clean = table.with_name("suspicious.csv"), table.with_name("clean.csv")
+def test_audit_detects_outliers_and_writes_the_file_without_them(table, planted):
+    out = table.with_name("suspicious.csv")
+    clean = table.with_name("clean.csv")
     result = run("audit", table, "--rank", 2, "-o", out, "--clean", clean)
     assert result.exit_code == 0, result.output
     bad = planted[3]
-    kept, lines = clean.read_text().splitlines(), table.read_text().splitlines()
+    kept = clean.read_text().splitlines()
+    lines = table.read_text().splitlines()
     assert kept[0] == lines[0]
     left_out = [line not in set(kept) for line in lines[1:]]
     assert np.all(np.array(left_out)[bad])
@@ -197,9 +202,10 @@ def test_audit_finds_what_was_planted_and_writes_the_file_without_it(table, plan
 
 
 @pytest.mark.parametrize("kind", ["csv.gz", "parquet", "npz", "mtx"])
-def test_cleaning_keeps_the_kind_of_file(tmp_path, planted, kind):
+def test_cleaned_file_has_the_same_format(tmp_path, planted, kind):
     i, j, values, bad = planted
-    path, clean = tmp_path / f"data.{kind}", tmp_path / f"clean.{kind}"
+    path = tmp_path / f"data.{kind}"
+    clean = tmp_path / f"clean.{kind}"
     matrix = sp.coo_array((values, (i, j)), shape=(90, 60))
     if kind == "npz":
         sp.save_npz(path, matrix)
@@ -227,9 +233,10 @@ def test_cleaning_keeps_the_kind_of_file(tmp_path, planted, kind):
 
 
 @pytest.mark.parametrize("bytes_at_once", [1, 7, 1 << 22])
-def test_a_copy_keeps_every_other_byte(tmp_path, monkeypatch, bytes_at_once):
+def test_cleaned_file_keeps_all_other_bytes(tmp_path, monkeypatch, bytes_at_once):
     monkeypatch.setattr(filtered_copy, "_BLOCK_BYTES", bytes_at_once)
-    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path = tmp_path / "in.csv"
+    out = tmp_path / "out.csv"
     path.write_bytes(
         b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n1,a,1,\r\n\n2,a,5,x\n2,b,4,y"
     )
@@ -244,16 +251,17 @@ def test_a_copy_keeps_every_other_byte(tmp_path, monkeypatch, bytes_at_once):
     )
 
 
-def test_a_file_of_another_kind_is_refused_before_any_work(table):
+def test_cleaned_file_of_another_format_is_refused(table):
     result = run("audit", table, "--clean", table.with_name("clean.parquet"))
     assert result.exit_code == 2
     assert "give it the ending .csv" in last_line(result)
 
 
-def test_the_command_line_wins_over_the_config_file(table, tmp_path):
+def test_command_line_overrides_the_config_file(table, tmp_path):
     settings = tmp_path / "robustmf.toml"
     settings.write_text(
-        "[fit]\nrank = 3\nloss = 'huber'\njson = true\nvalidation-fraction = 0.1\n[audit]\nrank = 1\n"
+        "[fit]\nrank = 3\nloss = 'huber'\njson = true\nvalidation-fraction = 0.1\n"
+        "[audit]\nrank = 1\n"
     )
     found = json.loads(run("fit", table, "--config", settings, "--rank", 2).stdout)
     assert (found["settings"]["rank"], found["settings"]["loss"]) == (2, "huber")
@@ -268,17 +276,17 @@ def test_the_command_line_wins_over_the_config_file(table, tmp_path):
     assert run("fit", table, "--config", tmp_path / "none.toml").exit_code == 3
 
 
-def test_every_option_can_stand_in_the_config_file():
-    own = set(fit.fit.__annotations__) - {"return", "config"}
-    assert {
-        name
-        for name in own
-        if config._NAMES.get(config._spelled(name), config._spelled(name)).replace("-", "_") != name
-    } == set()
+@pytest.mark.parametrize("name", ["fit", "audit", "predict", "recommend"])
+def test_every_option_can_be_set_in_the_config_file(name):
+    command = load_command(name)
+    names = config.option_names(command)
+    parameters = {one.name for one in command.params} - {"config", "help"}
+    assert sorted(names.values()) == sorted(parameters)
+    assert names["json"] == "as_json"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["fit", "nosuch.csv"], 3, "nosuch.csv not found"),
         (["fit", "{table}", "--rank", "0"], 2, "--rank"),
@@ -306,7 +314,7 @@ def test_every_option_can_stand_in_the_config_file():
         (["audit", "--frobnicate"], 2, "try 'robustmf audit --help'"),
     ],
 )
-def test_an_error_is_one_line_with_a_remedy_and_a_code(table, arguments, code, said):
+def test_error_is_one_line_with_an_exit_code(table, arguments, code, message):
     broken = table.with_name("broken.csv")
     broken.write_text("user,item,rating\n1,2,3\n1,3,many\n")
     empty = table.with_name("empty.csv")
@@ -316,14 +324,14 @@ def test_an_error_is_one_line_with_a_remedy_and_a_code(table, arguments, code, s
         app, [argument.format(**names) for argument in arguments], prog_name="robustmf"
     )
     assert result.exit_code == code, result.output
-    assert said in last_line(result)
+    assert message in last_line(result)
     assert last_line(result).startswith("Error: ")
     assert sum(line.startswith("Error") for line in result.stderr.splitlines()) == 1
     assert "Traceback" not in result.output
     assert result.stdout == ""
 
 
-def test_a_library_message_speaks_of_options():
+def test_arguments_in_messages_become_options():
     assert as_options("pass row=, col= and value=") == "pass --row, --col and --value"
     assert (
         as_options("fit with bias=True, or rank=5; pass duplicates='last'")
@@ -342,14 +350,17 @@ def command(*arguments, **options):
     )
 
 
-def test_debug_shows_the_traceback_wherever_it_stands(table):
-    said = command("fit", table, "--rank", "61", "--debug").communicate(timeout=120)[1]
-    assert "Traceback" in said
-    assert "ValueError: rank must be" in said
+def test_debug_shows_the_traceback_at_any_position(table):
+    stderr = command("fit", table, "--rank", "61", "--debug").communicate(timeout=120)[1]
+    assert "Traceback" in stderr
+    assert "ValueError: rank must be" in stderr
 
 
-def test_help_is_quick_and_imports_no_numbers():
-    code = "import sys; from robustmf.cli import app; app(['--help'], standalone_mode=False); print({'numpy', 'numba'} & set(sys.modules))"
+def test_help_imports_neither_numpy_nor_numba():
+    code = (
+        "import sys; from robustmf.cli import app; app(['--help'], standalone_mode=False);"
+        " print({'numpy', 'numba'} & set(sys.modules))"
+    )
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
@@ -357,21 +368,21 @@ def test_help_is_quick_and_imports_no_numbers():
     assert shown.splitlines()[-1] == "set()"
 
 
-def test_ctrl_c_before_there_is_anything_to_keep_has_its_own_code(table):
+def test_ctrl_c_before_the_first_iteration(table):
     process = command("audit", table, "--rank", "5", env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    process.stderr.readline()  # the file is read; what comes are the imports of the fit, and the fit
+    process.stderr.readline()  # the file is read; imports and the fit follow
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
-    assert said.splitlines()[-1] == "Error: interrupted"
-    assert out == ""
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert stderr.splitlines()[-1] == "Error: interrupted"
+    assert stdout == ""
 
 
 def test_version():
     assert run("--version").output == f"robustmf {robustmf.__version__}\n"
 
 
-def test_a_pipe_that_closes_early_is_no_error(table, model):
+def test_closed_pipe_is_not_an_error(table, model):
     process = subprocess.run(
         f"'{sys.executable}' -m robustmf.cli recommend '{model}' --all -n 50 | head -1",
         shell=True,
@@ -379,12 +390,12 @@ def test_a_pipe_that_closes_early_is_no_error(table, model):
         text=True,
         check=True,
     )
-    assert process.stdout == "user,place,item,prediction\n"
+    assert process.stdout == "user,rank,item,prediction\n"
     assert "Traceback" not in process.stderr
     assert "Error" not in process.stderr
 
 
-def test_a_page_without_plotly_is_refused_before_any_work(table, tmp_path):
+def test_page_without_plotly_is_refused_before_the_fit(table, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['plotly'] = None\n")
     source = Path(robustmf.__file__).parents[1]
     process = command(
@@ -396,12 +407,12 @@ def test_a_page_without_plotly_is_refused_before_any_work(table, tmp_path):
         tmp_path / "p.html",
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{source}"},
     )
-    _, said = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=120)
     assert process.returncode == 4
-    assert said.strip() == "Error: a page needs Plotly: pip install 'robustmf[plot]'"
+    assert stderr.strip() == "Error: a page needs Plotly: pip install 'robustmf[plot]'"
 
 
-def test_bench_is_there_without_the_module_resource_as_on_windows():
+def test_bench_imports_without_the_module_resource_as_on_windows():
     code = "import sys; sys.modules['resource'] = None; import benchmarks.commands.bench"
     here = os.environ | {"PYTHONPATH": str(Path(robustmf.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env=here)

@@ -1,4 +1,4 @@
-"""The commands in docs/cli.md and in the verbs' help work when pasted."""
+"""The examples in docs/cli.md and in the help of the commands run as printed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from robustmf.cli import VERBS, app
-from robustmf.cli.failures import EXIT_CODES
+from robustmf.cli import COMMANDS, app
+from robustmf.cli.errors import EXIT_CODES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-PAGED_VERBS = {"fit", "predict", "recommend", "audit"}
+DOCUMENTED_COMMANDS = {"fit", "predict", "recommend", "audit"}
 
 
 def blocks(language):
@@ -23,7 +23,7 @@ def blocks(language):
 
 
 def commands():
-    """(command, exit code, lines shown) for each command of the page."""
+    """Yield (command, exit code, lines of output) for each command of the page."""
     for block in blocks("console"):
         for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
             first, *shown = part.splitlines()
@@ -47,9 +47,9 @@ def run(command):
     return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}, prog_name="robustmf")
 
 
-def test_every_command_of_the_page_does_what_it_shows(folder):
+def test_commands_of_the_page_have_the_output_shown(folder):
     listed = list(commands())
-    assert {command.split()[1] for command, _, _ in listed} == PAGED_VERBS
+    assert {command.split()[1] for command, _, _ in listed} == DOCUMENTED_COMMANDS
     for command, code, shown in listed:
         result = run(command)
         assert result.exit_code == code, (command, result.output, result.exception)
@@ -58,8 +58,8 @@ def test_every_command_of_the_page_does_what_it_shows(folder):
 
 
 def examples():
-    """(function, command) for each example in the help of a verb or of what stands below one."""
-    for name in VERBS:
+    """Yield (name, example) for each example in the help of a command or subcommand."""
+    for name in COMMANDS:
         module = import_module(f"robustmf.cli.{name}")
         functions = (
             [one.callback for one in module.app.registered_commands]
@@ -72,25 +72,24 @@ def examples():
                     yield name, line.strip()
 
 
-def test_every_verb_has_examples():
-    """Those of ``bench`` are its table in ``tests/test_bench.py``."""
-    assert {name for name, _ in examples()} == set(VERBS) - {"bench"}
+def test_every_command_has_examples():
+    assert {name for name, _ in examples()} == set(COMMANDS)
 
 
 @pytest.mark.parametrize(("name", "line"), list(examples()))
-def test_the_examples_of_the_help_work_when_pasted(folder, name, line):
+def test_examples_of_the_help(folder, name, line):
     for command in line.split(" && "):
         result = run(command)
         assert result.exit_code == 0, (command, result.output, result.exception)
 
 
-def test_the_page_has_the_exit_codes():
+def test_exit_codes_of_the_page():
     for code, meaning in EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in PAGE
 
 
-def test_the_list_of_verbs_says_what_each_says_of_itself():
-    for name, summary in VERBS.items():
+def test_summaries_are_the_first_lines_of_the_docstrings():
+    for name, summary in COMMANDS.items():
         module = import_module(f"robustmf.cli.{name}")
         own = (
             module.app.info.help

@@ -1,4 +1,4 @@
-"""Attacks: what they write, where, and that they say so."""
+"""Attacks: the entries that they change or add, and the reported ground truth."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def same_entries(a, b):
     )
 
 
-def test_love_hate_is_the_papers(ratings):
+def test_love_hate_is_the_attack_of_the_paper(ratings):
     found = love_hate(ratings, (1, 5), share=0.2, random_state=0)
-    j, before, after = ratings.rows.indices, ratings.rows.values, found.ratings.rows.values
+    j = ratings.rows.indices
+    before = ratings.rows.values
+    after = found.ratings.rows.values
     assert found.columns.sum() == 8
     assert np.array_equal(found.entries, found.columns[j])
     assert not found.rows.any()
@@ -52,28 +54,29 @@ def test_love_hate_is_the_papers(ratings):
         for column in np.flatnonzero(found.columns)
         if len(set(after[j == column])) == 1
     }
-    assert kinds == {1.0, 5.0}, "each item is loved or hated as a whole, and both occur"
-    assert len(set(ratings.rows.values)) == 5, "the input is left alone"
+    assert kinds == {1.0, 5.0}, "all ratings of an item are equal, and both extremes occur"
+    assert len(set(ratings.rows.values)) == 5, "the input is unchanged"
     assert found.ratings.dtype == np.float32
 
 
 def test_love_hate_per_rating_mixes_within_an_item(ratings):
     found = love_hate(ratings, (1, 5), share=0.2, per="rating", random_state=0)
-    j, after = ratings.rows.indices, found.ratings.rows.values
+    j = ratings.rows.indices
+    after = found.ratings.rows.values
     assert set(after[found.entries]) == {1.0, 5.0}
-    crowded = [column for column in np.flatnonzero(found.columns) if (j == column).sum() >= 15]
-    assert crowded
-    assert all(set(after[j == column]) == {1.0, 5.0} for column in crowded)
+    frequent = [column for column in np.flatnonzero(found.columns) if (j == column).sum() >= 15]
+    assert frequent
+    assert all(set(after[j == column]) == {1.0, 5.0} for column in frequent)
 
 
-def test_love_hate_takes_three_percent_and_tosses_a_fair_coin():
+def test_love_hate_attacks_three_percent_with_equal_probabilities():
     ratings = Observed.from_indices(
         np.zeros(20_000, int), np.arange(20_000), np.tile([1.0, 3.0, 5.0, 3.0], 5000)
     )
     found = love_hate(ratings, random_state=3)
     assert found.columns.sum() == found.entries.sum() == 600
-    loved = (found.ratings.rows.values[found.entries] == 5).mean()
-    assert abs(loved - 0.5) < 4 * 0.5 / np.sqrt(600)
+    high = (found.ratings.rows.values[found.entries] == 5).mean()
+    assert abs(high - 0.5) < 4 * 0.5 / np.sqrt(600)
 
 
 @pytest.mark.parametrize("direction", ["push", "nuke"])
@@ -96,7 +99,7 @@ def test_shilling_profiles_are_new_rows_at_the_end(ratings, name, direction):
     for part in ("indices", "values"):
         assert np.array_equal(
             getattr(made.rows, part)[: ratings.n_entries], getattr(ratings.rows, part)
-        ), "genuine rows are left alone"
+        ), "genuine rows are unchanged"
     for row in range(60, 66):
         part = slice(*made.rows.pointers[row : row + 2])
         columns, values = made.rows.indices[part], made.rows.values[part]
@@ -107,7 +110,7 @@ def test_shilling_profiles_are_new_rows_at_the_end(ratings, name, direction):
     assert made.columns.counts.sum() == made.n_entries
 
 
-def test_fillers_follow_the_law_of_each_attack():
+def test_distribution_of_the_filler_ratings():
     rng = np.random.default_rng(0)
     centers = np.where(np.arange(60) < 30, 2.0, 8.0)
     ratings = Observed.from_dense(centers + 0.3 * rng.standard_normal((200, 60)))
@@ -115,7 +118,8 @@ def test_fillers_follow_the_law_of_each_attack():
 
     def fillers(found):
         rows = found.ratings.rows
-        j, values = rows.indices[found.entries], rows.values[found.entries]
+        j = rows.indices[found.entries]
+        values = rows.values[found.entries]
         return values[(j < 30) & ~found.columns[j]], values[(j >= 30) & ~found.columns[j]]
 
     low, high = fillers(average_attack(ratings, [0], **many))
@@ -130,14 +134,15 @@ def test_fillers_follow_the_law_of_each_attack():
     assert set(high) == {0.0, 12.0}
 
 
-def test_bandwagon_joins_the_crowd(ratings):
-    j, values = ratings.rows.indices, ratings.rows.values
+def test_bandwagon_rates_popular_items(ratings):
+    j = ratings.rows.indices
+    values = ratings.rows.values
     counts = np.bincount(j, minlength=40)
     target = int(np.argmax(counts))
     push = bandwagon_attack(ratings, target, popular_size=0.05, filler_size=0.05, random_state=0)
     rated = np.bincount(push.ratings.rows.indices[push.entries], minlength=40)
-    crowd = np.argsort(-np.where(np.arange(40) == target, 0, counts), kind="stable")[:2]
-    assert (rated[crowd] == 3).all()
+    popular = np.argsort(-np.where(np.arange(40) == target, 0, counts), kind="stable")[:2]
+    assert (rated[popular] == 3).all()
     nuke = bandwagon_attack(ratings, 39, direction="nuke", popular_size=0.05, random_state=0)
     rated = np.bincount(nuke.ratings.rows.indices[nuke.entries], minlength=40)
     known = np.argsort(-np.where(np.arange(40) == 39, 0, counts), kind="stable")[:9]
@@ -149,7 +154,7 @@ def test_bandwagon_joins_the_crowd(ratings):
 
 
 @pytest.mark.parametrize("attack", [love_hate, *SHILLING.values()])
-def test_a_seed_fixes_an_attack(ratings, attack):
+def test_seed_determines_the_attack(ratings, attack):
     one, same, other = (
         attack(ratings, random_state=seed) for seed in (5, np.random.default_rng(5), 6)
     )
@@ -158,7 +163,7 @@ def test_a_seed_fixes_an_attack(ratings, attack):
     assert not same_entries(one.ratings, other.ratings)
 
 
-def test_new_rows_get_ids_of_their_own():
+def test_new_rows_get_unused_ids():
     numbered = Observed.from_triplets(row=[10, 20], col=["a", "b"], value=[1.0, 5.0])
     assert random_attack(numbered, [0], attack_size=1.0).ratings.row_ids == [10, 20, 21, 22]
     named = Observed.from_triplets(row=["ann", "profile 1"], col=["a", "b"], value=[1.0, 5.0])
@@ -171,19 +176,39 @@ def test_new_rows_get_ids_of_their_own():
     ("call", "error", "message"),
     [
         (lambda r: love_hate(r, (5, 1)), ValueError, "lowest < highest, got"),
-        (lambda r: love_hate(r, (2, 5)), ValueError, "do not hold the ratings, which go from 1.0 to 5.0"),
-        (lambda r: love_hate(r, share=0), ValueError, "share must be a share above 0 and up to 1, got share=0"),
-        (lambda r: love_hate(r, per="user"), ValueError, "per must be 'item' or 'rating', got per='user'"),
-        (lambda r: random_attack(r, direction="up"), ValueError, "direction must be 'push' or 'nuke'"),
-        (lambda r: random_attack(r, attack_size=2), ValueError, "attack_size must be a share"),
-        (lambda r: average_attack(r, filler_size=-1), ValueError, "filler_size must be a share"),
-        (lambda r: random_attack(r, [40]), ValueError, r"targets must be different column numbers in 0 … 39, got targets=\[40\]"),
-        (lambda r: random_attack(r, [1, 1]), ValueError, "different column numbers"),
-        (lambda r: random_attack(r, ["a"]), TypeError, "targets must be column numbers"),
-        (lambda r: segment_attack(r, []), TypeError, "segment must be column numbers"),
-        (lambda r: bandwagon_attack(r, popular_size=7), ValueError, "popular_size must be a share"),
+        (
+            lambda r: love_hate(r, (2, 5)),
+            ValueError,
+            "do not contain the ratings, which range from 1.0 to 5.0",
+        ),
+        (
+            lambda r: love_hate(r, share=0),
+            ValueError,
+            "share must be above 0 and at most 1, got share=0",
+        ),
+        (
+            lambda r: love_hate(r, per="user"),
+            ValueError,
+            "per must be 'item' or 'rating', got per='user'",
+        ),
+        (
+            lambda r: random_attack(r, direction="up"),
+            ValueError,
+            "direction must be 'push' or 'nuke'",
+        ),
+        (lambda r: random_attack(r, attack_size=2), ValueError, "attack_size must be above 0"),
+        (lambda r: average_attack(r, filler_size=-1), ValueError, "filler_size must be above 0"),
+        (
+            lambda r: random_attack(r, [40]),
+            ValueError,
+            r"targets must be distinct column indices from 0 to 39, got targets=\[40\]",
+        ),
+        (lambda r: random_attack(r, [1, 1]), ValueError, "distinct column indices"),
+        (lambda r: random_attack(r, ["a"]), TypeError, "targets must be column indices"),
+        (lambda r: segment_attack(r, []), TypeError, "segment must be column indices"),
+        (lambda r: bandwagon_attack(r, popular_size=7), ValueError, "popular_size must be above 0"),
     ],
-)  # fmt: skip
-def test_bad_settings_are_refused_by_name(ratings, call, error, message):
+)
+def test_invalid_parameters_are_named(ratings, call, error, message):
     with pytest.raises(error, match=message):
         call(ratings)

@@ -1,4 +1,4 @@
-"""Loaders on small files of the official forms; downloads from a server of our own; the command line."""
+"""Loaders of small files in the official formats, downloads, and ``robustmf data``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SHARED = Path(os.environ.get("ROBUSTMF_DATA", Path(__file__).parents[3] / "share
 
 
 @pytest.fixture(autouse=True)
-def nothing_elsewhere(monkeypatch, tmp_path):
-    """Neither the user's data folder nor the user's cache is looked at."""
+def no_user_data(monkeypatch, tmp_path):
+    """Hide the data folder and the cache of the user."""
     monkeypatch.delenv("ROBUSTMF_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -43,9 +43,10 @@ TITLES = "1::Toy Story (1995)::Comedy\n3::Les Misérables (1995)::Drama\n"
 SMALL = {
     "100k": {
         "ml-100k/u.data": "7\t3\t5\t881250949\n2\t1\t1\t891717742\n",
-        "ml-100k/u.item": "1|Toy Story (1995)|01-Jan-1995||http://x|0|0\n3|Les Misérables (1995)|01-Jan-1995||x|0|0\n".encode(
-            "latin-1"
-        ),
+        "ml-100k/u.item": (
+            "1|Toy Story (1995)|01-Jan-1995||http://x|0|0\n"
+            "3|Les Misérables (1995)|01-Jan-1995||x|0|0\n"
+        ).encode("latin-1"),
     },
     "1m": {
         "ml-1m/ratings.dat": "7::3::5::978300760\n2::1::1::978302109\n",
@@ -56,8 +57,12 @@ SMALL = {
         "ml-10M100K/movies.dat": TITLES,
     },
     "latest-small": {
-        "ml-latest-small/ratings.csv": "userId,movieId,rating,timestamp\n7,3,5.0,964982703\n2,1,0.5,964981247\n",
-        "ml-latest-small/movies.csv": 'movieId,title,genres\n1,Toy Story (1995),Comedy\n3,"Misérables, Les (1995)",Drama\n',
+        "ml-latest-small/ratings.csv": (
+            "userId,movieId,rating,timestamp\n7,3,5.0,964982703\n2,1,0.5,964981247\n"
+        ),
+        "ml-latest-small/movies.csv": (
+            'movieId,title,genres\n1,Toy Story (1995),Comedy\n3,"Misérables, Les (1995)",Drama\n'
+        ),
     },
 }
 
@@ -83,7 +88,8 @@ def test_movielens_without_titles_and_with_wrong_ones(tmp_path):
     put(tmp_path, {"ml-100k/u.item": "1|Toy Story|\nTitle without number\n"})
     with pytest.raises(
         MalformedFileError,
-        match=r"u\.item, line 2: expected an item's number and title, got 'Title without number'",
+        match=r"u\.item, line 2: expected the number and the title of an item, got"
+        " 'Title without number'",
     ):
         load_movielens("100k", tmp_path)
 
@@ -91,15 +97,23 @@ def test_movielens_without_titles_and_with_wrong_ones(tmp_path):
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [
-        ("100k", "7\t4\tfive\t1\n", r"ml-100k/u\.data, line 3: value 'five' is not a finite number"),
+        (
+            "100k",
+            "7\t4\tfive\t1\n",
+            r"ml-100k/u\.data, line 3: value 'five' is not a finite number",
+        ),
         ("100k", "7\t4\t5\n", r"ml-100k/u\.data, line 3: expected 4 fields, .* got 3"),
         ("1m", "7::4:5::1\n", r"ml-1m/ratings\.dat, line 3: expected 4 fields"),
         ("1m", "u7::4::5::1\n", r"ml-1m/ratings\.dat, line 3: row id 'u7' is not an integer"),
-        ("10m", "7::4::9::1\n", r"ratings\.dat: ratings go from 0.5 to 9.0, but movielens-10m has 0.5 to 5"),
+        (
+            "10m",
+            "7::4::9::1\n",
+            r"ratings\.dat: ratings range from 0.5 to 9.0, but those of movielens-10m from 0\.5",
+        ),
         ("latest-small", "7,3,4.0,5\n", r"ratings\.csv: duplicate entry \(row id 7, column id 3"),
     ],
-)  # fmt: skip
-def test_malformed_movielens_is_named(tmp_path, name, line, message):
+)
+def test_malformed_movielens_files_are_named(tmp_path, name, line, message):
     put(tmp_path, SMALL[name])
     path = next(tmp_path / one for one in SMALL[name] if "movies" not in one and "item" not in one)
     path.write_text(path.read_text() + line)
@@ -127,7 +141,7 @@ def test_paper_filter_keeps_movies_whose_ratings_add_up_to_more_than_ten(tmp_pat
     np.testing.assert_array_equal(
         found.ratings.to_sparse().toarray(), [[5, 3], [5, 4], [1, 4], [0, 0]]
     )
-    with pytest.raises(ValueError, match="paper_filter is for name='1m'"):
+    with pytest.raises(ValueError, match="paper_filter needs name='1m'"):
         load_movielens("100k", tmp_path, paper_filter=True)
     with pytest.raises(ValueError, match=r"name must be one of .*, got name='2m'"):
         load_movielens("2m")
@@ -137,7 +151,7 @@ def test_paper_filter_keeps_movies_whose_ratings_add_up_to_more_than_ten(tmp_pat
     not (SHARED / "ml-latest-small").exists(),
     reason=f"MovieLens latest-small not found in {SHARED}; set ROBUSTMF_DATA",
 )
-def test_latest_small_is_what_it_should_be():
+def test_latest_small_has_its_official_size():
     found = load_movielens("latest-small", SHARED, download=False)
     assert found.ratings.shape == (610, 9724) == MOVIELENS["latest-small"].shape
     assert found.ratings.n_entries == 100_836 == MOVIELENS["latest-small"].n_ratings
@@ -150,8 +164,8 @@ def test_latest_small_is_what_it_should_be():
     not (SHARED / "dinosaur").exists(),
     reason=f"Dinosaur tracks not found in {SHARED}; set ROBUSTMF_DATA",
 )
-def test_dinosaur_sizes_are_the_papers():
-    for views, shape, share in (
+def test_dinosaur_has_the_sizes_of_the_paper():
+    for views, shape, density in (
         (0, (72, 4983), 9.16),
         (5, (72, 932), 17.87),
         (6, (72, 557), 20.55),
@@ -159,7 +173,7 @@ def test_dinosaur_sizes_are_the_papers():
     ):
         tracks = load_dinosaur(views, SHARED)
         assert tracks.shape == shape
-        assert 100 * tracks.n_entries / (shape[0] * shape[1]) == pytest.approx(share, abs=0.005)
+        assert 100 * tracks.n_entries / (shape[0] * shape[1]) == pytest.approx(density, abs=0.005)
     assert load_dinosaur(0, SHARED).n_entries == KNOWN["dinosaur"].n_ratings
 
 
@@ -172,17 +186,29 @@ def test_malformed_tracks_are_named(tmp_path):
         load_dinosaur(5, tmp_path)
 
 
-def test_netflix_in_both_forms(tmp_path):
-    together = put(tmp_path / "a", {
-        "netflix/combined_data_1.txt": "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n2:\n1488844,4,2005-09-06\n",
-        "netflix/combined_data_2.txt": "3:\n822109,1,2004-01-01\n",
-        "netflix/movie_titles.csv": "1,2003,Dinosaur Planet\n3,NULL,Character, a \"quoted\" one\n",
-    })  # fmt: skip
-    apart = put(tmp_path / "b", {
-        "netflix/training_set/mv_0000001.txt": "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n",
-        "netflix/training_set/mv_0000002.txt": "2:\n1488844,4,2005-09-06\n",
-        "netflix/training_set/mv_0000003.txt": "3:\n822109,1,2004-01-01\n",
-    })  # fmt: skip
+def test_netflix_in_both_formats(tmp_path):
+    together = put(
+        tmp_path / "a",
+        {
+            "netflix/combined_data_1.txt": (
+                "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n2:\n1488844,4,2005-09-06\n"
+            ),
+            "netflix/combined_data_2.txt": "3:\n822109,1,2004-01-01\n",
+            "netflix/movie_titles.csv": (
+                '1,2003,Dinosaur Planet\n3,NULL,Character, a "quoted" one\n'
+            ),
+        },
+    )
+    apart = put(
+        tmp_path / "b",
+        {
+            "netflix/training_set/mv_0000001.txt": (
+                "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n"
+            ),
+            "netflix/training_set/mv_0000002.txt": "2:\n1488844,4,2005-09-06\n",
+            "netflix/training_set/mv_0000003.txt": "3:\n822109,1,2004-01-01\n",
+        },
+    )
     for base in (together, apart):
         found = load_netflix(base)
         assert found.ratings.row_ids == [822109, 1488844]
@@ -197,7 +223,7 @@ def test_netflix_in_both_forms(tmp_path):
         load_netflix(apart)
 
 
-def test_yahoo_in_both_forms(tmp_path):
+def test_yahoo_in_both_formats(tmp_path):
     cup = put(tmp_path / "a", {"yahoo/trainIdx2.txt": "0|2\n5\t90\n3\t0\n4|1\n5\t100\n"})
     found = load_yahoo(cup, dtype="float64")
     assert found.ratings.row_ids == [0, 4]
@@ -210,7 +236,7 @@ def test_yahoo_in_both_forms(tmp_path):
     put(plain, {"yahoo/train_1.txt": "0\t5\tx\n"})
     with pytest.raises(
         ValueError,
-        match=r"several files of ratings \(train_0\.txt, train_1\.txt\); say which by files=",
+        match=r"several files of ratings \(train_0\.txt, train_1\.txt\); choose one with files=",
     ):
         load_yahoo(plain)
     with pytest.raises(MalformedFileError, match=r"train_1\.txt, line 1: value 'x'"):
@@ -253,7 +279,7 @@ def test_jester_as_csv_and_as_excel(tmp_path):
     )
     with pytest.raises(
         MalformedFileError,
-        match=r"jester-data-2\.csv, line 2: announces 99 ratings from -10 to 10, but has 100",
+        match=r"jester-data-2\.csv, line 2: expected 99 ratings from -10 to 10, got 100",
     ):
         load_jester(2, tmp_path / "c")
     put(tmp_path / "c", {"jester/jester-data-2.csv": "1,2\n"})
@@ -271,32 +297,43 @@ def test_jester_as_csv_and_as_excel(tmp_path):
     [
         (
             partial(load_movielens, "1m", download=False),
-            r"ratings\.dat not found, looked in .*/here, .*robustmf: get movielens-1m from https://grouplens\.org/datasets/movielens/1m/ "
-            r"and put ml-1m/ratings\.dat \(or the archive ml-1m\.zip as it is\) into .*/here",
+            r"ratings\.dat not found, searched in .*/here, .*robustmf: get movielens-1m from "
+            r"https://grouplens\.org/datasets/movielens/1m/ and put ml-1m/ratings\.dat "
+            r"\(or the archive ml-1m\.zip as it is\) into .*/here",
         ),
-        (load_netflix, r"combined_data_1\.txt … combined_data_4\.txt not found, .* from https://www\.kaggle\.com"),
-        (load_yahoo, r"trainIdx2\.txt not found, .* put yahoo/trainIdx2\.txt into .*/here, or pass folder= or set ROBUSTMF_DATA"),
-        (partial(load_jester, 2, download=False), r"jester-data-2\.xls not found, .*jester_dataset_1_2\.zip"),
-        (load_dinosaur, r"viff\.xy not found, looked in .*data-mview"),
+        (
+            load_netflix,
+            r"combined_data_1\.txt … combined_data_4\.txt not found, .* from https://www\.kaggle\.com",
+        ),
+        (
+            load_yahoo,
+            r"trainIdx2\.txt not found, .* put yahoo/trainIdx2\.txt into .*/here, or pass folder= "
+            r"or set ROBUSTMF_DATA",
+        ),
+        (
+            partial(load_jester, 2, download=False),
+            r"jester-data-2\.xls not found, .*jester_dataset_1_2\.zip",
+        ),
+        (load_dinosaur, r"viff\.xy not found, searched in .*data-mview"),
     ],
-)  # fmt: skip
-def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path, load, message):
+)
+def test_missing_files_are_named_with_instructions(tmp_path, load, message):
     with pytest.raises(FileNotFoundError, match=message):
         load(folder=tmp_path / "here")
 
 
 @pytest.fixture
 def server(tmp_path):
-    """A server of files in a folder, on this machine."""
+    """A local HTTP server for the files of a folder."""
     folder = tmp_path / "served"
     folder.mkdir()
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
+    class SilentHandler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
 
     with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=str(folder))
+        ("127.0.0.1", 0), partial(SilentHandler, directory=str(folder))
     ) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.02,))
         thread.start()
@@ -325,7 +362,7 @@ def data_set(url, checksum):
     )
 
 
-def test_a_download_is_checked_kept_and_not_repeated(server, tmp_path):
+def test_download_is_verified_stored_and_not_repeated(server, tmp_path):
     folder, url = server
     toy = data_set(
         url, archive_of(folder / "toy.zip", {"toy/r.dat": "1::2::3\n", "../evil.txt": "x"})
@@ -343,15 +380,17 @@ def test_a_download_is_checked_kept_and_not_repeated(server, tmp_path):
     (tmp_path / "here/toy").mkdir()
     (tmp_path / "here/toy/r.dat").write_text("4::5::6\n")
     assert find_files(toy, ("r.dat",), tmp_path / "here")[0].path.name == "r.dat", (
-        "a plain file goes before the archive"
+        "a plain file takes precedence over the archive"
     )
 
 
-def test_a_damaged_download_is_refused(server, tmp_path):
+def test_damaged_download_is_refused(server, tmp_path):
     folder, url = server
     archive_of(folder / "toy.zip", {"toy/r.dat": "1::2::3\n"})
     toy = data_set(url, "0" * 64)
-    with pytest.raises(ValueError, match=r"toy\.zip has changed or was damaged on the way"):
+    with pytest.raises(
+        ValueError, match=r"toy\.zip has changed or was damaged during the download"
+    ):
         require_file(toy, "r.dat", tmp_path / "here", download=True)
     assert not (tmp_path / "here/toy.zip").exists()
     (tmp_path / "here").mkdir(exist_ok=True)
@@ -363,12 +402,13 @@ def test_a_damaged_download_is_refused(server, tmp_path):
         require_file(toy, "r.dat", tmp_path / "here", download=True)
 
 
-def test_off_line_the_error_says_which_file_from_where_and_where_to(server, tmp_path):
+def test_failed_download_gives_instructions(server, tmp_path):
     _, url = server
     toy = data_set(url, "0" * 64)
     with pytest.raises(
         FileNotFoundError,
-        match=r"toy\.zip not found, .* get toy from https://nowhere.* put toy\.zip into .*/here, .*404",
+        match=r"toy\.zip not found, .* get toy from https://nowhere.* put toy\.zip into .*/here, "
+        r".*404",
     ):
         require_file(toy, "r.dat", tmp_path / "here", download=True)
     closed = data_set("http://127.0.0.1:9", "0" * 64)
@@ -380,7 +420,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["data", *map(str, arguments)], env={"COLUMNS": "200"})
 
 
-def test_command_line_lists_describes_and_gets(tmp_path):
+def test_list_and_info(tmp_path):
     put(tmp_path, SMALL["1m"])
     listed = run("list", "--folder", tmp_path)
     assert listed.exit_code == 0, listed.output
@@ -403,7 +443,7 @@ def test_command_line_lists_describes_and_gets(tmp_path):
     assert run("get", "netflix", "--folder", tmp_path).exit_code == 2
 
 
-def test_command_line_gets_what_it_can(server, tmp_path, monkeypatch):
+def test_get(server, tmp_path, monkeypatch):
     folder, url = server
     monkeypatch.setitem(
         KNOWN, "toy", data_set(url, archive_of(folder / "toy.zip", {"toy/r.dat": "1::2::3\n"}))

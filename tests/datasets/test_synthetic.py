@@ -1,4 +1,4 @@
-"""The synthetic problem is the paper's."""
+"""The synthetic problem of the paper."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from robustmf.datasets import make_synthetic
 
 
-@pytest.mark.parametrize(("m", "share"), [(250, 11.04), (500, 6.21), (1000, 3.45)])
-def test_shares_of_the_papers_tables(m, share):
+@pytest.mark.parametrize(("m", "density"), [(250, 11.04), (500, 6.21), (1000, 3.45)])
+def test_density_is_that_of_the_paper(m, density):
     data = make_synthetic(m, random_state=0)
-    assert 100 * data.train.n_entries / m**2 == pytest.approx(share, abs=0.01)
+    assert 100 * data.train.n_entries / m**2 == pytest.approx(density, abs=0.01)
     assert abs(data.train.n_entries - data.validation.n_entries) <= 1
     assert data.train_outliers.mean() == pytest.approx(0.05, abs=0.01)
 
@@ -28,7 +28,7 @@ def test_values_are_clean_plus_noise_plus_outliers():
     assert np.linalg.matrix_rank(data.clean) == 4
 
 
-def test_parts_are_disjoint_and_the_rest_is_test():
+def test_training_validation_and_test_entries_are_disjoint():
     data = make_synthetic(60, 50, rank=2, observed=0.4, random_state=2)
     seen = [
         set(zip(p.rows.group_of_entry(), p.rows.indices, strict=True))
@@ -38,17 +38,19 @@ def test_parts_are_disjoint_and_the_rest_is_test():
     assert data.test_mask.sum() == 60 * 50 - len(seen[0]) - len(seen[1])
 
 
-def test_rmse_without_the_dense_matrix():
+def test_rmse_equals_that_of_the_dense_matrices():
     data = make_synthetic(60, 50, rank=2, random_state=3)
     rng = np.random.default_rng(0)
-    U, V = rng.standard_normal((60, 4)), rng.standard_normal((50, 4))
+    U = rng.standard_normal((60, 4))
+    V = rng.standard_normal((50, 4))
     dense = np.sqrt(((U @ V.T - data.clean)[data.test_mask] ** 2).mean())
     assert data.test_rmse(U, V) == pytest.approx(dense, rel=1e-10)
     assert data.test_rmse(data.row_factors, data.column_factors) < 1e-7
 
 
-def test_seeds_hold_and_large_shapes_stay_small():
-    a, b = make_synthetic(100, random_state=5), make_synthetic(100, random_state=5)
+def test_seed_determines_the_data_and_large_shapes_need_little_memory():
+    a = make_synthetic(100, random_state=5)
+    b = make_synthetic(100, random_state=5)
     assert np.array_equal(a.train.rows.values, b.train.rows.values)
     large = make_synthetic(200_000, rank=2, observed=1e-7, random_state=0)
     assert large.train.n_entries == 2000
@@ -65,6 +67,6 @@ def test_seeds_hold_and_large_shapes_stay_small():
         {"m": 10, "observed": 0.0},
     ],
 )
-def test_bad_arguments(bad):
+def test_invalid_parameters(bad):
     with pytest.raises(ValueError, match=r"got|leaves"):
         make_synthetic(**bad)

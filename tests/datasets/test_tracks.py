@@ -1,14 +1,16 @@
-"""Made-up tracks have the rank, the gaps and the mistakes that they say, and the points can be found again."""
+"""Synthetic tracks: rank, observed band, wrong matches, and recovery of the points."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 
 from robustmf import RobustMF
 from robustmf.datasets import make_tracks
-from robustmf.report import cloud
+from robustmf.report.structure_from_motion import scene_points
 
 
-def test_rank_band_and_mistakes():
+def test_rank_band_and_wrong_matches():
     clean = make_tracks(80, 12, noise=0, mismatches=0, random_state=1)
     both = np.zeros(clean.observed.shape, bool)
     both[clean.observed.rows.group_of_entry(), clean.observed.rows.indices] = True
@@ -24,19 +26,18 @@ def test_rank_band_and_mistakes():
     assert 0.05 < wrong.wrong.mean() < 0.15
 
 
-def test_points_are_found_again():
+def test_points_are_recovered():
     made = make_tracks(random_state=2)
     model = RobustMF(4, loss="l1", reg=1e-9, tol=1e-6, random_state=0).fit(made.observed)
-    found, truth = (
-        A - A.mean(axis=0)
-        for A in (cloud.points(model.row_factors_, model.column_factors_), made.points)
-    )
-    turn, singular, axes = np.linalg.svd(found.T @ truth)
-    fitted = found @ turn @ axes * singular.sum() / np.square(found).sum()
+    found = scene_points(model.row_factors_, model.column_factors_)
+    found = found - found.mean(axis=0)
+    truth = made.points - made.points.mean(axis=0)
+    left, singular, right = np.linalg.svd(found.T @ truth)
+    fitted = found @ left @ right * singular.sum() / np.square(found).sum()
     assert np.sqrt(np.square(fitted - truth).sum() / np.square(truth).sum()) < 0.03
 
 
 @pytest.mark.parametrize("given", [{"points": 3}, {"frames": 1}, {"noise": -1}, {"mismatches": 2}])
-def test_what_cannot_be_made_is_named(given):
+def test_invalid_parameters_are_named(given):
     with pytest.raises(ValueError, match=next(iter(given))):
         make_tracks(**given)

@@ -1,9 +1,8 @@
-"""Pages in a real browser: Debian's chromium, driven by Playwright (extra "dev"; no browser is downloaded)."""
+"""Pages in a browser: Chromium of the system, controlled by Playwright (extra "dev")."""
 
 from __future__ import annotations
 
 import shutil
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from benchmarks.report import reproduction_page
 from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
 from robustmf import Observed, RobustMF
-from robustmf.cli.demo_problem import run_demo, track_demo
+from robustmf.cli.demo_records import synthetic_record, tracks_record
 from robustmf.report import demo_page
-from robustmf.report.fitted import fit_record
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed (extra 'dev')"
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
 )
 
-EVIL = [
+HOSTILE_IDS = [
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -42,9 +40,9 @@ EVIL = [
     "\u202egnp.exe",
     "line\nbreak\ttab",
 ]
-PHONE, DESK = 375, 1440
+PHONE_WIDTH, DESKTOP_WIDTH = 375, 1440
 
-#: What the labels of rows on the map, the last plot, show; Plotly takes no more than twenty hovers a second.
+#: The hover labels of the rows on the map, the last plot; Plotly limits the rate of hover events.
 HOVER = """async () => {
   const plot = [...document.querySelectorAll('.js-plotly-plot')].at(-1), shown = [];
   for (const [n, text] of plot.data[0].text.entries()) if (!text.includes('user')) {
@@ -68,7 +66,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The page of a fit with ids of every unpleasant kind, one with points in space, and that of the demo."""
+    """The page of a fit with problematic ids, one with points in space, and that of the demo."""
     folder = tmp_path_factory.mktemp("pages")
     rng = np.random.default_rng(0)
     X = (
@@ -76,13 +74,11 @@ def pages(tmp_path_factory):
         + 0.5 * rng.standard_normal((80, 2)) @ rng.standard_normal((50, 2)).T
         + 0.1 * rng.standard_normal((80, 50))
     )
-    X[np.arange(len(EVIL)), np.arange(len(EVIL))] += 9
+    X[np.arange(len(HOSTILE_IDS)), np.arange(len(HOSTILE_IDS))] += 9
     X[20:60, 30] = 5.0
     i, j = np.nonzero(np.ones_like(X))
-    rows, columns = (
-        [*EVIL, *(f"user {k}" for k in range(80))][:80],
-        [*EVIL, *(f"item {k}" for k in range(50))][:50],
-    )
+    rows = [*HOSTILE_IDS, *(f"user {k}" for k in range(80))][:80]
+    columns = [*HOSTILE_IDS, *(f"item {k}" for k in range(50))][:50]
     entries = Observed.from_triplets(
         row=[rows[k] for k in i], col=[columns[k] for k in j], value=X.ravel()
     )
@@ -92,10 +88,7 @@ def pages(tmp_path_factory):
     points = np.column_stack([rng.standard_normal((60, 3)), np.ones(60)])
     tracks = rng.standard_normal((12, 4)) @ points.T + 0.01 * rng.standard_normal((12, 60))
     RobustMF(4, random_state=0).fit(tracks).report(folder / "tracks.html", tracks=True)
-    solved = run_demo(60, 0, progress=False, announce=lambda _: None, describe=fit_record)
-    demo_page.write(
-        solved, track_demo(0, describe=partial(fit_record, tracks=True)), folder / "demo.html"
-    )
+    demo_page.write(synthetic_record(60, 0), tracks_record(0), folder / "demo.html")
     numbers = TableBlock(
         ["method", *(f"m = {m}" for m in (250, 500, 1000, 2000, 4000))],
         [[Cell("ours"), *[Cell("0.1±0.01", True)] * 5]],
@@ -114,26 +107,28 @@ def pages(tmp_path_factory):
         for k in range(2)
     ]
     reproduction_page.write(
-        [Section("table1", "Table 1", "What it says.", [numbers, *curves])],
+        [Section("table1", "Table 1", "Results.", [numbers, *curves])],
         folder / "reproduction.html",
     )
     return folder
 
 
 class Visit:
-    """A page that is open, and what it did that it should not have."""
+    """An open page with its errors, dialogs and requests."""
 
     def __init__(self, browser, path, width, scheme="light"):
         self.context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=width < 500
         )
         self.page = self.context.new_page()
-        self.faults, self.dialogs, self.requests = [], [], []
+        self.errors = []
+        self.dialogs = []
+        self.requests = []
         self.page.on(
             "console",
-            lambda message: self.faults.append(message.text) if message.type == "error" else None,
+            lambda message: self.errors.append(message.text) if message.type == "error" else None,
         )
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on(
             "dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss())
         )
@@ -150,11 +145,9 @@ class Visit:
         self.context.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE_WIDTH, "dark"), (DESKTOP_WIDTH, "light")])
 @pytest.mark.parametrize("name", ["fit", "tracks", "demo", "reproduction"])
-def test_a_page_is_quiet_and_fits_the_screen_and_everyone_can_read_it(
-    browser, pages, name, width, scheme
-):
+def test_page_has_no_errors_fits_the_screen_and_is_accessible(browser, pages, name, width, scheme):
     with Visit(browser, pages / f"{name}.html", width, scheme) as visit:
         page = visit.page
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -170,12 +163,12 @@ def test_a_page_is_quiet_and_fits_the_screen_and_everyone_can_read_it(
             if found["impact"] in ("serious", "critical")
         ]
         assert serious == []
-        assert visit.faults == []
+        assert visit.errors == []
         assert visit.requests == [(pages / f"{name}.html").as_uri()]
 
 
-def test_ids_act_on_nothing(browser, pages):
-    with Visit(browser, pages / "fit.html", DESK) as visit:
+def test_ids_are_not_interpreted(browser, pages):
+    with Visit(browser, pages / "fit.html", DESKTOP_WIDTH) as visit:
         page = visit.page
         shown = page.eval_on_selector_all(
             "#entries bdi", "cells => cells.map(cell => cell.textContent)"
@@ -197,12 +190,12 @@ def test_ids_act_on_nothing(browser, pages):
         for plot in page.query_selector_all(".js-plotly-plot"):
             plot.hover()
         labels = page.evaluate(HOVER)
-        assert len(labels) == len(EVIL)
-        literal = [key for key in EVIL if key and key.isprintable() and len(key) < 60]
+        assert len(labels) == len(HOSTILE_IDS)
+        literal = [key for key in HOSTILE_IDS if key and key.isprintable() and len(key) < 60]
         assert {f"row \u2068{key}\u2069" for key in [*literal, "(empty)"]} <= set(labels)
         assert page.query_selector_all("svg a, svg image[href^=x], svg script") == []
         assert visit.dialogs == []
-        assert visit.faults == []
+        assert visit.errors == []
 
 
 def column(page, table, k):
@@ -212,8 +205,8 @@ def column(page, table, k):
     )
 
 
-@pytest.mark.parametrize("width", [PHONE, DESK])
-def test_a_table_sorts_and_filters(browser, pages, width):
+@pytest.mark.parametrize("width", [PHONE_WIDTH, DESKTOP_WIDTH])
+def test_table_sorts_and_filters(browser, pages, width):
     with Visit(browser, pages / "fit.html", width) as visit:
         page = visit.page
         scores = "cells => cells.map(cell => Number(cell.dataset.number))"
@@ -237,22 +230,26 @@ def test_a_table_sorts_and_filters(browser, pages, width):
         found = column(page, "entries", 1)
         assert 0 < len(found) < len(first)
         assert page.inner_text("#entries [role=status]") == f"{len(found)} of {len(first)} shown"
-        page.get_by_label("Search").first.fill("nothing like this")
+        page.get_by_label("Search").first.fill("no such text")
         assert column(page, "entries", 1) == []
         page.get_by_label("Search").first.fill("")
         assert len(column(page, "entries", 1)) == len(first)
-        assert visit.faults == []
+        assert visit.errors == []
 
 
 def test_plots_respond(browser, pages):
-    with Visit(browser, pages / "tracks.html", DESK) as visit:
+    with Visit(browser, pages / "tracks.html", DESKTOP_WIDTH) as visit:
         page = visit.page
         scene = page.locator(".js-plotly-plot").first
         box = scene.bounding_box()
-        eye = "() => JSON.stringify(document.querySelector('.js-plotly-plot')._fullLayout.scene._scene.getCamera().eye)"
+        eye = (
+            "() => JSON.stringify(document.querySelector('.js-plotly-plot')"
+            "._fullLayout.scene._scene.getCamera().eye)"
+        )
         before = page.evaluate(eye)
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        for _ in range(20):  # a scene that is not drawn yet does not hear the mouse
+        x = box["x"] + box["width"] / 2
+        y = box["y"] + box["height"] / 2
+        for _ in range(20):  # a scene that is not drawn yet ignores the mouse
             page.mouse.move(x, y)
             page.mouse.down()
             page.mouse.move(x + 120, y + 40, steps=5)
@@ -265,8 +262,8 @@ def test_plots_respond(browser, pages):
         page.wait_for_function(
             "getComputedStyle(document.querySelector('.xtick text')).fill === 'rgb(230, 233, 236)'"
         )
-        page.set_viewport_size({"width": PHONE, "height": 800})
+        page.set_viewport_size({"width": PHONE_WIDTH, "height": 800})
         page.wait_for_function(
             "document.querySelector('.js-plotly-plot .main-svg').clientWidth <= 375"
         )
-        assert visit.faults == []
+        assert visit.errors == []

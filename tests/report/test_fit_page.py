@@ -1,4 +1,4 @@
-"""The page of a fit: what is in it, and that nothing in it acts. How it looks and works is for test_browser.py."""
+"""The record and the page of a fit; test_browser.py tests how the page looks and works."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import sklearn
 
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.report import cloud, fit_page, names
-from robustmf.report.fitted import fit_record
+from robustmf.report import fit_page, names
+from robustmf.report.fit_record import fit_record
+from robustmf.report.structure_from_motion import scene_points
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def fitted():
     )
 
 
-def test_the_record_says_what_the_model_does(fitted):
+def test_record_contains_the_results_of_the_model(fitted):
     record = fit_record(fitted)
     residuals = record["residuals"]
     assert sum(residuals["counts"]) == fitted.entries_["values"].size
@@ -32,23 +33,23 @@ def test_the_record_says_what_the_model_does(fitted):
     assert record["history"]["validation"][record["best_iteration"]] == min(
         record["history"]["validation"]
     )
-    places = record["map"]
-    assert len(places["rows"]["x"]) == 100
-    # along the axes of the map predictions are what the best approximation of rank 2 says
+    points = record["map"]
+    assert len(points["rows"]["x"]) == 100
+    # the coordinates are the factors of the best approximation of rank 2
     P, S, Qt = np.linalg.svd(fitted.row_factors_ @ fitted.column_factors_.T, full_matrices=False)
-    mapped = np.outer(places["rows"]["x"], places["columns"]["x"]) + np.outer(
-        places["rows"]["y"], places["columns"]["y"]
+    mapped = np.outer(points["rows"]["x"], points["columns"]["x"]) + np.outer(
+        points["rows"]["y"], points["columns"]["y"]
     )
     np.testing.assert_allclose(mapped, (P[:, :2] * S[:2]) @ Qt[:2], atol=1e-9)
 
 
-def test_the_page_repeats_the_fit(fitted):
-    text = fit_record(fitted)["repeat"]["model"]
+def test_record_reproduces_the_fit(fitted):
+    text = fit_record(fitted)["reproduction"]["model"]
     again = eval(text, {"RobustMF": RobustMF}).fit(make_synthetic(100, random_state=0).train)
     np.testing.assert_array_equal(again.row_factors_, fitted.row_factors_)
 
 
-def test_report_of_any_kind_of_fit(tmp_path, fitted):
+def test_report_of_different_fits(tmp_path, fitted):
     assert fitted.report(tmp_path / "a.html", title="<One> & only") == tmp_path / "a.html"
     text = (tmp_path / "a.html").read_text()
     assert "<h1>&lt;One&gt; &amp; only</h1>" in text
@@ -62,9 +63,7 @@ def test_report_of_any_kind_of_fit(tmp_path, fitted):
     ):
         model.set_params(random_state=0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                "warnings.warn", lambda *_, **__: None
-            )  # that 12 × 8 entries are few is not the point
+            patch.setattr("warnings.warn", lambda *_, **__: None)  # 12 × 8 entries are few
             model.fit(small)
         model.report(tmp_path / "b.html")
         assert ("Factor map" in (tmp_path / "b.html").read_text()) == (model.rank > 1)
@@ -75,27 +74,29 @@ def test_an_unfitted_model_has_no_report(tmp_path):
         RobustMF().report(tmp_path / "x.html")
 
 
-def test_points_in_space_are_those_that_were_seen():
-    """Cameras far away, in any direction, with zoom: the points come back up to a turn, a mirror and one scale."""
+def test_points_in_space_are_recovered():
+    """Scaled orthographic cameras: recovery up to rotation, reflection and scale."""
     rng = np.random.default_rng(0)
     true = rng.standard_normal((200, 3)) * [3, 2, 1]
     true -= np.median(true, axis=0)
     rows = []
     for _ in range(8):
-        turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
-        rows += list(rng.uniform(0.5, 2) * np.column_stack([turn[:2], rng.uniform(100, 300, 2)]))
+        rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        rows += list(
+            rng.uniform(0.5, 2) * np.column_stack([rotation[:2], rng.uniform(100, 300, 2)])
+        )
     gauge = rng.standard_normal((4, 4))
     U, V = np.array(rows) @ gauge, np.column_stack([true, np.ones(200)]) @ np.linalg.inv(gauge).T
-    found = cloud.points(U, V)
+    found = scene_points(U, V)
     a, b = found - found.mean(axis=0), true - true.mean(axis=0)
     left, scale, right = np.linalg.svd(a.T @ b)
     aligned = a @ (left @ right) * scale.sum() / np.square(a).sum()
     np.testing.assert_allclose(aligned, b, atol=1e-6)
 
 
-def test_tracks_must_be_tracks(tmp_path, fitted):
+def test_tracks_need_rank_4(tmp_path, fitted):
     with pytest.raises(
-        ValueError, match="tracks need rank 4 and two rows a frame, x and y, got rank 5"
+        ValueError, match="tracks need rank 4 and two rows per frame, x and y, got rank 5"
     ):
         fitted.report(tmp_path / "x.html", tracks=True)
 
@@ -114,21 +115,21 @@ def test_tracks_must_be_tracks(tmp_path, fitted):
         ("x" * 5000, f'<bdi title="{"x" * 5000}">{"x" * 59}…</bdi>'),
     ],
 )
-def test_ids_are_harmless(key, shown):
+def test_ids_are_escaped(key, shown):
     assert names.cell(key) == shown
     names.hover(key).encode()
 
 
-def test_no_id_ends_the_script_that_plots_are_in(tmp_path):
-    evil = "</script><script>alert(1)</script>"
-    record = fit_record(RobustMF(2, random_state=0).fit(_named([evil, *map(str, range(29))])))
-    fit_page.write(record, tmp_path / "page.html", evil)
+def test_ids_cannot_close_the_script_of_a_plot(tmp_path):
+    hostile = "</script><script>alert(1)</script>"
+    record = fit_record(RobustMF(2, random_state=0).fit(_named([hostile, *map(str, range(29))])))
+    fit_page.write(record, tmp_path / "page.html", hostile)
     text = (tmp_path / "page.html").read_text()
     drawn = text.split("<h1>")[1]
-    assert evil not in drawn
+    assert hostile not in drawn
     assert (
         len(re.findall(r"<script", drawn)) == len(re.findall(r"</script>", drawn)) == 4
-    )  # three plots and the page's own
+    )  # three plots and the script of the page
 
 
 def _named(ids):
@@ -143,7 +144,7 @@ def _named(ids):
     )
 
 
-def test_notebooks_show_scikit_learns_diagram_and_the_fit(fitted):
+def test_notebook_representation_shows_diagram_and_fit(fitted):
     plain = RobustMF(5)
     assert "robustmf-fit" not in plain._repr_html_()
     shown = fitted._repr_html_()

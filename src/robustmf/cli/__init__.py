@@ -1,4 +1,4 @@
-"""The command line: one file a verb, imported when it is called."""
+"""The command line: one module per command, imported when the command is called."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ import typer
 from typer.core import TyperCommand
 
 import robustmf
-from robustmf.cli.failures import EXIT_CODES, Verbs
+from robustmf.cli.errors import EXIT_CODES, ErrorHandlingGroup
 
-#: The verbs and what they do, in the words of their own docstrings: to list them no verb need be imported.
-VERBS = {
-    "fit": "Factorize a file of ratings or measurements, and keep the model.",
+#: The commands and the first lines of their docstrings, which lists them without importing them.
+COMMANDS = {
+    "fit": "Factorize a file of ratings or measurements and save the model.",
     "predict": "Predict the values at pairs of a row and a column.",
-    "recommend": "The best columns (items) for rows (users).",
-    "audit": "Find the bad entries, rows and columns of a file, and write it without them.",
-    "demo": "Recover a matrix with 5 % gross outliers, and say how well it went.",
-    "data": "Data sets: what there is, where it is, how to get it.",
+    "recommend": "Recommend the best columns (items) for rows (users).",
+    "audit": "Detect bad entries, rows and columns of a file, and write it without them.",
+    "demo": "Recover a low-rank matrix from data with 5 % gross outliers.",
+    "data": "List, describe and download the known data sets.",
 }
 
 
-class _Late(TyperCommand):
-    """A verb that is imported when it is called."""
+class _LazyCommand(TyperCommand):
+    """A command whose module is imported when it is called."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        return _verb(str(self.name)).make_context(info_name, args, parent=parent, **extra)
+        return load_command(str(self.name)).make_context(info_name, args, parent=parent, **extra)
 
 
-class _LateVerbs(Verbs):
+class _LazyGroup(ErrorHandlingGroup):
+    """The root, with all commands."""
+
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, summary in VERBS.items():
-            self.add_command(_Late(name, callback=None, help=summary))
+        for name, summary in COMMANDS.items():
+            self.add_command(_LazyCommand(name, callback=None, help=summary))
 
 
-def _verb(name: str) -> Any:
-    """The command of a verb: its module's ``app``, or its function."""
+def load_command(name: str) -> Any:
+    """Import the command of this name: the ``app`` of its module, or its function."""
     module = import_module(f"robustmf.cli.{name}")
     if not hasattr(module, "app"):
         single = typer.Typer(add_completion=False)
@@ -48,14 +50,14 @@ def _verb(name: str) -> Any:
     return typer.main.get_command(module.app)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"robustmf {robustmf.__version__}")
         raise typer.Exit
 
 
 app = typer.Typer(
-    cls=_LateVerbs,
+    cls=_LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,14 +72,15 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error; allowed at any position."),
     ] = False,
 ) -> None:
-    """Robust matrix factorization: predict from bad data, and find what is bad in it.
+    """Robust matrix factorization: predict from data with outliers, and detect the outliers.
 
     Clean a file of ratings in three commands:
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from robustmf.cli.failures import reading
-from robustmf.cli.input import Asked
-from robustmf.cli.output import say
+from robustmf.cli.errors import reading_input
+from robustmf.cli.input import FileOptions
+from robustmf.cli.output import print_note
 
 _PANEL = "On a Dask cluster (extra 'dask')"
 
@@ -74,11 +74,11 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
             raise ConnectionError(
                 f"no scheduler answers at {scheduler}: {' '.join(str(error).split())}"
             ) from None
-        say(f"Cluster: {client.scheduler.address}, {len(client.nthreads())} workers")
+        print_note(f"Cluster: {client.scheduler.address}, {len(client.nthreads())} workers")
         yield client
 
 
-def as_triplets(path: Path, asked: Asked) -> Any:
+def as_triplets(path: Path, options: FileOptions) -> Any:
     """The file or folder as what a fit on a cluster takes."""
     from robustmf.backends.dask.source import Triplets, pieces_of  # noqa: PLC0415 - so that --help is quick
 
@@ -87,10 +87,16 @@ def as_triplets(path: Path, asked: Asked) -> Any:
             f"{path} must be a Parquet file or a folder of them with --scheduler or --local-workers",
             param_hint="DATA",
         )
-    with reading():
-        triplets = Triplets(path, asked.row, asked.col, asked.value, duplicates=asked.duplicates)  # type: ignore[arg-type]
+    with reading_input():
+        triplets = Triplets(
+            path,
+            options.row,
+            options.col,
+            options.value,
+            duplicates=options.duplicates,  # type: ignore[arg-type]
+        )
         pieces, columns = pieces_of(triplets)
-    say(
+    print_note(
         f"{path}: Parquet in {len(pieces)} pieces; row={columns.row}, col={columns.col}, value={columns.value}"
     )
     return triplets

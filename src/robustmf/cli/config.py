@@ -1,4 +1,4 @@
-"""Settings from a TOML file: ``[fit]`` holds those of ``robustmf fit``; what the command line says wins."""
+"""Options from a TOML file: the table ``[fit]`` holds those of ``robustmf fit``."""
 
 from __future__ import annotations
 
@@ -8,60 +8,67 @@ from typing import Annotated, Any
 
 import typer
 
-from robustmf.cli.failures import BadInput
+from robustmf.cli.errors import BadInput
 
-#: Options whose name in the code is another.
-_NAMES = {"json": "as_json", "all": "everyone"}
+#: Options that cannot be set by the file.
+_EXCLUDED = ("config", "help")
 
 
-def _take(ctx: typer.Context, path: Path | None) -> Path | None:
-    """The settings of this verb as its defaults."""
+def option_names(command: Any) -> dict[str, str]:
+    """Return the names of a command's parameters by their spelling in the file.
+
+    The spelling is that of the long option without the leading dashes.
+    """
+    names: dict[str, str] = {}
+    for parameter in command.params:
+        if parameter.name not in _EXCLUDED:
+            spelling = max(parameter.opts, key=len).lstrip("-")
+            names[spelling] = str(parameter.name)
+    return names
+
+
+def _load(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Make the settings of the file the defaults of this command."""
     if path is None or ctx.resilient_parsing:
         return path
-    verb = str(ctx.info_name)
+    command = str(ctx.info_name)
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")).get(verb, {})
+        found = tomllib.loads(path.read_text(encoding="utf-8")).get(command, {})
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"{path} is not TOML: {error}; a line looks like 'rank = 10', below [{verb}]"
+            f"{path} is not valid TOML: {error}; expected lines such as 'rank = 10' below"
+            f" [{command}]"
         ) from None
     if not isinstance(found, dict):
         raise BadInput(
-            f"{path}: {verb} must be a section, [{verb}], with lines like 'rank = 10' below it"
+            f"{path}: {command} must be a table, [{command}], with lines such as 'rank = 10'"
         )
-    options = {
-        str(param.name): param
-        for param in ctx.command.params
-        if param.name not in ("config", "help")
-    }
+    names = option_names(ctx.command)
     settings: dict[str, Any] = {}
     for key, value in found.items():
-        name = str(_NAMES.get(key, key)).replace("-", "_")
-        if name not in options:
+        spelling = key.replace("_", "-")
+        if spelling not in names:
             raise BadInput(
-                f"{path}: [{verb}] has no setting {key!r}; there are {', '.join(sorted(map(_spelled, options)))}"
+                f"{path}: [{command}] has no setting {key!r}; there are {', '.join(sorted(names))}"
             )
         if isinstance(value, (dict, list)):
             raise BadInput(
-                f"{path}: [{verb}] {key} must be a number, a text, true or false, got {value!r}"
+                f"{path}: [{command}] {key} must be a number, a string or a boolean, got {value!r}"
             )
-        settings[name] = value
+        settings[names[spelling]] = value
     ctx.default_map = {**(ctx.default_map or {}), **settings}
     return path
-
-
-def _spelled(name: str) -> str:
-    return next((option for option, own in _NAMES.items() if own == name), name).replace("_", "-")
 
 
 Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        callback=_take,
+        callback=_load,
         is_eager=True,
-        help="TOML file with settings, e.g. 'rank = 10' below \\[fit]; options win.",
+        help="TOML file with options, e.g. 'rank = 10' below \\[fit]; the command line overrides"
+        " it.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""``robustmf data``: the data sets, where they are, how to get them."""
+"""``robustmf data``: the known data sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from robustmf.cli.failures import reading
+from robustmf.cli.errors import FAILED, reading_input
 from robustmf.data.observed import Observed
 from robustmf.datasets import load_dinosaur, load_jester, load_movielens, load_netflix, load_yahoo
 from robustmf.datasets.catalog import KNOWN, MOVIELENS, DataSet
@@ -22,22 +22,24 @@ from robustmf.datasets.finding import data_folders, fetch, find_files, how_to_ge
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Data sets: what there is, where it is, how to get it.",
+    help="List, describe and download the known data sets.",
 )
 
 Folder = Annotated[
     Path | None,
-    typer.Option(help="Folder of data sets; else the one ROBUSTMF_DATA names, then the cache."),
+    typer.Option(
+        help="Folder of data sets; by default the value of ROBUSTMF_DATA, then the cache."
+    ),
 ]
-Name = Annotated[str, typer.Argument(help="A data set, as 'robustmf data list' calls it.")]
+Name = Annotated[str, typer.Argument(help="Name of a data set, as in 'robustmf data list'.")]
 
 
-def _movielens(name: str, folder: Path | None) -> Observed:
+def _load_movielens(name: str, folder: Path | None) -> Observed:
     return load_movielens(name, folder, download=False).ratings
 
 
 _LOADERS: dict[str, Callable[[Path | None], Observed]] = {
-    **{data.name: partial(_movielens, name) for name, data in MOVIELENS.items()},
+    **{data.name: partial(_load_movielens, name) for name, data in MOVIELENS.items()},
     "netflix": lambda folder: load_netflix(folder).ratings,
     "yahoo": lambda folder: load_yahoo(folder).ratings,
     "jester": lambda folder: load_jester(1, folder, download=False).ratings,
@@ -47,107 +49,108 @@ _LOADERS: dict[str, Callable[[Path | None], Observed]] = {
 
 @app.command("list")
 def list_sets(folder: Folder = None) -> None:
-    """All data sets, with their official sizes and where they were found.
+    """List all data sets with their official sizes and locations.
 
     Examples:
         robustmf data list
 
         robustmf data list --folder ~/data
     """
-    table = Table(Column("name", no_wrap=True), "rows x columns", "entries", "found")
+    table = Table(Column("name", no_wrap=True), "rows x columns", "entries", "location")
     for data in KNOWN.values():
         table.add_row(
             data.name,
             f"{data.shape[0]:,} x {data.shape[1]:,}",
             f"{data.n_ratings:,}",
-            _place(data, folder),
+            _location(data, folder),
         )
     console = Console()
     console.print(table)
     console.print(
-        f"Looked in {', '.join(map(str, data_folders(folder)))}", soft_wrap=True, style="dim"
+        f"Searched in {', '.join(map(str, data_folders(folder)))}", soft_wrap=True, style="dim"
     )
 
 
 @app.command()
 def info(name: Name, folder: Folder = None) -> None:
-    """What a data set is and, where it is there, what its files hold.
+    """Describe a data set and, if it is available, the content of its files.
 
     Example:
         robustmf data info movielens-100k
     """
-    data, console = _known(name), Console()
-    table = Table("what", data.name)
-    for what, text in (
+    data = _data_set(name)
+    table = Table("property", data.name)
+    urls = ", ".join(archive.url for archive in data.archives)
+    for title, text in (
         ("official size", f"{data.shape[0]:,} x {data.shape[1]:,}, {data.n_ratings:,} entries"),
         ("from", data.home),
         ("terms", data.terms),
         ("files", f"{data.folder}/: {', '.join(data.files)}"),
-        ("archives", ", ".join(one.url for one in data.archives) or "none to download; by hand"),
-        ("found", _place(data, folder)),
+        ("archives", urls or "none; download by hand"),
+        ("location", _location(data, folder)),
     ):
-        table.add_row(what, text)
-    if _found(data, folder):
-        with reading():
+        table.add_row(title, text)
+    if _paths(data, folder):
+        with reading_input():
             entries = _LOADERS[name](folder)
         values = entries.rows.values
         m, n = entries.shape
+        observed = 100 * entries.n_entries / (m * n)
         table.add_row(
-            "read",
-            f"{m:,} x {n:,}, {entries.n_entries:,} entries, {100 * entries.n_entries / (m * n):.2f} % observed",
+            "content",
+            f"{m:,} x {n:,}, {entries.n_entries:,} entries, {observed:.2f} % observed",
         )
         table.add_row(
             "values",
             f"{values.min():g} to {values.max():g}, mean {values.mean(dtype=np.float64):.4g}",
         )
-    console.print(table)
+    Console().print(table)
 
 
 @app.command()
 def get(name: Name, folder: Folder = None) -> None:
-    """Download a data set, checked against its checksum; it is kept as the archive it is."""
-    data, console = _known(name), Console()
+    """Download a data set and verify its checksum; the archive is not extracted."""
+    data = _data_set(name)
     if not data.archives:
-        raise typer.BadParameter(
-            f"{name} cannot be downloaded ({data.terms}): {how_to_get(data, data.files[0], folder)}"
-        )
+        instructions = how_to_get(data, data.files[0], folder)
+        raise typer.BadParameter(f"{name} cannot be downloaded ({data.terms}): {instructions}")
     for archive in data.archives:
-        with _told():
+        with _errors_as_one_line():
             path = fetch(data, archive, folder)
-        console.print(
-            f"{path} ({archive.checksum.split(':')[0]} checked)", soft_wrap=True, highlight=False
-        )
+        algorithm = archive.checksum.split(":")[0]
+        Console().print(f"{path} ({algorithm} checked)", soft_wrap=True, highlight=False)
 
 
-def _known(name: str) -> DataSet:
+def _data_set(name: str) -> DataSet:
+    """Return the data set of this name."""
     if name not in KNOWN:
         raise typer.BadParameter(f"no data set is called {name!r}; there are {', '.join(KNOWN)}")
     return KNOWN[name]
 
 
-def _found(data: DataSet, folder: Path | None) -> list[str]:
+def _paths(data: DataSet, folder: Path | None) -> list[str]:
+    """Return the files of a data set that are available."""
     return [str(source) for source in find_files(data, data.files, folder)]
 
 
-def _place(data: DataSet, folder: Path | None) -> str:
+def _location(data: DataSet, folder: Path | None) -> str:
+    """Return the first file of a data set, or how to get it."""
     try:
-        found = _found(data, folder)
+        paths = _paths(data, folder)
     except ValueError as error:
         return f"damaged: {error}"
-    if found:
-        return found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
-    return (
-        f"no; robustmf data get {data.name}"
-        if data.archives
-        else "no; by hand, see robustmf data info " + data.name
-    )
+    if paths:
+        return paths[0] + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    if data.archives:
+        return f"not found; robustmf data get {data.name}"
+    return f"not found; download by hand, see robustmf data info {data.name}"
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What is wrong with files or the network is said in one line, without a traceback."""
+def _errors_as_one_line() -> Iterator[None]:
+    """Print errors of files and of the network as one line, without a traceback."""
     try:
         yield
     except (OSError, ValueError, ImportError) as error:
         Console(stderr=True).print(f"{error}", soft_wrap=True, highlight=False, markup=False)
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None

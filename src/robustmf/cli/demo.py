@@ -1,8 +1,7 @@
-"""``robustmf demo``."""
+"""``robustmf demo``: a synthetic problem and feature tracks, with a comparison of methods."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,22 +10,23 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from robustmf.cli.demo_problem import run_demo, track_demo
-from robustmf.cli.output import require_plots
+from robustmf.cli.demo_records import synthetic_record, tracks_record
+from robustmf.cli.output import require_plotly
 from robustmf.report import demo_page
-from robustmf.report.fitted import fit_record
 
 
 def demo(
     size: Annotated[
-        int, typer.Option(help="Rows and columns of the matrix.", min=50, max=5000)
+        int, typer.Option(help="Number of rows and of columns.", min=50, max=5000)
     ] = 500,
-    seed: Annotated[int, typer.Option(help="Seed of the data; the start has its own.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the data; the initialization has a separate one.")
+    ] = 0,
     page: Annotated[
-        Path | None, typer.Option(help="Write a page to look at (needs the extra 'plot').")
+        Path | None, typer.Option(help="Write an HTML page with plots (extra 'plot').")
     ] = None,
 ) -> None:
-    """Recover a matrix with 5 % gross outliers, and say how well it went.
+    """Recover a low-rank matrix from data with 5 % gross outliers.
 
     Examples:
         robustmf demo
@@ -34,10 +34,11 @@ def demo(
         robustmf demo --size 200 --seed 7 --page demo.html
     """
     if page is not None:
-        require_plots()
+        require_plotly()
     console = Console()
     console.print(
-        "[bold]Robust matrix factorization[/bold] on the paper's synthetic problem (first run compiles the kernels)"
+        "[bold]Robust matrix factorization[/bold] of the paper's synthetic problem"
+        " (the first run compiles the kernels)"
     )
     interactive = console.is_terminal
 
@@ -45,16 +46,16 @@ def demo(
         if not interactive:
             console.print(f"fitting {title} …")
 
-    record = run_demo(size, seed, progress=interactive, announce=announce, describe=fit_record)
-    console.print(demo_page.lead(record), highlight=False)
+    record = synthetic_record(size, seed, progress=interactive, announce=announce)
+    console.print(demo_page.synthetic_summary(record), highlight=False)
     table = Table(*demo_page.HEADER, box=SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
-    for line in demo_page.rows(record):
-        table.add_row(*line)
+    for row in demo_page.table_rows(record):
+        table.add_row(*row)
     console.print(table)
-    tracks = track_demo(seed, describe=partial(fit_record, tracks=True))
-    console.print(demo_page.tracks_lead(tracks), highlight=False)
+    tracks = tracks_record(seed)
+    console.print(demo_page.tracks_summary(tracks), highlight=False)
     if page is not None:
         demo_page.write(record, tracks, page)
-        console.print(f"Page to open: {page.resolve()}", soft_wrap=True)
+        console.print(f"Report: {page.resolve()}", soft_wrap=True)

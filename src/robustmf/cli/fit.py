@@ -1,63 +1,69 @@
-"""``robustmf fit``: a file of entries in, a model out."""
+"""``robustmf fit``: fit a model to a file of entries."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robustmf.cli import cluster, settings
-from robustmf.cli import input as given
+from robustmf.cli import cluster
 from robustmf.cli.config import Config
-from robustmf.cli.failures import INTERRUPTED
-from robustmf.cli.output import Json, print_json, print_table, require_folder, require_plots, say
+from robustmf.cli.errors import INTERRUPTED
+from robustmf.cli.fit_options import (
+    Bias,
+    Checkpoint,
+    ModelOptions,
+    SolverOptions,
+    fit_option,
+    make_model,
+)
+from robustmf.cli.input import Data, FileOptions, read_entries
+from robustmf.cli.options import with_option_groups
+from robustmf.cli.output import (
+    Json,
+    print_json,
+    print_note,
+    print_table,
+    require_plotly,
+    require_writable,
+)
+
+if TYPE_CHECKING:
+    from robustmf.estimator import RobustMF
 
 
+@with_option_groups
 def fit(
-    data: given.Data,
+    data: Data,
+    *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the model here, e.g. model.rmf.")
+        Path | None, typer.Option("--output", "-o", help="Save the model, e.g. to model.rmf.")
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write a page to look at, e.g. fit.html (extra 'plot')."),
+        typer.Option("--report", help="Write an HTML page, e.g. fit.html (extra 'plot')."),
     ] = None,
     tracks: Annotated[
         bool,
         typer.Option(
             "--tracks",
-            help="Rows are x and y of points in frames (rank 4): show the points in 3-D on the page.",
+            help="Rows are x and y of points in frames (rank 4): show the points in 3-D.",
         ),
     ] = False,
-    rank: settings.Rank = 10,
-    loss: settings.Loss = "welsch",
-    theta: settings.Theta = "auto",
-    reg: settings.Reg = "auto",
-    bias: settings.Bias = None,
-    solver: settings.Solver = "auto",
-    validation_fraction: settings.ValidationFraction = None,
-    bounds: settings.Bounds = None,
-    max_iter: settings.MaxIter = 300,
-    tol: settings.Tol = 1e-4,
-    seed: settings.Seed = 0,
-    checkpoint: settings.Checkpoint = None,
-    threads: settings.Threads = None,
-    device: settings.Device = "cpu",
-    row: given.Row = None,
-    col: given.Col = None,
-    value: given.Value = None,
-    delimiter: given.Delimiter = None,
-    header: given.Header = None,
-    text_ids: given.TextIds = None,
-    duplicates: given.Duplicates = "error",
+    rank: Annotated[int, fit_option("--rank", "-r", min=1, help="Number of factors.")] = 10,
+    bias: Bias = None,
+    model: ModelOptions,
+    solver: SolverOptions,
+    checkpoint: Checkpoint = None,
+    file: FileOptions,
     scheduler: cluster.Scheduler = None,
     local_workers: cluster.LocalWorkers = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Factorize a file of ratings or measurements, and keep the model.
+    """Factorize a file of ratings or measurements and save the model.
 
     For example:
 
@@ -65,87 +71,87 @@ def fit(
 
         robustmf fit ratings.csv --rank 3 --bias --validation-fraction 0.1 --report fit.html
 
-        robustmf fit ratings.csv --row userId --col movieId --value rating --config robustmf.toml --json
+        robustmf fit ratings.csv --row userId --col movieId --value rating --config robustmf.toml
 
         robustmf fit ratings.parquet --local-workers 2 -o clustered.rmf
     """
-    from robustmf.report.summary import summary  # noqa: PLC0415 - so that --help is quick
+    from robustmf.report.summary import summary  # noqa: PLC0415 - fast --help
 
-    require_folder(output, report, checkpoint)
+    require_writable(output, report, checkpoint)
     if report is not None:
-        require_plots()
+        require_plotly()
     elif tracks:
         raise typer.BadParameter(
-            "needs --report, the page to show the points on", param_hint="--tracks"
+            "needs --report, the page that shows the points", param_hint="--tracks"
         )
-    model = settings.make_model(
-        rank, loss=loss, theta=theta, reg=reg, bias=bias, solver=solver, validation_fraction=validation_fraction, bounds=bounds,
-        max_iter=max_iter, tol=tol, seed=seed, threads=threads, device=device,
-    )  # fmt: skip
-    asked = given.Asked(row, col, value, delimiter, header, text_ids, duplicates)
+    estimator = make_model(rank, bias, model, solver)
     if cluster.is_asked_for(scheduler, local_workers):
         if report is not None:
             raise typer.BadParameter(
-                "needs the entries here; leave it out with --scheduler or --local-workers",
+                "needs the entries in this process; omit it with --scheduler or --local-workers",
                 param_hint="--report",
             )
-        triplets, layout = cluster.as_triplets(data, asked), "Parquet"
+        triplets = cluster.as_triplets(data, file)
+        layout = "Parquet"
         with cluster.connected(scheduler, local_workers) as client:
             started = time.perf_counter()
-            model.fit(triplets, client=client, checkpoint=checkpoint)
+            estimator.fit(triplets, client=client, checkpoint=checkpoint)
             seconds = time.perf_counter() - started
+        n_entries = int(estimator.model_.entries["row_counts"].sum())
     else:
-        found = given.read_input(data, asked)
-        layout = found.described
+        found = read_entries(data, file)
+        layout = found.description
+        n_entries = found.entries.n_entries
         started = time.perf_counter()
-        model.fit(found.entries, checkpoint=checkpoint)
+        estimator.fit(found.entries, checkpoint=checkpoint)
         seconds = time.perf_counter() - started
     if output is not None:
-        model.save(output)
-        say(f"Model: {output}")
+        estimator.save(output)
+        print_note(f"Model: {output}")
     if report is not None:
-        model.report(report, title=f"Fit of {data.name}", tracks=tracks)
-        say(f"Page to open: {report.resolve()}")
+        estimator.report(report, title=f"Fit of {data.name}", tracks=tracks)
+        print_note(f"Report: {report.resolve()}")
     if output is None and report is None:
-        say("Nothing was kept: -o model.rmf keeps the model, --report fit.html writes a page")
+        print_note("No output: -o model.rmf saves the model, --report fit.html writes a page")
     if as_json:
-        print_json(
-            {
-                "data": {
-                    "path": str(data),
-                    "layout": layout,
-                    "rows": len(model.row_factors_),
-                    "columns": len(model.column_factors_),
-                    "entries": model.model_.n_entries_initialized,
-                },
-                "settings": {
-                    "rank": rank,
-                    "loss": loss,
-                    "theta": model.theta_,
-                    "reg": model.reg_,
-                    "bias": model.has_bias_,
-                    "seed": seed,
-                },
-                "solver": model.solver_,
-                "iterations": model.n_iter_,
-                "converged": bool(model.converged_),
-                "stop_reason": model.stop_reason_,
-                "objective": model.history_["objective"][model.best_iteration_],
-                "validation_error": model.history_.get(
-                    "validation", [None] * (model.best_iteration_ + 1)
-                )[model.best_iteration_],
-                "seconds": seconds,
-                "model": None if output is None else str(output),
-                "report": None if report is None else str(report),
-            }
-        )
+        document = _document(estimator, data, layout, n_entries)
+        document["seconds"] = seconds
+        document["model"] = None if output is None else str(output)
+        document["report"] = None if report is None else str(report)
+        print_json(document)
     else:
-        print_table(
-            "Fitted", ("what", "found"), [*summary(model).items(), ("seconds", f"{seconds:.2f}")]
-        )
-    if model.stop_reason_ == "interrupted":
-        say(
-            "Interrupted"
-            + ("" if checkpoint is None else f"; the same command goes on from {checkpoint}")
-        )
+        rows = [*summary(estimator).items(), ("seconds", f"{seconds:.2f}")]
+        print_table("Fitted model", ("property", "value"), rows)
+    if estimator.stop_reason_ == "interrupted":
+        resume = "" if checkpoint is None else f"; the same command resumes from {checkpoint}"
+        print_note(f"Interrupted{resume}")
         raise typer.Exit(INTERRUPTED)
+
+
+def _document(model: RobustMF, path: Path, layout: str, n_entries: int) -> dict[str, Any]:
+    """Return the JSON document that describes a fit."""
+    best = model.best_iteration_
+    history = model.history_
+    return {
+        "data": {
+            "path": str(path),
+            "layout": layout,
+            "rows": len(model.row_factors_),
+            "columns": len(model.column_factors_),
+            "entries": n_entries,
+        },
+        "settings": {
+            "rank": model.rank,
+            "loss": model.loss,
+            "theta": model.theta_,
+            "reg": model.reg_,
+            "bias": model.has_bias_,
+            "seed": model.random_state,
+        },
+        "solver": model.solver_,
+        "iterations": model.n_iter_,
+        "converged": bool(model.converged_),
+        "stop_reason": model.stop_reason_,
+        "objective": history["objective"][best],
+        "validation_error": history["validation"][best] if "validation" in history else None,
+    }

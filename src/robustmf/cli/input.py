@@ -1,4 +1,4 @@
-"""Files of entries as the verbs take them: the options, and reading with the guessed layout said aloud."""
+"""Input files of the commands: options of their layout, and reading them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robustmf.cli.failures import reading
-from robustmf.cli.output import say
+from robustmf.cli.errors import reading_input
+from robustmf.cli.output import print_note
 
 if TYPE_CHECKING:
     from robustmf.data.observed import Observed
-    from robustmf.io.reading import Layout
+    from robustmf.io import Layout
 
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "space": " "}
-_PANEL = "How the file is laid out (guessed and said, where not given)"
+_PANEL = "Layout of the file (detected and printed unless given)"
 
 Data = Annotated[
     Path,
@@ -24,86 +24,103 @@ Data = Annotated[
         help="CSV, TSV, '::'-separated (also .gz), Parquet, SciPy .npz or Matrix Market .mtx."
     ),
 ]
+
+
+def _layout_option(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL)
+
+
 Row = Annotated[
-    str | None,
-    typer.Option(
-        "--row", help="Column of row ids (users): name, or position from 0.", rich_help_panel=_PANEL
-    ),
+    str | None, _layout_option("--row", help="Column of row ids (users): name or position from 0.")
 ]
 Col = Annotated[
     str | None,
-    typer.Option(
-        "--col",
-        help="Column of column ids (items): name, or position from 0.",
-        rich_help_panel=_PANEL,
-    ),
+    _layout_option("--col", help="Column of column ids (items): name or position from 0."),
 ]
 Value = Annotated[
     str | None,
-    typer.Option(
-        "--value",
-        help="Column of values (ratings): name, or position from 0.",
-        rich_help_panel=_PANEL,
-    ),
+    _layout_option("--value", help="Column of values (ratings): name or position from 0."),
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(
-        "--delimiter",
-        help="Between fields: tab, comma, semicolon, bar, space, '::', …",
-        rich_help_panel=_PANEL,
+    _layout_option(
+        "--delimiter", help="Field separator: tab, comma, semicolon, bar, space, '::', …"
     ),
 ]
 Header = Annotated[
     bool | None,
-    typer.Option(
-        "--header/--no-header", help="Whether the first line names columns.", rich_help_panel=_PANEL
-    ),
+    _layout_option("--header/--no-header", help="Whether the first line contains column names."),
 ]
 TextIds = Annotated[
     bool | None,
-    typer.Option(
-        "--text-ids/--integer-ids", help="Whether ids are text or integers.", rich_help_panel=_PANEL
-    ),
+    _layout_option("--text-ids/--integer-ids", help="Whether ids are strings or integers."),
 ]
 Duplicates = Annotated[
     str,
-    typer.Option(
-        "--duplicates",
-        help="Several values at one place: error, last or mean.",
-        rich_help_panel=_PANEL,
+    _layout_option(
+        "--duplicates", help="Repeated entries of a row and a column: error, last or mean."
     ),
 ]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line says about the layout of a file."""
+class PairOptions:
+    """Options for the layout of a file of pairs of a row and a column."""
 
-    row: str | None = None
-    col: str | None = None
-    value: str | None = None
-    delimiter: str | None = None
-    header: bool | None = None
-    text_ids: bool | None = None
-    duplicates: str = "error"
+    row: Row = None
+    col: Col = None
+    delimiter: Delimiter = None
+    header: Header = None
 
-    def pair(self) -> dict[str, Any]:
-        """The part that concerns ids."""
-        delimiter = (
-            None if self.delimiter is None else _DELIMITERS.get(self.delimiter, self.delimiter)
-        )
+    def arguments(self) -> dict[str, Any]:
+        """The options as arguments of the library's readers."""
         return {
-            "row": _column(self.row),
-            "col": _column(self.col),
-            "delimiter": delimiter,
+            "row": _name_or_position(self.row),
+            "col": _name_or_position(self.col),
+            "delimiter": _delimiter(self.delimiter),
             "header": self.header,
         }
 
 
 @dataclass(frozen=True)
-class Input:
-    """The entries of a file, and how it is laid out: the layout of text, or the names of a Parquet file's columns."""
+class FileOptions:
+    """Options for the layout of a file of entries."""
+
+    row: Row = None
+    col: Col = None
+    value: Value = None
+    delimiter: Delimiter = None
+    header: Header = None
+    text_ids: TextIds = None
+    duplicates: Duplicates = "error"
+
+    def arguments(self) -> dict[str, Any]:
+        """The options as arguments of ``guess_layout``."""
+        return {
+            "row": _name_or_position(self.row),
+            "col": _name_or_position(self.col),
+            "value": _name_or_position(self.value),
+            "delimiter": _delimiter(self.delimiter),
+            "header": self.header,
+            "text_ids": self.text_ids,
+        }
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """The entries of a file and its layout.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    entries : Observed
+        Its entries.
+    layout : Layout or None
+        The layout of a text file.
+    columns : tuple of str or None
+        The names of the columns of rows, columns and values in a Parquet file.
+    """
 
     path: Path
     entries: Observed
@@ -111,68 +128,73 @@ class Input:
     columns: tuple[str, str, str] | None
 
     @property
-    def described(self) -> str:
-        """The layout in words."""
+    def description(self) -> str:
+        """The layout as text."""
         if self.layout is not None:
             return str(self.layout)
-        return (
-            "Parquet; row={}, col={}, value={}".format(*self.columns)
-            if self.columns
-            else "a matrix: rows and columns numbered from 0"
-        )
+        if self.columns is not None:
+            return "Parquet; row={}, col={}, value={}".format(*self.columns)
+        return "a matrix: rows and columns are numbered from 0"
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """What the file calls row, column and value."""
-        if self.columns:
+        """Names of rows, columns and values in the file."""
+        if self.columns is not None:
             return self.columns
         if self.layout is not None and self.layout.names:
-            return (
-                self.layout.names[self.layout.row],
-                self.layout.names[self.layout.col],
-                self.layout.names[self.layout.value],
-            )
+            names = self.layout.names
+            return names[self.layout.row], names[self.layout.col], names[self.layout.value]
         return "row", "column", "value"
 
 
-def read_input(path: Path, asked: Asked) -> Input:
-    """Read a file, and say on standard error what it was taken for."""
-    from robustmf.io.reading import Source, guess_layout, read_ratings  # noqa: PLC0415 - so that --help is quick
+def read_entries(path: Path, options: FileOptions) -> InputFile:
+    """Read a file and print its layout and size to standard error."""
+    from robustmf.io import Source, guess_layout, read_ratings  # noqa: PLC0415 - fast --help
 
-    if asked.duplicates not in ("error", "last", "mean"):
+    if options.duplicates not in ("error", "last", "mean"):
         raise typer.BadParameter(
-            f"must be error, last or mean, got {asked.duplicates!r}", param_hint="--duplicates"
+            f"must be error, last or mean, got {options.duplicates!r}", param_hint="--duplicates"
         )
-    guessing = {**asked.pair(), "value": _column(asked.value), "text_ids": asked.text_ids}
-    layout, columns = None, None
-    with reading():
+    arguments = options.arguments()
+    layout = None
+    columns = None
+    with reading_input():
         if path.suffix.lower() == ".parquet":
-            from robustmf.io.reading.parquet import parquet_columns  # noqa: PLC0415 - as above
+            from robustmf.io.reading.parquet import parquet_columns  # noqa: PLC0415 - optional
 
-            columns = parquet_columns(
-                Source(path), guessing["row"], guessing["col"], guessing["value"]
+            names = (arguments["row"], arguments["col"], arguments["value"])
+            columns = parquet_columns(Source(path), *names)
+            entries = read_ratings(
+                path,
+                row=columns[0],
+                col=columns[1],
+                value=columns[2],
+                duplicates=options.duplicates,  # type: ignore[arg-type]
             )
-            names = dict(zip(("row", "col", "value"), columns, strict=True))
-            entries = read_ratings(path, **names, duplicates=asked.duplicates)  # type: ignore[arg-type]
         elif _is_matrix(path):
             entries = read_ratings(path)
         else:
-            layout = guess_layout(path, **guessing)
-            entries = read_ratings(path, layout, duplicates=asked.duplicates)  # type: ignore[arg-type]
-    found = Input(path, entries, layout, columns)
+            layout = guess_layout(path, **arguments)
+            entries = read_ratings(path, layout, duplicates=options.duplicates)  # type: ignore[arg-type]
+    file = InputFile(path, entries, layout, columns)
     m, n = entries.shape
     values = entries.rows.values
-    say(f"{path}: {found.described}")
-    say(
-        f"{m:,} rows x {n:,} columns, {entries.n_entries:,} entries ({100 * entries.n_entries / (m * n):.3g} % observed), "
-        f"values {values.min():g} to {values.max():g}"
+    print_note(f"{path}: {file.description}")
+    print_note(
+        f"{m:,} rows x {n:,} columns, {entries.n_entries:,} entries"
+        f" ({100 * entries.n_entries / (m * n):.3g} % observed),"
+        f" values {values.min():g} to {values.max():g}"
     )
-    return found
+    return file
 
 
 def _is_matrix(path: Path) -> bool:
     return path.suffix.lower() in (".npz", ".mtx") or path.name.lower().endswith(".mtx.gz")
 
 
-def _column(given: str | None) -> str | int | None:
-    return int(given) if given is not None and given.isascii() and given.isdecimal() else given
+def _delimiter(text: str | None) -> str | None:
+    return None if text is None else _DELIMITERS.get(text, text)
+
+
+def _name_or_position(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else text

@@ -1,4 +1,4 @@
-"""What the verbs write: results to standard output or files, everything else to standard error."""
+"""Output of the commands: results to standard output or files, notes to standard error."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from typing import Annotated, Any
 
 import typer
 
-from robustmf.cli.failures import NotInstalled
+from robustmf.cli.errors import NotInstalled
 
-Json = Annotated[bool, typer.Option("--json", help="Standard output is one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output.")]
 
 
-def say(text: str) -> None:
-    """A note on standard error."""
+def print_note(text: str) -> None:
+    """Print a note to standard error."""
     typer.secho(text, err=True, dim=True)
 
 
-def require_folder(*paths: Path | None) -> None:
-    """Refuse files that could not be written, before any work is done."""
+def require_writable(*paths: Path | None) -> None:
+    """Raise an error for output files whose folder does not exist, before any computation."""
     for path in paths:
         if path is not None and path.is_dir():
-            raise typer.BadParameter(f"{path} is a folder; name a file")
+            raise typer.BadParameter(f"{path} is a folder; give the name of a file")
         if path is not None and not path.resolve().parent.is_dir():
             raise typer.BadParameter(
                 f"the folder of {path} does not exist; make it first: mkdir -p '{path.parent}'"
             )
 
 
-def require_plots() -> None:
-    """Refuse a page that could not be drawn."""
+def require_plotly() -> None:
+    """Raise an error if pages cannot be drawn, before any computation."""
     if importlib.util.find_spec("plotly") is None:
         raise NotInstalled("a page needs Plotly: pip install 'robustmf[plot]'")
 
 
 def print_json(document: Any) -> None:
-    """Ids that JSON has no kind for (dates, …) come as text, numbers that it has none for as null."""
+    """Print a document; ids without a JSON type become strings, non-finite numbers null."""
     print(json.dumps(_plain(document), ensure_ascii=False, default=str, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
+    """Return a value with JSON types only."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -55,24 +56,24 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and value - value != 0 else value
 
 
-def print_table(title: str, header: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
-    """A table for people, on standard output; numbers on the right."""
-    from rich.console import Console  # noqa: PLC0415 - only where a table is shown
+def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table to standard output."""
+    from rich.console import Console  # noqa: PLC0415 - fast --help
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in header:
         table.add_column(name, overflow="fold")
-    for line in lines:
-        table.add_row(*map(Text, line))
+    for row in rows:
+        table.add_row(*map(Text, row))
     Console().print(table)
 
 
 def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> None:
-    """Columns as Parquet, TSV or CSV by the ending of the path; as CSV on standard output where there is none."""
+    """Write columns as Parquet, TSV or CSV by the file extension; as CSV to standard output."""
     if path is not None and path.suffix.lower() == ".parquet":
-        import pyarrow as pa  # noqa: PLC0415 - only those who write Parquet pay for it
+        import pyarrow as pa  # noqa: PLC0415 - optional
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
         pq.write_table(
@@ -91,11 +92,12 @@ def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> No
 
 
 def _field(value: Any) -> Any:
+    """Return a value as it is written to text files: floats with seven digits."""
     return f"{value:.7g}" if isinstance(value, float) or hasattr(value, "dtype") else value
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Text to a file, or to standard output."""
+    """Write text to a file, or to standard output."""
     if path is None:
         sys.stdout.write(text)
     else:

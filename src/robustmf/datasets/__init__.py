@@ -1,4 +1,4 @@
-"""Data to try things on, and attacks on them."""
+"""Synthetic problems, loaders of public data sets, and attacks on ratings."""
 
 from robustmf.datasets.attacks import (
     Attacked,

@@ -1,4 +1,4 @@
-"""The Oxford Dinosaur feature tracks: where 4,983 points were seen in 36 frames."""
+"""The Oxford Dinosaur feature tracks: image coordinates of 4,983 points in 36 frames."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ _FRAMES = 36
 
 
 def load_dinosaur(min_views: int = 5, folder: str | Path | None = None) -> Observed:
-    """The 72 × n matrix of image coordinates (x and y of each frame, in pixels) of the points seen in at least ``min_views`` frames.
+    """Load the 72 × n matrix of image coordinates, x and y of each frame in pixels.
 
     Parameters
     ----------
-    min_views : int
-        5, 6 and 7 give the paper's D1 (72 × 932), D2 (72 × 557) and D3 (72 × 336).
+    min_views : int, default=5
+        Minimum number of frames in which a point is seen: 5, 6 and 7 give the paper's D1
+        (72 × 932), D2 (72 × 557) and D3 (72 × 336).
     folder : path, optional
-        Where ``dinosaur/viff.xy`` lies; by default the folder that the environment variable ``ROBUSTMF_DATA`` names, then the cache.
+        Folder that contains ``dinosaur/viff.xy``; by default the folder named by
+        ``ROBUSTMF_DATA``, then the cache.
+
+    Returns
+    -------
+    tracks : Observed
+        The coordinates.
     """
     source = require_file(DINOSAUR, DINOSAUR.files[0], folder)
     lines = []
@@ -29,7 +36,8 @@ def load_dinosaur(min_views: int = 5, folder: str | Path | None = None) -> Obser
         fields = line.split()
         if len(fields) != 2 * _FRAMES:
             raise source.fault(
-                f"expected {2 * _FRAMES} numbers a line, got {len(fields)}; correct or remove the line",
+                f"expected {2 * _FRAMES} numbers per line, got {len(fields)}; correct or remove"
+                " the line",
                 number,
             )
         try:

@@ -1,6 +1,6 @@
-"""Where the files of a data set are: a folder of one's own, the cache, or a checked download.
+"""Files of data sets: in the user's data folder, in the cache, or from a verified download.
 
-Archives are read where they lie; nothing is extracted.
+Archives are read in place; nothing is extracted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ VARIABLE = "ROBUSTMF_DATA"
 
 
 def data_folders(folder: str | Path | None = None) -> list[Path]:
-    """Folders to look in, the first being the one to download into: the given one or ``ROBUSTMF_DATA``'s, then the cache."""
-    import pooch  # noqa: PLC0415 - only those who load data sets pay for it
+    """Return the folders to search: the given one or that of ``ROBUSTMF_DATA``, then the cache.
+
+    Downloads are stored in the first one.
+    """
+    import pooch  # noqa: PLC0415 - slow import
 
     own = folder or os.environ.get(VARIABLE)
     return [*([Path(own).expanduser()] if own else []), Path(pooch.os_cache("robustmf"))]
@@ -26,7 +29,10 @@ def data_folders(folder: str | Path | None = None) -> list[Path]:
 def find_files(
     data: DataSet, patterns: tuple[str, ...], folder: str | Path | None = None
 ) -> list[Source]:
-    """Files of a data set that match the first pattern that any does, sorted by name; plain files before members of archives."""
+    """Return the files that match the first pattern with a match, sorted by name.
+
+    Plain files take precedence over members of archives.
+    """
     for base in data_folders(folder):
         for pattern in patterns:
             if plain := sorted(
@@ -47,7 +53,10 @@ def require_file(
     download: bool = False,
     archive: int = 0,
 ) -> Source:
-    """One file of a data set; if it is not there, from ``data.archives[archive]`` by download, or an error that says what to do."""
+    """Return one file of a data set, downloaded from ``data.archives[archive]`` if allowed.
+
+    If it is not available, the error explains how to get it.
+    """
     found = find_files(data, (name,), folder)
     if not found and download and data.archives:
         found = _members(
@@ -59,48 +68,50 @@ def require_file(
 
 
 def fetch(data: DataSet, archive: Archive, folder: str | Path | None = None) -> Path:
-    """Download an archive, check it, keep it; one that is there already and right is not downloaded again."""
+    """Download an archive and verify it, unless a verified copy exists."""
     import pooch  # noqa: PLC0415 - as above
 
     base = data_folders(folder)[0]
-    there = base / archive.file_name
-    if there.is_file():
-        _require_checksum(there, archive)
-        return there
-    if not archive.url.startswith(
-        ("https://", "http://127.0.0.1:")
-    ):  # this machine alone is trusted without
+    existing = base / archive.file_name
+    if existing.is_file():
+        _require_checksum(existing, archive)
+        return existing
+    # Only a server on this machine is accepted without encryption.
+    if not archive.url.startswith(("https://", "http://127.0.0.1:")):
         raise ValueError(f"{data.name} must be fetched over HTTPS, got {archive.url}")
     try:
         return Path(pooch.retrieve(archive.url, archive.checksum, archive.file_name, base))
     except OSError as error:
         raise FileNotFoundError(
-            f"{how_to_get(data, archive.file_name, folder)} (downloading {archive.url}: {_short(error)})"
+            f"{how_to_get(data, archive.file_name, folder)} (downloading {archive.url}:"
+            f" {_short(error)})"
         ) from None
     except ValueError as error:
         raise ValueError(
-            f"{archive.url} has changed or was damaged on the way: {_short(error)}"
+            f"{archive.url} has changed or was damaged during the download: {_short(error)}"
         ) from None
 
 
 def how_to_get(data: DataSet, name: str, folder: str | Path | None = None) -> str:
-    """Which file is wanted, from where, and where to put it."""
+    """Return instructions: the file, where to get it, and where to put it."""
     bases = data_folders(folder)
-    wanted = (
+    target = (
         name if any(name == one.file_name for one in data.archives) else f"{data.folder}/{name}"
     )
     packed = (
         f" (or the archive {', '.join(one.file_name for one in data.archives)} as it is)"
-        if data.archives and wanted != name
+        if data.archives and target != name
         else ""
     )
     return (
-        f"{name} not found, looked in {', '.join(str(base) for base in bases)}: get {data.name} from {data.home} and put {wanted}{packed} "
-        f"into {bases[0]}, or pass folder= or set {VARIABLE} to the folder that has it"
+        f"{name} not found, searched in {', '.join(str(base) for base in bases)}: get {data.name}"
+        f" from {data.home} and put {target}{packed} into {bases[0]}, or pass folder= or set"
+        f" {VARIABLE} to the folder that contains it"
     )
 
 
 def _members(path: Path, archive: Archive, patterns: tuple[str, ...]) -> list[Source]:
+    """Return the members of an archive that match the first pattern with a match."""
     _require_checksum(path, archive)
     with zipfile.ZipFile(path) as packed:
         names = packed.namelist()
@@ -111,17 +122,19 @@ def _members(path: Path, archive: Archive, patterns: tuple[str, ...]) -> list[So
 
 
 def _require_checksum(path: Path, archive: Archive) -> None:
+    """Raise an error unless a file has the checksum of the archive."""
     import pooch  # noqa: PLC0415 - as above
 
-    kind, wanted = archive.checksum.split(":")
-    got = pooch.file_hash(str(path), alg=kind)
-    if got != wanted:
+    algorithm, expected = archive.checksum.split(":")
+    found = pooch.file_hash(str(path), alg=algorithm)
+    if found != expected:
         raise ValueError(
-            f"{path} is not the official archive: its {kind} is {got}, not {wanted}; delete it and download {archive.url} again, "
-            "or extract it, if it is meant to differ"
+            f"{path} is not the official archive: its {algorithm} is {found}, not {expected};"
+            f" delete it and download {archive.url} again, or extract it if it differs on purpose"
         )
 
 
 def _short(error: BaseException) -> str:
+    """Return the message of an error as one line of limited length."""
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else text[:197] + "..."

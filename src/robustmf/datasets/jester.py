@@ -1,4 +1,7 @@
-"""Jester, ratings of jokes: Goldberg, Roeder, Gupta and Perkins, "Eigentaste", Information Retrieval 4(2), 2001."""
+"""Jester, ratings of jokes.
+
+Goldberg, Roeder, Gupta and Perkins, "Eigentaste", Information Retrieval 4(2), 2001.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,38 @@ from robustmf.datasets.finding import find_files, require_file
 from robustmf.datasets.rating_set import RatingSet
 from robustmf.io.reading.source import Source
 
-_JOKES, _UNRATED = 100, 99.0
+_JOKES = 100
+
+#: The value of missing ratings.
+_UNRATED = 99.0
 
 
 def load_jester(
     part: int = 1, folder: str | Path | None = None, *, download: bool = True
 ) -> RatingSet:
-    """Jester data set 1, users by 100 jokes, from -10 to 10; a rating of 0 is a rating.
+    """Load Jester data set 1: users by 100 jokes, ratings from -10 to 10, including 0.
 
     Parameters
     ----------
-    part : {1, 2, 3}
-        Which of its three files: 24,983 users, 23,500 and 24,938.
+    part : {1, 2, 3}, default=1
+        Which of the three files, with 24,983, 23,500 and 24,938 users.
     folder : path, optional
-        Folder that holds ``jester`` with ``jester-data-1.xls`` (or saved from it ``jester-data-1.csv``), or the archive as downloaded;
-        by default the one that ``ROBUSTMF_DATA`` names, then the cache.
-    download : bool
-        Whether what is not there may be downloaded (checked against its checksum, kept in the folder or the cache).
+        Folder that contains ``jester`` with ``jester-data-1.xls`` (or ``jester-data-1.csv``,
+        exported from it), or the downloaded archive; by default the folder named by
+        ``ROBUSTMF_DATA``, then the cache.
+    download : bool, default=True
+        Whether a missing file may be downloaded; its checksum is verified, and it is stored in the
+        folder or the cache.
+
+    Returns
+    -------
+    ratings : RatingSet
+        The ratings.
 
     Notes
     -----
-    The official files are Excel's; reading them needs the extra ``data`` (xlrd). Rows and jokes are numbered from 1.
+    The official files are Excel files, which need the extra ``data`` (xlrd). Users and jokes are
+    numbered from 1.
     """
     if part not in (1, 2, 3):
         raise ValueError(f"part must be 1, 2 or 3, got part={part!r}")
@@ -44,24 +58,27 @@ def load_jester(
         if saved
         else require_file(JESTER, f"jester-data-{part}.xls", folder, download, archive=part - 1)
     )
-    rows = [_ratings(source, number, fields) for number, fields in _lines(source)]
+    rows = [_parsed(source, number, fields) for number, fields in _lines(source)]
     if not rows:
-        raise source.fault("the file is empty; expected a user a line")
-    made = Observed.from_dense(np.array(rows))
-    ratings = Observed(made.rows, made.shape, range(1, made.shape[0] + 1), range(1, _JOKES + 1))
+        raise source.fault("the file is empty; expected one user per line")
+    matrix = Observed.from_dense(np.array(rows))
+    users = range(1, matrix.shape[0] + 1)
+    ratings = Observed(matrix.rows, matrix.shape, users, range(1, _JOKES + 1))
     return RatingSet(ratings, JESTER.name, str(source), (-10, 10))
 
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and fields of each line of a CSV or Excel file."""
     if Path(source.member or source.path).suffix == ".csv":
         reader = csv.reader(source.text())
         yield from ((reader.line_num, fields) for fields in reader if any(fields))
         return
     try:
-        import xlrd  # noqa: PLC0415 - an extra, for this file alone
+        import xlrd  # noqa: PLC0415 - optional
     except ImportError:
         raise ImportError(
-            f"{source} is an Excel file: pip install 'robustmf[data]', or save it as {source.path.stem}.csv"
+            f"{source} is an Excel file: pip install 'robustmf[data]', or export it to"
+            f" {source.path.stem}.csv"
         ) from None
     with source.open() as stream:
         try:
@@ -72,8 +89,8 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
         yield k + 1, [str(cell) for cell in sheet.row_values(k)]
 
 
-def _ratings(source: Source, number: int, fields: list[str]) -> list[float]:
-    """The ratings of a user, NaN where there is none; the line begins with their number."""
+def _parsed(source: Source, number: int, fields: list[str]) -> list[float]:
+    """Return the ratings of a user, NaN if missing; the first field is their number."""
     try:
         count, *values = (float(field) for field in fields)
     except ValueError:
@@ -88,7 +105,8 @@ def _ratings(source: Source, number: int, fields: list[str]) -> list[float]:
     rated = [value for value in values if value != _UNRATED]
     if not all(-10 <= value <= 10 for value in rated) or len(rated) != count:
         raise source.fault(
-            f"announces {count:g} ratings from -10 to 10, but has {len(rated)}, {min(rated, default=0)} to {max(rated, default=0)}",
+            f"expected {count:g} ratings from -10 to 10, got {len(rated)} from"
+            f" {min(rated, default=0)} to {max(rated, default=0)}",
             number,
         )
     return [np.nan if value == _UNRATED else value for value in values]

@@ -1,4 +1,7 @@
-"""MovieLens, by GroupLens Research: Harper and Konstan, "The MovieLens datasets", ACM TiiS 5(4), 2015."""
+"""MovieLens ratings.
+
+Harper and Konstan, "The MovieLens datasets", ACM TiiS 5(4), 2015.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from robustmf.io.reading.ratings import read_ratings
 
 
 @dataclass(frozen=True)
-class _Form:
-    """How the files of a set look."""
+class _Format:
+    """Format of the files of a data set."""
 
     layout: Layout
     bounds: tuple[float, float]
@@ -31,11 +34,11 @@ def _layout(delimiter: str, names: tuple[str, ...] = ()) -> Layout:
     return Layout(delimiter, names, 0, 1, 2, 4, (False, False))
 
 
-_FORMS = {
-    "100k": _Form(_layout("\t"), (1, 5), "u.item", "|", "latin-1"),
-    "1m": _Form(_layout("::"), (1, 5), "movies.dat", "::", "latin-1"),
-    "10m": _Form(_layout("::"), (0.5, 5), "movies.dat", "::"),
-    "latest-small": _Form(
+_FORMATS = {
+    "100k": _Format(_layout("\t"), (1, 5), "u.item", "|", "latin-1"),
+    "1m": _Format(_layout("::"), (1, 5), "movies.dat", "::", "latin-1"),
+    "10m": _Format(_layout("::"), (0.5, 5), "movies.dat", "::"),
+    "latest-small": _Format(
         _layout(",", ("userId", "movieId", "rating", "timestamp")),
         (0.5, 5),
         "movies.csv",
@@ -53,54 +56,65 @@ def load_movielens(
     download: bool = True,
     dtype: str = "float64",
 ) -> RatingSet:
-    """MovieLens ratings, users by movies, in stars.
+    """Load MovieLens ratings: users by movies, in stars.
 
     Parameters
     ----------
-    name : {"100k", "1m", "10m", "latest-small"}
-        Which set.
+    name : {"100k", "1m", "10m", "latest-small"}, default="latest-small"
+        Which data set.
     folder : path, optional
-        Folder that holds the set's own folder (``ml-100k``, ``ml-1m``, ``ml-10M100K``, ``ml-latest-small``) or its archive as
-        downloaded; by default the one that ``ROBUSTMF_DATA`` names, then the cache.
-    paper_filter : bool
-        For "1m": only the 3,449 movies that the paper's authors kept, those whose ratings add up to more than 10.
-    download : bool
-        Whether a set that is not there may be downloaded (checked against its checksum, kept in the folder or the cache).
-    dtype : {"float64", "float32"}
+        Folder that contains the folder of the data set (``ml-100k``, ``ml-1m``, ``ml-10M100K``,
+        ``ml-latest-small``) or the downloaded archive; by default the folder named by
+        ``ROBUSTMF_DATA``, then the cache.
+    paper_filter : bool, default=False
+        For "1m": only the 3,449 movies that the authors of the paper kept, those whose ratings add
+        up to more than 10.
+    download : bool, default=True
+        Whether a missing data set may be downloaded; its checksum is verified, and it is stored in
+        the folder or the cache.
+    dtype : {"float64", "float32"}, default="float64"
         Precision of the ratings.
+
+    Returns
+    -------
+    ratings : RatingSet
+        Ratings and titles.
     """
     if name not in MOVIELENS:
         raise ValueError(f"name must be one of {sorted(MOVIELENS)}, got name={name!r}")
     if paper_filter and name != "1m":
         raise ValueError(
-            f"paper_filter is for name='1m'; the paper took the other sets whole, got name={name!r}"
+            f"paper_filter needs name='1m'; the paper did not filter other data, got name={name!r}"
         )
-    data, form = MOVIELENS[name], _FORMS[name]
+    data = MOVIELENS[name]
+    file_format = _FORMATS[name]
     source = require_file(data, data.files[0], folder, download)
-    ratings = read_ratings(source, form.layout, dtype=dtype)
+    ratings = read_ratings(source, file_format.layout, dtype=dtype)
     if paper_filter:
         ratings = _with_columns(
             ratings, np.bincount(ratings.rows.indices, ratings.rows.values, ratings.shape[1]) > 10
         )
-    found = RatingSet(ratings, data.name, str(source), form.bounds)
-    listed = find_files(data, (form.titles,), folder)
+    found = RatingSet(ratings, data.name, str(source), file_format.bounds)
+    listed = find_files(data, (file_format.titles,), folder)
     if not listed:
         return found
-    titles = titles_by_id(listed[0], form.delimiter, form.encoding, quoted=form.quoted)
+    titles = titles_by_id(
+        listed[0], file_format.delimiter, file_format.encoding, quoted=file_format.quoted
+    )
     return replace(found, titles=tuple(titles.get(item, "") for item in ratings.column_ids or ()))
 
 
 def _with_columns(
     ratings: Observed, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ) -> Observed:
-    """Only these columns, numbered anew."""
+    """Return the ratings of the columns to keep."""
     rows = ratings.select(kept[ratings.rows.indices]).rows
-    number = (np.cumsum(kept) - 1).astype(np.int32)
+    new_index = (np.cumsum(kept) - 1).astype(np.int32)
     ids = [
         one for one, keep in zip(ratings.column_ids or range(len(kept)), kept, strict=True) if keep
     ]
     return Observed(
-        Compressed(rows.pointers, number[rows.indices], rows.values),
+        Compressed(rows.pointers, new_index[rows.indices], rows.values),
         (ratings.shape[0], len(ids)),
         ratings.row_ids,
         ids,

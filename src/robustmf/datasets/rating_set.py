@@ -1,4 +1,4 @@
-"""What a loader of ratings returns."""
+"""The result of a loader of ratings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from robustmf.io.reading.source import Source
 
 @dataclass(frozen=True)
 class RatingSet:
-    """Ratings and what belongs to them.
+    """Ratings with their metadata.
 
     Attributes
     ----------
     ratings : Observed
-        Users by items, with their ids.
+        Users by items, with ids.
     name : str
-        The data set.
+        Name of the data set.
     source : str
-        The file they were read from (the first, where there are several).
+        The file from which they were read; the first one of several.
     bounds : tuple of float
         Lowest and highest rating possible.
     titles : tuple of str, optional
-        Title of every item, in the order of the columns; "" where the set has none for it.
+        Title of every item, in the order of the columns; "" if unknown.
     """
 
     ratings: Observed
@@ -36,35 +36,54 @@ class RatingSet:
 
     def __post_init__(self) -> None:
         values = self.ratings.rows.values
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         if low < self.bounds[0] or high > self.bounds[1]:
             raise ValueError(
-                f"{self.source}: ratings go from {low} to {high}, but {self.name} has {self.bounds[0]} to {self.bounds[1]}"
+                f"{self.source}: ratings range from {low} to {high}, but those of {self.name} from"
+                f" {self.bounds[0]} to {self.bounds[1]}"
             )
 
 
 def titles_by_id(
-    source: Source, delimiter: str, encoding: str, *, place: int = 1, quoted: bool = False
+    source: Source,
+    delimiter: str,
+    encoding: str,
+    *,
+    title_field: int = 1,
+    quoted: bool = False,
 ) -> dict[Hashable, str]:
-    """Title by item id, from lines whose first field is the id and whose field at ``place`` (1 or 2) the title.
+    """Return titles by item id.
 
-    ``quoted`` files are CSV with a header; in others the third field is the rest of the line.
+    Parameters
+    ----------
+    source : Source
+        File whose first field is the id.
+    delimiter : str
+        Field separator.
+    encoding : str
+        Encoding of the file.
+    title_field : {1, 2}, default=1
+        Position of the title.
+    quoted : bool, default=False
+        Whether the file is CSV with a header. Otherwise the third field is the rest of the line.
     """
     titles: dict[Hashable, str] = {}
     for number, fields in _fields(source, delimiter, encoding, quoted):
-        if len(fields) <= place or not fields[0].strip().isdecimal():
+        if len(fields) <= title_field or not fields[0].strip().isdecimal():
             raise source.fault(
-                f"expected an item's number and title, got {delimiter.join(fields)[:60]!r}; correct or remove the line",
+                f"expected the number and the title of an item, got"
+                f" {delimiter.join(fields)[:60]!r}; correct or remove the line",
                 number,
             )
-        titles[int(fields[0])] = fields[place]
+        titles[int(fields[0])] = fields[title_field]
     return titles
 
 
 def _fields(
     source: Source, delimiter: str, encoding: str, quoted: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of the lines that are not empty."""
+    """Yield number and fields of each line that is not empty."""
     if quoted:
         reader = csv.reader(source.text(encoding))
         next(reader, None)

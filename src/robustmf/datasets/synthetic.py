@@ -1,4 +1,4 @@
-"""The paper's synthetic problem: a low-rank matrix, noise, a few gross outliers, few observed entries."""
+"""The synthetic problem of the paper: a low-rank matrix with noise, outliers, missing entries."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
 
+#: Largest population for which NumPy draws from the hypergeometric distribution.
+_MAX_HYPERGEOMETRIC = 10**9
+
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A synthetic problem with its truth.
+    """A synthetic problem with the ground truth.
 
     Attributes
     ----------
     train, validation : Observed
-        Noisy entries with outliers, half of the observed ones each.
+        Noisy entries with outliers, one half of the observed entries each.
     train_outliers, validation_outliers : ndarray of bool
         Which of these entries (in row order) are outliers.
     row_factors, column_factors : ndarray
-        The truth: the clean matrix is their product, and is never formed unless asked for.
+        True factors, whose product is the clean matrix.
     """
 
     train: Observed
@@ -42,28 +45,33 @@ class Synthetic:
 
     @property
     def test_mask(self) -> NDArray[np.bool_]:
-        """True where an entry is observed neither for training nor for validation, m × n."""
+        """Mask (m × n) of the entries that are in neither the training nor the validation set."""
         mask = np.ones(self.train.shape, bool)
         for part in (self.train, self.validation):
             mask[part.rows.group_of_entry(), part.rows.indices] = False
         return mask
 
     def test_rmse(self, U: Array, V: Array) -> float:
-        """RMSE of UVᵀ against the clean matrix on the unobserved entries, without forming either."""
+        """Return the RMSE of UVᵀ against the clean matrix at the unobserved entries.
+
+        Neither matrix is formed.
+        """
         left = np.hstack([U, self.row_factors]).astype(np.float64)
         right = np.hstack([V, -self.column_factors]).astype(np.float64)
-        everywhere = np.square(_triangle(left) @ _triangle(right).T).sum()
-        seen, n_seen = 0.0, 0
+        total = np.square(_triangle(left) @ _triangle(right).T).sum()
+        observed = 0.0
+        n_observed = 0
         for part in (self.train, self.validation):
-            i, j = part.rows.group_of_entry(), part.rows.indices
-            seen += float(np.square(np.einsum("tq,tq->t", left[i], right[j])).sum())
-            n_seen += part.n_entries
+            i = part.rows.group_of_entry()
+            j = part.rows.indices
+            observed += float(np.square(np.einsum("tq,tq->t", left[i], right[j])).sum())
+            n_observed += part.n_entries
         m, n = self.train.shape
-        return float(np.sqrt(max(everywhere - seen, 0.0) / (m * n - n_seen)))
+        return float(np.sqrt(max(total - observed, 0.0) / (m * n - n_observed)))
 
 
 def _triangle(A: Array) -> Array:
-    """R of A = QR."""
+    """Return R of A = QR."""
     return np.asarray(np.linalg.qr(A, mode="r"))
 
 
@@ -78,24 +86,35 @@ def make_synthetic(
     dtype: str = "float64",
     random_state: int | np.random.Generator | None = None,
 ) -> Synthetic:
-    """X = UVᵀ with N(0, 1) factors, plus Gaussian noise, plus ±``magnitude`` on a share ``outliers`` of the entries.
+    """Generate X = UVᵀ with N(0, 1) factors, Gaussian noise and outliers.
 
     Parameters
     ----------
-    m, n : int
-        Shape; n = m by default.
-    rank : int
+    m : int, default=500
+        Number of rows.
+    n : int, optional
+        Number of columns; m by default.
+    rank : int, default=5
         Rank of X.
-    noise : float
-        Standard deviation of the noise (0.1: the reading of the paper that reproduces).
-    outliers : float
-        Share of all entries that are outliers; exactly that many, wherever they fall.
-    magnitude : float
-        What an outlier adds, with either sign.
+    noise : float, default=0.1
+        Standard deviation of the noise. With the default the results of the paper reproduce.
+    outliers : float, default=0.05
+        Fraction of outliers among all entries of the matrix, observed or not.
+    magnitude : float, default=5.0
+        Absolute error of an outlier; its sign is random.
     observed : float, optional
-        Share of entries observed, 10·ln(m)/m by default as in the paper; half for training, half for validation.
-    random_state : int or Generator
-        The only source of randomness. Draw starting points from another stream: a start drawn like the truth *is* the truth.
+        Fraction of observed entries, by default 10·ln(m)/m as in the paper; one half is for
+        training, the other for validation.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the observed entries.
+    random_state : int, Generator or None, default=None
+        Seed of all random draws. An initialization drawn from a generator with the same seed would
+        be equal to the true factors.
+
+    Returns
+    -------
+    data : Synthetic
+        The problem with the ground truth.
 
     Examples
     --------
@@ -110,34 +129,36 @@ def make_synthetic(
     for name, size in (("m", m), ("n", n), ("rank", rank)):
         require_integer(name, size, 1)
     if rank > min(m, n):
-        raise ValueError(
-            f"m, n >= 1 and 1 <= rank <= min(m, n) are needed, got m={m}, n={n}, rank={rank}"
-        )
+        raise ValueError(f"rank must be at most min(m, n), got m={m}, n={n}, rank={rank}")
     if not (0 <= outliers <= 1 and noise >= 0):
         raise ValueError(
-            f"outliers must lie in [0, 1] and noise must be >= 0, got outliers={outliers}, noise={noise}"
+            f"outliers must lie in [0, 1] and noise must be >= 0, got outliers={outliers},"
+            f" noise={noise}"
         )
-    share = 10 * np.log(m) / m if observed is None else observed
-    n_observed = min(round(share * m * n), m * n)
+    fraction = 10 * np.log(m) / m if observed is None else observed
+    n_observed = min(round(fraction * m * n), m * n)
     if n_observed < 2:
         raise ValueError(
-            f"observed={observed!r} leaves {n_observed} entries of a {m} x {n} matrix; at least 2 are needed"
+            f"observed={observed!r} leaves {n_observed} entries of a {m} x {n} matrix; at least 2"
+            " are needed"
         )
     rng = np.random.default_rng(random_state)
-    U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
-    places = rng.choice(m * n, n_observed, replace=False, shuffle=True)
-    i, j = np.divmod(places, n)
-    # how many of all outliers fall on observed entries, then which: the same law as drawing them over the whole matrix
+    U = rng.standard_normal((m, rank))
+    V = rng.standard_normal((n, rank))
+    positions = rng.choice(m * n, n_observed, replace=False, shuffle=True)
+    i, j = np.divmod(positions, n)
+    # First the number of outliers among the observed entries, then their positions: the same
+    # distribution as drawing them over the whole matrix.
     total = round(outliers * m * n)
-    hit = np.zeros(n_observed, bool)
-    hit[
-        : rng.hypergeometric(total, m * n - total, n_observed)
-        if m * n <= 10**9
-        else rng.binomial(n_observed, outliers)
-    ] = True
-    rng.shuffle(hit)
+    if m * n <= _MAX_HYPERGEOMETRIC:
+        n_outliers = rng.hypergeometric(total, m * n - total, n_observed)
+    else:
+        n_outliers = rng.binomial(n_observed, outliers)
+    is_outlier = np.zeros(n_observed, bool)
+    is_outlier[:n_outliers] = True
+    rng.shuffle(is_outlier)
     values = np.einsum("tq,tq->t", U[i], V[j]) + noise * rng.standard_normal(n_observed)
-    values[hit] += magnitude * rng.choice([-1.0, 1.0], int(hit.sum()))
+    values[is_outlier] += magnitude * rng.choice([-1.0, 1.0], int(is_outlier.sum()))
     half = n_observed // 2
 
     def part(chosen: slice) -> tuple[Observed, NDArray[np.bool_]]:
@@ -145,7 +166,8 @@ def make_synthetic(
         entries = Observed.from_indices(
             i[chosen][order], j[chosen][order], values[chosen][order].astype(dtype), (m, n)
         )
-        return entries, hit[chosen][order]
+        return entries, is_outlier[chosen][order]
 
-    (train, train_hit), (validation, validation_hit) = part(slice(half)), part(slice(half, None))
-    return Synthetic(train, validation, train_hit, validation_hit, U, V)
+    train, train_outliers = part(slice(half))
+    validation, validation_outliers = part(slice(half, None))
+    return Synthetic(train, validation, train_outliers, validation_outliers, U, V)

@@ -1,4 +1,4 @@
-"""Made-up feature tracks: points on a vase that turns before a camera, with wrong matches."""
+"""Synthetic feature tracks: points on a rotating vase, with wrong matches."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from numpy.typing import NDArray
 from robustmf.data.observed import Observed
 from robustmf.validation import require_integer
 
-#: The picture's middle and the pixels of a unit of length.
-_CENTER, _PIXELS = (360.0, 288.0), 150.0
+#: Center of the image, in pixels.
+_CENTER = (360.0, 288.0)
 
-#: A point is seen while it looks towards the camera by at least this share.
-_FACING = 0.55
+#: Pixels per unit of length.
+_PIXELS = 150.0
 
-#: A wrong match is off by so many pixels.
-_MOVED = (30.0, 100.0)
+#: A point is visible while the cosine between its normal and the viewing direction is larger.
+_MIN_COSINE = 0.55
+
+#: Range of the absolute error of a wrong match, in pixels.
+_ERROR_RANGE = (30.0, 100.0)
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """Tracks and their truth.
+    """Tracks with the ground truth.
 
     Attributes
     ----------
     observed : Observed
-        x and y of each frame in turns, one column a point.
+        Rows are x and y of each frame, columns are points.
     wrong : array of bool
-        Over the entries: the coordinate belongs to a wrong match.
-    points : array (n × 3)
-        Where the points are.
+        Which entries, in row order, belong to a wrong match.
+    points : array of shape (n, 3)
+        True positions of the points.
     """
 
     observed: Observed
@@ -47,16 +50,28 @@ def make_tracks(
     mismatches: float = 0.03,
     random_state: int | np.random.Generator | None = None,
 ) -> Tracks:
-    """Points on a vase on a turntable, seen from far away while they face the camera: a matrix of rank 4 with a band observed.
+    """Generate tracks of points on a vase on a turntable under an orthographic camera.
+
+    The points are visible while they face the camera; the matrix has rank 4, and a band of it is
+    observed.
 
     Parameters
     ----------
-    points, frames : int
-        Columns, and half the rows.
-    noise : float
-        Standard deviation of the coordinates, in pixels.
-    mismatches : float
-        Share of the coordinates that are off by 30 to 100 pixels.
+    points : int, default=330
+        Number of points, which are the columns.
+    frames : int, default=36
+        Number of frames, with two rows each.
+    noise : float, default=0.3
+        Standard deviation of the noise, in pixels.
+    mismatches : float, default=0.03
+        Fraction of the coordinates with an error of 30 to 100 pixels.
+    random_state : int, Generator or None, default=None
+        Seed of all random draws.
+
+    Returns
+    -------
+    tracks : Tracks
+        The tracks with the ground truth.
 
     Examples
     --------
@@ -69,26 +84,27 @@ def make_tracks(
     require_integer("frames", frames, 2)
     if not (noise >= 0 and 0 <= mismatches <= 1):
         raise ValueError(
-            f"noise must be >= 0 and mismatches must lie in [0, 1], got noise={noise}, mismatches={mismatches}"
+            f"noise must be >= 0 and mismatches must lie in [0, 1], got noise={noise},"
+            f" mismatches={mismatches}"
         )
     rng = np.random.default_rng(random_state)
-    angle, height = rng.uniform(0, 2 * np.pi, points), rng.uniform(-1, 1, points)
+    angle = rng.uniform(0, 2 * np.pi, points)
+    height = rng.uniform(-1, 1, points)
     radius = 1 + 0.3 * np.sin(3 * height)
-    turned = angle + 2 * np.pi * np.arange(frames)[:, None] / frames
-    depth = np.sin(turned)
-    seen = depth > _FACING
+    rotated = angle + 2 * np.pi * np.arange(frames)[:, None] / frames
+    depth = np.sin(rotated)
+    visible = depth > _MIN_COSINE
     tracks = np.full((2 * frames, points), np.nan)
-    tracks[::2][seen] = (_CENTER[0] + _PIXELS * radius * np.cos(turned))[seen]
-    tracks[1::2][seen] = (_CENTER[1] + _PIXELS * (0.98 * height + 0.2 * radius * depth))[seen]
+    tracks[::2][visible] = (_CENTER[0] + _PIXELS * radius * np.cos(rotated))[visible]
+    tracks[1::2][visible] = (_CENTER[1] + _PIXELS * (0.98 * height + 0.2 * radius * depth))[visible]
     tracks += noise * rng.standard_normal(tracks.shape)
     observed = Observed.from_dense(tracks)
     wrong = rng.random(observed.n_entries) < mismatches
-    moved: NDArray[Any] = observed.rows.values.copy()
-    moved[wrong] += rng.choice([-1.0, 1.0], int(wrong.sum())) * rng.uniform(
-        *_MOVED, int(wrong.sum())
-    )
+    values: NDArray[Any] = observed.rows.values.copy()
+    n_wrong = int(wrong.sum())
+    values[wrong] += rng.choice([-1.0, 1.0], n_wrong) * rng.uniform(*_ERROR_RANGE, n_wrong)
     return Tracks(
-        observed.with_values(moved),
+        observed.with_values(values),
         wrong,
         np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height]),
     )

@@ -1,4 +1,7 @@
-"""Yahoo! Music ratings: Dror, Koenigstein, Koren and Weimer, "The Yahoo! Music dataset and KDD-Cup '11"."""
+"""Yahoo! Music ratings.
+
+Dror, Koenigstein, Koren and Weimer, "The Yahoo! Music dataset and KDD-Cup '11".
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,25 @@ _GROUPED = GroupedForm("|", "\t", (0, 100))
 def load_yahoo(
     folder: str | Path | None = None, *, files: str | None = None, dtype: str = "float32"
 ) -> RatingSet:
-    """Yahoo! Music ratings, users by items.
+    """Load Yahoo! Music ratings: users by items.
 
     Parameters
     ----------
     folder : path, optional
-        Folder that holds ``yahoo``; by default the one that ``ROBUSTMF_DATA`` names, then the cache.
+        Folder that contains ``yahoo``; by default the folder named by ``ROBUSTMF_DATA``, then the
+        cache.
     files : str, optional
-        Name of the file within it; by default ``trainIdx2.txt`` (KDD Cup 2011, track 2: the paper's), ``trainIdx1.txt``, or the only
-        ``.txt`` file. Two forms are known: the KDD Cup's, a line ``user|count`` and then ``item<tab>score``, 0 to 100; and plain
+        Name of the file; by default ``trainIdx2.txt`` (KDD Cup 2011, track 2, as in the paper),
+        ``trainIdx1.txt``, or the only ``.txt`` file. There are two formats: that of the KDD Cup, a
+        line ``user|count`` followed by lines ``item<tab>score``, 0 to 100; and lines
         ``user<tab>item<tab>rating``, 1 to 5.
-    dtype : {"float32", "float64"}
+    dtype : {"float32", "float64"}, default="float32"
         Precision of the ratings.
+
+    Returns
+    -------
+    ratings : RatingSet
+        The ratings.
     """
     sources = find_files(YAHOO, YAHOO.files if files is None else (files,), folder)
     if not sources:
@@ -37,7 +47,8 @@ def load_yahoo(
     if len(sources) > 1:
         names = ", ".join(source.path.name for source in sources[:6])
         raise ValueError(
-            f"{sources[0].path.parent} has several files of ratings ({names}); say which by files="
+            f"{sources[0].path.parent} contains several files of ratings ({names}); choose one with"
+            " files="
         )
     source = sources[0]
     first = next(islice(source.text(), 1), "")

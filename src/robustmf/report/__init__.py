@@ -1,1 +1,1 @@
-"""Pages and figures, drawn from records; nothing here computes a result."""
+"""HTML pages drawn from records: a record holds all results, and a page only displays them."""

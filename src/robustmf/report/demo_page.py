@@ -1,113 +1,130 @@
-"""The page that ``robustmf demo`` ends with."""
+"""The table, texts and page of ``robustmf demo``, drawn from its records."""
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from robustmf.report import fit_page
-from robustmf.report.findings import SCRIPT, STYLE
-from robustmf.report.page import figure, table, write_page
+from robustmf.report.page import figure, plotly, table, write_page
+from robustmf.report.search_table import SCRIPT, STYLE
 
-HEADER = ["method", "RMSE", "× oracle", "seconds", "found", "false"]
+HEADER = ["method", "RMSE", "RMSE / oracle", "seconds", "detected", "false positives"]
 
 
-def rows(record: dict[str, Any]) -> list[list[str]]:
-    """The table's cells, oracle first."""
-    oracle, planted = record["oracle_rmse"], record["data"]["outliers"]
-    lines = [["oracle (told the bad)", f"{oracle:.4f}", "1.00", "", "", ""]]
+def table_rows(record: dict[str, Any]) -> list[list[str]]:
+    """Return the cells of the table of methods; the oracle is the first row."""
+    oracle = record["oracle_rmse"]
+    n_outliers = record["data"]["outliers"]
+    rows = [["oracle (outliers known)", f"{oracle:.4f}", "1.00", "", "", ""]]
     for method in record["methods"]:
-        ratio = f"{method['rmse'] / oracle:.2f}"
-        found = f"{method['found']} of {planted}"
-        lines.append(
+        rows.append(
             [
                 method["title"],
                 f"{method['rmse']:.4f}",
-                ratio,
+                f"{method['rmse'] / oracle:.2f}",
                 f"{method['seconds']:.2f}",
-                found,
-                str(method["false_alarms"]),
+                f"{method['detected']} of {n_outliers}",
+                str(method["false_positives"]),
             ]
         )
-    return lines
+    return rows
 
 
-def lead(record: dict[str, Any]) -> str:
-    """What the demo did, in words."""
+def synthetic_summary(record: dict[str, Any]) -> str:
+    """Return the description of the synthetic problem."""
     data = record["data"]
-    share = 100 * data["entries"] / (data["rows"] * data["columns"])
+    observed = 100 * data["entries"] / (data["rows"] * data["columns"])
     return (
-        f"A {data['rows']} × {data['columns']} matrix of rank {data['rank']}: {data['entries']} entries seen ({share:.1f} %), with noise "
-        f"of standard deviation 0.1, and {data['outliers']} of them off by ±5. The error is measured against the clean matrix on the "
-        "entries never seen; found and false: bad and good entries that are flagged."
+        f"A {data['rows']} × {data['columns']} matrix of rank {data['rank']}: {data['entries']}"
+        f" entries are observed ({observed:.1f} %) with noise of standard deviation 0.1, and"
+        f" {data['outliers']} of them are outliers with an error of ±5. The RMSE is measured"
+        " against the clean matrix at the unobserved entries. Detected and false positives:"
+        " outliers and clean entries that are flagged."
     )
 
 
-def tracks_lead(found: dict[str, Any]) -> str:
-    """What was made of the tracks, in words."""
-    robust, plain = found["errors"]["l1"], found["errors"]["l2"]
+def tracks_summary(record: dict[str, Any]) -> str:
+    """Return the description of the feature tracks and the results."""
+    robust = record["errors"]["l1"]
+    least_squares = record["errors"]["l2"]
     return (
-        f"Tracks of {found['points']} points in {found['frames']} frames, {found['wrong']} coordinates of them wrong by 30 to 100 pixels. "
-        f"Where the tracks are right, least squares is {plain['pixels']:.2f} pixels off, the l1 loss {robust['pixels']:.2f}; "
-        f"of the {found['wrong']} largest residuals {plain['found']} and {robust['found']} are the wrong coordinates."
+        f"Tracks of {record['points']} points in {record['frames']} frames, of which"
+        f" {record['wrong']} coordinates are wrong by 30 to 100 pixels. The mean absolute residual"
+        f" of the correct coordinates is {least_squares['pixels']:.2f} pixels for least squares and"
+        f" {robust['pixels']:.2f} for the l1 loss; among the {record['wrong']} largest residuals"
+        f" {least_squares['detected']} and {robust['detected']} belong to wrong coordinates."
     )
 
 
 def write(record: dict[str, Any], tracks: dict[str, Any], path: Path) -> None:
-    """Draw the records: the paper's problem, and the points that tracks show."""
-    import plotly.graph_objects as go  # noqa: PLC0415 - an extra, imported only when a page is written
+    """Write the page.
 
-    best = min(record["methods"], key=lambda method: method["rmse"])
-    lines = rows(record)
-    progress = go.Figure()
-    for method in record["methods"]:
+    Parameters
+    ----------
+    record : dict
+        Made by :func:`robustmf.cli.demo_records.synthetic_record`.
+    tracks : dict
+        Made by :func:`robustmf.cli.demo_records.tracks_record`.
+    path : Path
+        Output file.
+    """
+    methods = record["methods"]
+    best = min(methods, key=lambda method: method["rmse"])
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+    write_page(
+        path,
+        "robustmf: the paper's synthetic problem",
+        synthetic_summary(record),
+        [
+            table(HEADER, table_rows(record), best=1 + methods.index(best)),
+            '<div class="figures">',
+            figure(
+                _residual_plot(best),
+                f"{best['title']}: residuals of the training entries. Entries beyond the dotted"
+                " lines are flagged as outliers.",
+            ),
+            figure(_objective_plot(methods), "Objective over time, which decreases in every step."),
+            "</div>",
+            f"<h2>{escape(methods[-1]['title'])}: details</h2>",
+            *fit_page.sections(record["fit"]),
+            "<h2>Points in space from tracks with wrong matches</h2>",
+            f"<p>{escape(tracks_summary(tracks))}</p>",
+            fit_page.scene_figure(tracks["fit"]),
+            f'<p class="soft">Seed {record["data"]["seed"]}; {escape(versions)}.</p>',
+        ],
+        style=STYLE,
+        script=SCRIPT,
+    )
+
+
+def _objective_plot(methods: list[dict[str, Any]]) -> Any:
+    """Return the objectives of the methods with guaranteed descent, relative to the first one."""
+    plot = plotly().Figure()
+    for method in methods:
         if method["title"].startswith("RMFNL"):
             history = method["history"]
             first = history["objective"][0]
-            progress.add_scatter(
+            plot.add_scatter(
                 x=history["seconds"],
                 y=[value / first for value in history["objective"]],
                 name=method["title"],
                 mode="lines+markers",
             )
-    progress.update_xaxes(title="seconds").update_yaxes(title="objective / objective at the start")
-    histogram = go.Figure(layout={"barmode": "overlay"})
-    for kind, title in (("clean", "clean entries"), ("outliers", "planted outliers")):
-        histogram.add_histogram(
-            x=best["residuals"][kind],
+    return plot.update_xaxes(title="seconds").update_yaxes(title="objective / initial objective")
+
+
+def _residual_plot(method: dict[str, Any]) -> Any:
+    """Return the histogram of the residuals of clean entries and of outliers."""
+    plot = plotly().Figure(layout={"barmode": "overlay"})
+    for kind, title in (("clean", "clean entries"), ("outliers", "outliers")):
+        plot.add_histogram(
+            x=method["residuals"][kind],
             name=title,
             xbins={"start": -7, "end": 7, "size": 0.1},
             opacity=0.75,
         )
-    for side in (-1, 1):
-        histogram.add_vline(x=side * best["flag_at"], line={"dash": "dot", "color": "gray"})
-    histogram.update_xaxes(title="residual").update_yaxes(title="entries", type="log")
-    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
-    write_page(
-        path,
-        "robustmf: the paper's synthetic problem",
-        lead(record),
-        [
-            table(HEADER, lines, best=1 + record["methods"].index(best)),
-            '<div class="figures">',
-            figure(
-                histogram,
-                f"{best['title']}: residuals of the training entries. Beyond the dotted lines an entry is flagged as bad.",
-            ),
-            figure(progress, "Objective over time; every step is guaranteed to descend."),
-            "</div>",
-            *(
-                [
-                    f"<h2>{record['methods'][-1]['title']}, in detail</h2>",
-                    *fit_page.sections(record["fit"]),
-                ]
-                if record["fit"]
-                else ()
-            ),
-            f"<h2>Points in space from tracks with wrong matches</h2><p>{tracks_lead(tracks)}</p>",
-            fit_page.cloud_figure(tracks["fit"]),
-            f'<p class="soft">Seed {record["data"]["seed"]}; {versions}.</p>',
-        ],
-        style=STYLE,
-        script=SCRIPT,
-    )
+    for sign in (-1, 1):
+        plot.add_vline(x=sign * method["threshold"], line={"dash": "dot", "color": "gray"})
+    return plot.update_xaxes(title="residual").update_yaxes(title="entries", type="log")

@@ -1,4 +1,4 @@
-"""The page of a fit: one file, off line, light or dark, on a phone or a desk."""
+"""The page of a fit, drawn from its record."""
 
 from __future__ import annotations
 
@@ -6,32 +6,49 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from robustmf.report.findings import SCRIPT, STYLE, Column, findings
 from robustmf.report.names import cell, hover
-from robustmf.report.page import figure, pairs_table, write_page
+from robustmf.report.page import figure, pairs_table, plotly, write_page
+from robustmf.report.search_table import SCRIPT, STYLE, Column, search_table
 
-_BLUE, _ORANGE, _RED, _GRAY = "#3b7dd8", "#d97b16", "#d63a3a", "#7f8a95"
+_BLUE = "#3b7dd8"
+_ORANGE = "#d97b16"
+_RED = "#d63a3a"
+
+_SCENE_CAPTION = (
+    "The points in space reconstructed from the tracks under affine cameras; drag to rotate. "
+    "Color is the mean absolute residual of a point."
+)
 
 
 def write(record: dict[str, Any], path: Path, title: str) -> None:
-    """Draw the record."""
-    bad = 100 * (1 - record["good_share"])
+    """Write the page of a fit.
+
+    Parameters
+    ----------
+    record : dict
+        Made by :func:`robustmf.report.fit_record.fit_record`.
+    path : Path
+        Output file.
+    title : str
+        Title of the page.
+    """
+    bad = 100 * (1 - record["clean_share"])
     lead = f"About {bad:.1f} % of the entries do not fit their rows and columns."
     write_page(path, title, lead, sections(record), style=STYLE, script=SCRIPT)
 
 
 def sections(record: dict[str, Any]) -> list[str]:
-    """The parts of the page; they need STYLE and SCRIPT of the tables."""
-    parts = [_section("What was fitted", pairs_table(record["facts"]))]
-    if "cloud" in record:
-        parts.append(_section("Points in space", cloud_figure(record)))
+    """Return the sections of the page as HTML, which needs STYLE and SCRIPT of search_table."""
+    parts = [_section("Model", pairs_table(record["summary"]))]
+    if "scene" in record:
+        parts.append(_section("Points in space", scene_figure(record)))
     return [
         *parts,
-        _section("Suspicious entries", _entries(record)),
-        _section("Suspicious rows", _lines(record, "rows")),
-        _section("Suspicious columns", _lines(record, "columns")),
-        _section("The fit", f'<div class="figures">{"".join(_figures(record))}</div>'),
-        _section("To repeat it", pairs_table(record["repeat"])),
+        _section("Suspicious entries", _entry_table(record)),
+        _section("Suspicious rows", _side_table(record, "rows")),
+        _section("Suspicious columns", _side_table(record, "columns")),
+        _section("Fit", f'<div class="figures">{"".join(_figures(record))}</div>'),
+        _section("Reproduction", pairs_table(record["reproduction"])),
     ]
 
 
@@ -39,84 +56,102 @@ def _section(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
-def _entries(record: dict[str, Any]) -> str:
+def _entry_table(record: dict[str, Any]) -> str:
+    """Return the table of suspicious entries."""
     if not record["entries"]:
-        return _nothing(record, "entry")
+        return _no_suspects(record, "entry")
     columns = [
         Column("row", "text"),
         Column("column", "text"),
         Column("value"),
         Column("expected"),
         Column("score", digits=2),
-        Column("why", "why"),
+        Column("reason", "reason"),
     ]
-    lines = [
-        (cell(row), cell(column), value, expected, score, escape(why))
-        for row, column, value, expected, score, why in record["entries"]
+    rows = [
+        (cell(row), cell(column), value, expected, score, escape(reason))
+        for row, column, value, expected, score, reason in record["entries"]
     ]
-    return _meaning(record, "entries", "good entries") + findings(
-        "entries", "Suspicious entries", columns, lines
+    return _explanation(record, "entries", "good entries") + search_table(
+        "entries", "Suspicious entries", columns, rows
     )
 
 
-def _lines(record: dict[str, Any], side: str) -> str:
+def _side_table(record: dict[str, Any], side: str) -> str:
+    """Return the table of suspicious rows or columns."""
     if not record[side]:
-        return _nothing(record, side[:-1])
+        return _no_suspects(record, side[:-1])
     columns = [
         Column(side[:-1], "text"),
         Column("entries"),
         Column("score", digits=2),
-        Column("why", "why"),
+        Column("reason", "reason"),
     ]
-    lines = [(cell(key), entries, score, escape(why)) for key, entries, score, why in record[side]]
-    return _meaning(record, side, f"honest {side}") + findings(
-        side, f"Suspicious {side}", columns, lines
+    rows = [
+        (cell(key), entries, score, escape(reason)) for key, entries, score, reason in record[side]
+    ]
+    return _explanation(record, side, f"clean {side}") + search_table(
+        side, f"Suspicious {side}", columns, rows
     )
 
 
-def _meaning(record: dict[str, Any], side: str, good: str) -> str:
-    shown = f"Listed: {len(record[side])}, those with the smallest scores, none above {record['at_most']:g}."
-    return f'<p class="soft">{shown} A score is the share of {good} that would look as bad or worse.</p>'
+def _explanation(record: dict[str, Any], side: str, good: str) -> str:
+    """Return what the scores mean and how many are listed."""
+    return (
+        f'<p class="soft">The {len(record[side])} smallest scores of at most'
+        f" {record['at_most']:g}. A score is the fraction of {good} that would look as bad or"
+        " worse.</p>"
+    )
 
 
-def _nothing(record: dict[str, Any], kind: str) -> str:
-    return f"<p>No {kind} has a score up to {record['at_most']:g}.</p>"
+def _no_suspects(record: dict[str, Any], kind: str) -> str:
+    return f"<p>No {kind} has a score of at most {record['at_most']:g}.</p>"
 
 
 def _figures(record: dict[str, Any]) -> list[str]:
-    history, best = record["history"], record["best_iteration"]
-    drawn = [
-        figure(_residuals(record["residuals"]), _residual_caption(record["residuals"])),
+    """Return the figures about the fit."""
+    history = record["history"]
+    best = record["best_iteration"]
+    figures = [
+        figure(_residual_plot(record["residuals"]), _residual_caption(record["residuals"])),
         figure(
-            _curve(history["objective"], "objective", best),
-            "Convergence: the objective after each iteration; 0 is the start.",
+            _history_plot(history["objective"], "objective", best),
+            "Convergence: the objective after each iteration; 0 is the initial point.",
         ),
     ]
     if "validation" in history:
-        caption = "Validation: the mean absolute error on entries set aside. The marked iteration was kept."
-        drawn.append(figure(_curve(history["validation"], "validation error", best), caption))
+        figures.append(
+            figure(
+                _history_plot(history["validation"], "validation error", best),
+                "Validation: the mean absolute error of the held-out entries. The marked iteration"
+                " was selected.",
+            )
+        )
     if record["map"] is not None:
         share = 100 * record["map"]["share"]
-        caption = (
-            f"Factor map: rows and columns along the two main axes of the predictions, which hold {share:.0f} % of their squares. "
-            "A row likes the columns in its direction."
+        figures.append(
+            figure(
+                _map_plot(record["map"]),
+                "Factor map: rows and columns along the first two principal axes of the"
+                f" predictions, which contain {share:.0f} % of their sum of squares. A row has"
+                " large predictions for columns in its direction.",
+            )
         )
-        drawn.append(figure(_map(record["map"]), caption))
-    return drawn
+    return figures
 
 
 def _residual_caption(residuals: dict[str, Any]) -> str:
-    beyond = (
-        f" {residuals['beyond']:,} that lie farther out are in the outermost bars."
-        if residuals["beyond"]
-        else ""
+    caption = (
+        "Histogram of the residuals of the fitted entries, and the weight that the loss assigns to"
+        " a residual."
     )
-    return f"Residuals of the fitted entries, and how far the loss trusts an entry with that residual.{beyond}"
+    if residuals["beyond"]:
+        caption += f" The outermost bins include {residuals['beyond']:,} larger residuals."
+    return caption
 
 
-def _residuals(residuals: dict[str, Any]) -> Any:
-    go = _plotly()
-    plot = go.Figure(layout={"bargap": 0})
+def _residual_plot(residuals: dict[str, Any]) -> Any:
+    plot = plotly().Figure(layout={"bargap": 0})
     plot.add_bar(
         x=residuals["centers"],
         y=residuals["counts"],
@@ -148,8 +183,8 @@ def _residuals(residuals: dict[str, Any]) -> Any:
     return plot
 
 
-def _curve(values: list[float], title: str, best: int) -> Any:
-    plot = _plotly().Figure(layout={"showlegend": False})
+def _history_plot(values: list[float], title: str, best: int) -> Any:
+    plot = plotly().Figure(layout={"showlegend": False})
     plot.add_scatter(
         x=list(range(len(values))),
         y=values,
@@ -163,93 +198,102 @@ def _curve(values: list[float], title: str, best: int) -> Any:
             x=[best],
             y=[values[best]],
             mode="markers",
-            name="kept",
+            name="selected",
             marker={"size": 13, "color": _ORANGE, "symbol": "circle-open", "line": {"width": 3}},
         )
-    return plot.update_xaxes(title="iteration", dtick=max(1, len(values) // 8)).update_yaxes(
-        title=title
-    )
+    plot.update_xaxes(title="iteration", dtick=max(1, len(values) // 8))
+    return plot.update_yaxes(title=title)
 
 
-def _map(found: dict[str, Any]) -> Any:
-    plot = _plotly().Figure()
+def _map_plot(factor_map: dict[str, Any]) -> Any:
+    plot = plotly().Figure()
     for side, color, symbol in (("rows", _BLUE, "circle"), ("columns", _ORANGE, "diamond")):
-        points = found[side]
-        name = (
-            side
-            if len(points["ids"]) == points["of"]
-            else f"{len(points['ids']):,} of {points['of']:,} {side}"
-        )
+        points = factor_map[side]
+        n_shown = len(points["ids"])
         plot.add_scatter(
-            x=points["x"], y=points["y"], mode="markers", name=name, text=[f"{side[:-1]} {hover(key)}" for key in points["ids"]],
+            x=points["x"],
+            y=points["y"],
+            mode="markers",
+            name=side if n_shown == points["of"] else f"{n_shown:,} of {points['of']:,} {side}",
+            text=[f"{side[:-1]} {hover(key)}" for key in points["ids"]],
             hovertemplate="%{text}<extra></extra>",
             marker={
-                "size": 6, "opacity": 0.75, "color": color, "symbol": symbol,
-                "line": {"width": [2.0 if bad else 0.0 for bad in points["suspicious"]], "color": _RED},
+                "size": 6,
+                "opacity": 0.75,
+                "color": color,
+                "symbol": symbol,
+                "line": {
+                    "width": [
+                        2.0 if is_suspicious else 0.0 for is_suspicious in points["suspicious"]
+                    ],
+                    "color": _RED,
+                },
             },
-        )  # fmt: skip
-    if any(found["rows"]["suspicious"]) or any(found["columns"]["suspicious"]):
+        )
+    if any(factor_map["rows"]["suspicious"]) or any(factor_map["columns"]["suspicious"]):
         edge = {"size": 7, "color": "rgba(0,0,0,0)", "line": {"width": 2, "color": _RED}}
         plot.add_scatter(x=[None], y=[None], mode="markers", name="suspicious", marker=edge)
     return plot.update_xaxes(title="first axis").update_yaxes(title="second axis")
 
 
-_CLOUD_CAPTION = (
-    "The points that the tracks show, as far as cameras far away can tell; turn them with the mouse or a finger. "
-    "Colour is the mean absolute residual of a point."
-)
+def scene_figure(record: dict[str, Any]) -> str:
+    """Return the 3-D figure of a record with tracks."""
+    return figure(_scene_plot(record["scene"]), _SCENE_CAPTION, height=480)
 
 
-def cloud_figure(record: dict[str, Any]) -> str:
-    """The points of a record with tracks, to turn."""
-    return figure(_cloud(record["cloud"]), _CLOUD_CAPTION, height=480)
-
-
-def _cloud(found: dict[str, Any]) -> Any:
-    x, y, z = zip(*found["points"], strict=True)
-    ordered = sorted(found["errors"])
-    most = ordered[
-        int(0.95 * (len(ordered) - 1))
-    ]  # a few wild points shall not take all the colours
+def _scene_plot(scene: dict[str, Any]) -> Any:
+    x, y, z = zip(*scene["points"], strict=True)
+    ordered = sorted(scene["errors"])
+    # A quantile, so that a few large errors do not take up the whole range of colors.
+    largest_error = ordered[int(0.95 * (len(ordered) - 1))]
     labels = [
-        f"point {hover(key)}, seen in {seen // 2} frames, residual {error:.3g}"
-        for key, seen, error in zip(found["ids"], found["seen"], found["errors"], strict=True)
+        f"point {hover(key)}, seen in {count // 2} frames, residual {error:.3g}"
+        for key, count, error in zip(scene["ids"], scene["counts"], scene["errors"], strict=True)
     ]
-    plot = _plotly().Figure()
+    plot = plotly().Figure()
     plot.add_scatter3d(
-        x=x, y=y, z=z, mode="markers", text=labels, hovertemplate="%{text}<extra></extra>", showlegend=False,
+        x=x,
+        y=y,
+        z=z,
+        mode="markers",
+        text=labels,
+        hovertemplate="%{text}<extra></extra>",
+        showlegend=False,
         marker={
-            "size": 3, "color": found["errors"], "colorscale": "Turbo", "cmin": 0, "cmax": most,
-            "colorbar": {"title": {"text": "residual", "side": "bottom"}, "orientation": "h", "thickness": 10, "len": 0.7, "y": -0.06},
+            "size": 3,
+            "color": scene["errors"],
+            "colorscale": "Turbo",
+            "cmin": 0,
+            "cmax": largest_error,
+            "colorbar": {
+                "title": {"text": "residual", "side": "bottom"},
+                "orientation": "h",
+                "thickness": 10,
+                "len": 0.7,
+                "y": -0.06,
+            },
         },
-    )  # fmt: skip
-    reach = {axis: _central(values) for axis, values in (("x", x), ("y", y), ("z", z))}
+    )
+    ranges = {axis: _central_range(values) for axis, values in (("x", x), ("y", y), ("z", z))}
     hidden = {"showticklabels": False, "title": {"text": ""}, "showspikes": False}
-    axes = {f"{axis}axis": {**hidden, "range": reach[axis]} for axis in reach}
-    sizes = {axis: ends[1] - ends[0] for axis, ends in reach.items()}
-    largest = max(sizes.values()) or 1.0
+    axes = {f"{axis}axis": {**hidden, "range": ends} for axis, ends in ranges.items()}
+    extents = {axis: ends[1] - ends[0] for axis, ends in ranges.items()}
+    largest = max(extents.values()) or 1.0
     plot.update_layout(
         scene={
             **axes,
             "camera": {"eye": {"x": 0.5, "y": -1.5, "z": 0.35}},
             "aspectmode": "manual",
-            "aspectratio": {axis: max(size / largest, 0.05) for axis, size in sizes.items()},
+            "aspectratio": {axis: max(extent / largest, 0.05) for axis, extent in extents.items()},
         }
     )
     return plot
 
 
-def _central(values: Any) -> list[float]:
-    """Ends between which nearly all lie: a few points thrown far away shall not make the rest a dot."""
+def _central_range(values: Any) -> list[float]:
+    """Return an interval that contains 99 % of the values, which a few outliers do not extend."""
     ordered = sorted(values)
-    low, high = ordered[int(0.005 * (len(ordered) - 1))], ordered[int(0.995 * (len(ordered) - 1))]
-    edge = 0.08 * (high - low) or 1.0
-    return [low - edge, high + edge]
-
-
-def _plotly() -> Any:
-    try:
-        import plotly.graph_objects as go  # noqa: PLC0415 - an extra, imported only when a page is written
-    except ImportError:
-        raise ImportError("a page needs Plotly: pip install 'robustmf[plot]'") from None
-    return go
+    low = ordered[int(0.005 * (len(ordered) - 1))]
+    high = ordered[int(0.995 * (len(ordered) - 1))]
+    margin = 0.08 * (high - low) or 1.0
+    return [low - margin, high + margin]

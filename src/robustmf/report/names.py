@@ -1,4 +1,4 @@
-"""Ids as pages and terminals show them: of any kind, length and script, and harmless."""
+"""Ids as text on pages and terminals: of any type, length and script, without side effects."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ import unicodedata
 from html import escape
 from typing import Any
 
-_LONGEST = 60
+_MAX_LENGTH = 60
 
-#: What is spelled out: control characters, lone surrogates, ends of lines and paragraphs, and what turns the direction of text.
-_SPELLED = ("Cc", "Cs", "Zl", "Zp")
-_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+#: Unicode categories that are escaped: control characters, lone surrogates, line and paragraph
+#: separators.
+_ESCAPED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
+
+#: Characters that change the direction of text, which are escaped, too.
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def plain(key: Any) -> str:
-    """An id as text that every encoding takes and that acts on nothing around it."""
+    """Return an id as text that has no effect on the text around it."""
     return "".join(
         letter.encode("unicode_escape").decode()
-        if unicodedata.category(letter) in _SPELLED or letter in _TURNING
+        if unicodedata.category(letter) in _ESCAPED_CATEGORIES or letter in _BIDI_CONTROLS
         else letter
         for letter in str(key)
     )
 
 
 def short(key: Any) -> str:
-    """The same, cut where it is endless, and not invisible."""
+    """Return an id as text of limited length, "(empty)" for an empty one."""
     text = plain(key)
-    return (text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…") or "(empty)"
+    return (text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…") or "(empty)"
 
 
 def cell(key: Any) -> str:
-    """An id in a table: isolated, so that right-to-left text turns nothing around it; whole on hovering."""
+    """Return an id as HTML: isolated from the direction of other text, complete as tooltip."""
     text = plain(key)
-    title = f' title="{escape(text)}"' if len(text) > _LONGEST else ""
+    title = f' title="{escape(text)}"' if len(text) > _MAX_LENGTH else ""
     return f"<bdi{title}>{escape(short(key))}</bdi>"
 
 
 def hover(key: Any) -> str:
-    """An id in a plot's label, where Plotly reads some HTML."""
-    return f"\u2068{escape(short(key), quote=False)}\u2069"  # Plotly does not know &quot;
+    """Return an id for the label of a plot, in which Plotly interprets some HTML."""
+    return f"\u2068{escape(short(key), quote=False)}\u2069"  # Plotly does not decode &quot;

@@ -1,4 +1,4 @@
-"""Attacks on ratings, each with its truth."""
+"""Attacks on ratings, each with the ground truth."""
 
 from robustmf.datasets.attacks.attacked import Attacked
 from robustmf.datasets.attacks.average import average_attack

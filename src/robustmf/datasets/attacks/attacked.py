@@ -1,4 +1,4 @@
-"""What every attack returns, and the scale it plays on."""
+"""The result of an attack, and checks of its parameters."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Attacked:
-    """Attacked ratings and the truth about them.
+    """Attacked ratings with the ground truth.
 
     Attributes
     ----------
     ratings : Observed
-        The ratings after the attack. Profiles that were injected are its last rows.
+        The ratings after the attack. Injected profiles are the last rows.
     entries : ndarray of bool, shape (ratings.n_entries,)
-        Which entries, in row order, the attack wrote: also those that it set to the value they had.
+        Which entries, in row order, were set by the attack, including those whose value did not
+        change.
     rows : ndarray of bool, shape (m,)
         Which rows are injected profiles.
     columns : ndarray of bool, shape (n,)
-        Which columns the attack is aimed at.
+        Which columns are the targets of the attack.
     """
 
     ratings: Observed
@@ -35,12 +36,14 @@ class Attacked:
 
 
 def rating_bounds(ratings: Observed, bounds: Bounds | None) -> Bounds:
-    """The given bounds, checked, or else the smallest and largest rating."""
+    """Return the given bounds after a check, or else the smallest and largest rating."""
     if not isinstance(ratings, Observed):
         raise TypeError(
-            f"ratings must be Observed, got {type(ratings).__name__}; make them with Observed.from_dense or from_triplets"
+            f"ratings must be Observed, got {type(ratings).__name__}; create it with"
+            " Observed.from_dense or from_triplets"
         )
-    smallest, largest = float(ratings.rows.values.min()), float(ratings.rows.values.max())
+    smallest = float(ratings.rows.values.min())
+    largest = float(ratings.rows.values.max())
     low, high = (smallest, largest) if bounds is None else (float(bounds[0]), float(bounds[1]))
     if not low < high:
         raise ValueError(
@@ -48,12 +51,13 @@ def rating_bounds(ratings: Observed, bounds: Bounds | None) -> Bounds:
         )
     if smallest < low or largest > high:
         raise ValueError(
-            f"bounds=({low}, {high}) do not hold the ratings, which go from {smallest} to {largest}"
+            f"bounds=({low}, {high}) do not contain the ratings, which range from {smallest} to"
+            f" {largest}"
         )
     return low, high
 
 
-def require_share(name: str, value: float) -> None:
-    """A share above 0 and up to 1, or an error that says so."""
+def require_fraction(name: str, value: float) -> None:
+    """Raise an error unless the value is a fraction above 0 and at most 1."""
     if not 0 < value <= 1:
-        raise ValueError(f"{name} must be a share above 0 and up to 1, got {name}={value!r}")
+        raise ValueError(f"{name} must be above 0 and at most 1, got {name}={value!r}")

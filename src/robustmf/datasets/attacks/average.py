@@ -1,46 +1,64 @@
-"""The average attack: filler ratings around each item's own mean."""
+"""The average attack: filler ratings around the mean of each item."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.data.observed import Observed
 from robustmf.datasets.attacks.attacked import Attacked, Bounds
-from robustmf.datasets.attacks.profiles import Columns, Direction, Profiles
+from robustmf.datasets.attacks.profiles import Columns, Profiles, ProfileSettings
 
 
 def average_attack(
     ratings: Observed,
     targets: ArrayLike | None = None,
     bounds: Bounds | None = None,
-    *,
-    direction: Direction = "push",
-    attack_size: float = 0.05,
-    filler_size: float = 0.05,
-    random_state: int | np.random.Generator | None = None,
+    **settings: Unpack[ProfileSettings],
 ) -> Attacked:
-    """As :func:`random_attack`, but each filler item is rated by a normal law with its own mean and deviation.
+    """Inject profiles with ratings of random items from a normal distribution per item.
 
-    AverageBot of Lam and Riedl (WWW 2004). An item with a single rating has deviation 0; one without any counts as an average item.
+    Its mean and standard deviation are those of the item. An item with a single rating has standard
+    deviation 0; an item without ratings has the moments of all ratings. AverageBot of Lam and
+    Riedl (WWW 2004).
+
+    Parameters
+    ----------
+    ratings : Observed
+        Users by items.
+    targets : array of int, optional
+        Columns to push or nuke; by default one, drawn at random.
+    bounds : (float, float), optional
+        Lowest and highest rating; by default those of the data.
+    **settings
+        ``direction``, ``attack_size``, ``filler_size``, ``random_state``: see
+        :class:`~robustmf.datasets.attacks.profiles.ProfileSettings`.
+
+    Returns
+    -------
+    attacked : Attacked
+        The ratings after the attack and the ground truth.
     """
-    profiles = Profiles(ratings, targets, bounds, direction, attack_size, filler_size, random_state)
+    profiles = Profiles(ratings, targets, bounds, **settings)
     means, deviations = _moments(ratings)
 
-    def around_each_mean(columns: Columns, rng: np.random.Generator) -> NDArray[np.floating[Any]]:
+    def item_ratings(columns: Columns, rng: np.random.Generator) -> NDArray[np.floating[Any]]:
         return rng.normal(means[columns], deviations[columns])
 
-    return profiles.inject(around_each_mean)
+    return profiles.inject(item_ratings)
 
 
 def _moments(ratings: Observed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of every column; those of all ratings where it has none."""
-    j, values, n = ratings.rows.indices, ratings.rows.values.astype(np.float64), ratings.shape[1]
+    """Return mean and standard deviation per column; those of all ratings for empty columns."""
+    n = ratings.shape[1]
+    j = ratings.rows.indices
+    values = ratings.rows.values.astype(np.float64)
     counts = np.bincount(j, minlength=n)
     rated = counts > 0
-    means, deviations = np.full(n, values.mean()), np.full(n, values.std())
+    means = np.full(n, values.mean())
+    deviations = np.full(n, values.std())
     means[rated] = np.bincount(j, values, n)[rated] / counts[rated]
     deviations[rated] = np.sqrt(
         np.bincount(j, np.square(values - means[j]), n)[rated] / counts[rated]

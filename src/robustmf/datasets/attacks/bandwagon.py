@@ -1,13 +1,15 @@
-"""The bandwagon attack: profiles that join the crowd."""
+"""The bandwagon attack: profiles that also rate popular items."""
 
 from __future__ import annotations
+
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from robustmf.data.observed import Observed
-from robustmf.datasets.attacks.attacked import Attacked, Bounds, require_share
-from robustmf.datasets.attacks.profiles import Columns, Direction, Profiles
+from robustmf.datasets.attacks.attacked import Attacked, Bounds, require_fraction
+from robustmf.datasets.attacks.profiles import Columns, Profiles, ProfileSettings
 
 
 def bandwagon_attack(
@@ -15,39 +17,51 @@ def bandwagon_attack(
     targets: ArrayLike | None = None,
     bounds: Bounds | None = None,
     *,
-    direction: Direction = "push",
-    attack_size: float = 0.05,
-    filler_size: float = 0.05,
     popular_size: float = 0.01,
-    random_state: int | np.random.Generator | None = None,
+    **settings: Unpack[ProfileSettings],
 ) -> Attacked:
-    """As :func:`random_attack`, and each profile also rates well-known items as the crowd does, so as to be close to many users.
+    """Inject the profiles of :func:`random_attack`, which also rate popular items as many users do.
 
-    Pushing, these are the most rated items, at the highest rating. Nuking, it is the reverse bandwagon: the least liked of the well-known
-    ones (the quarter of the items with most ratings), at the lowest. Mobasher et al., ACM TOIT 7(4), 2007.
+    To push, each profile gives the most rated items the highest rating. To nuke (the reverse
+    bandwagon attack), it gives the lowest rating to the items with the lowest mean among the
+    quarter of the items with most ratings. Mobasher et al., ACM TOIT 7(4), 2007.
 
     Parameters
     ----------
-    popular_size : float
-        Number of these items, as a share of the items; the other parameters are those of :func:`random_attack`.
+    ratings : Observed
+        Users by items.
+    targets : array of int, optional
+        Columns to push or nuke; by default one, drawn at random.
+    bounds : (float, float), optional
+        Lowest and highest rating; by default those of the data.
+    popular_size : float, default=0.01
+        Number of popular items per profile, as a fraction of the number of items.
+    **settings
+        ``direction``, ``attack_size``, ``filler_size``, ``random_state``: see
+        :class:`~robustmf.datasets.attacks.profiles.ProfileSettings`.
+
+    Returns
+    -------
+    attacked : Attacked
+        The ratings after the attack and the ground truth.
     """
-    require_share("popular_size", popular_size)
-    profiles = Profiles(ratings, targets, bounds, direction, attack_size, filler_size, random_state)
-    known = _by_popularity(ratings, profiles.targets)
-    wanted = min(max(1, round(popular_size * ratings.shape[1])), len(known))
-    if direction == "push":
-        return profiles.inject(profiles.around_the_mean, known[:wanted], profiles.high)
-    known = known[: max(wanted, len(known) // 4)]
-    j, n = ratings.rows.indices, ratings.shape[1]
-    means = np.bincount(j, ratings.rows.values, n)[known] / np.bincount(j, minlength=n)[known]
-    return profiles.inject(
-        profiles.around_the_mean, known[np.argsort(means, kind="stable")[:wanted]], profiles.low
-    )
+    require_fraction("popular_size", popular_size)
+    profiles = Profiles(ratings, targets, bounds, **settings)
+    popular = _by_popularity(ratings, profiles.targets)
+    n_selected = min(max(1, round(popular_size * ratings.shape[1])), len(popular))
+    if profiles.direction == "push":
+        return profiles.inject(profiles.overall_ratings, popular[:n_selected], profiles.high)
+    popular = popular[: max(n_selected, len(popular) // 4)]
+    n = ratings.shape[1]
+    j = ratings.rows.indices
+    means = np.bincount(j, ratings.rows.values, n)[popular] / np.bincount(j, minlength=n)[popular]
+    disliked = popular[np.argsort(means, kind="stable")[:n_selected]]
+    return profiles.inject(profiles.overall_ratings, disliked, profiles.low)
 
 
-def _by_popularity(ratings: Observed, without: Columns) -> Columns:
-    """The rated columns, most rated first, without the given ones."""
+def _by_popularity(ratings: Observed, excluded: Columns) -> Columns:
+    """Return the rated columns, most rated first, without the excluded ones."""
     counts = np.bincount(ratings.rows.indices, minlength=ratings.shape[1])
-    counts[without] = 0
+    counts[excluded] = 0
     order = np.argsort(-counts, kind="stable")
     return order[: np.count_nonzero(counts)].astype(np.int64)

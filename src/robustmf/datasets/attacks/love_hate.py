@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from robustmf.data.observed import Observed
-from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_share
+from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_fraction
 
 
 def love_hate(
@@ -18,35 +18,43 @@ def love_hate(
     per: Literal["item", "rating"] = "item",
     random_state: int | np.random.Generator | None = None,
 ) -> Attacked:
-    """All ratings of a few items set to the lowest or the highest, with equal odds.
+    """Set all ratings of a few items to the lowest or the highest rating with equal probability.
 
-    As in section 4.2 of "Scalable Robust Matrix Factorization with Nonconvex Loss" (NeurIPS 2018): 3 % of the items; "for each
-    selected item, all its observed ratings are set to either the minimum or maximum with equal possibilities".
+    As in section 4.2 of "Scalable Robust Matrix Factorization with Nonconvex Loss" (NeurIPS 2018):
+    3 % of the items; "for each selected item, all its observed ratings are set to either the
+    minimum or maximum with equal possibilities".
 
     Parameters
     ----------
     ratings : Observed
         Users by items.
     bounds : (float, float), optional
-        Lowest and highest rating; by default those in the data.
-    share : float
-        Share of the rated items that are attacked, at least one.
-    per : {"item", "rating"}
-        Whether the coin is thrown once an item (it is loved, or hated) or, the other reading of the sentence, for each rating.
-    random_state : int or Generator
-        The only source of randomness.
+        Lowest and highest rating; by default those of the data.
+    share : float, default=0.03
+        Fraction of the rated items that are attacked; at least one item is.
+    per : {"item", "rating"}, default="item"
+        Whether the extreme is drawn once per item or, the other interpretation of the paper, once
+        per rating.
+    random_state : int, Generator or None, default=None
+        Seed of all random draws.
+
+    Returns
+    -------
+    attacked : Attacked
+        The ratings after the attack and the ground truth.
 
     Examples
     --------
     >>> import numpy as np
     >>> from robustmf import Observed
     >>> from robustmf.datasets import love_hate
-    >>> attacked = love_hate(Observed.from_dense(np.full((5, 20), 3.0)), (1, 5), share=0.1, random_state=0)
+    >>> ratings = Observed.from_dense(np.full((5, 20), 3.0))
+    >>> attacked = love_hate(ratings, (1, 5), share=0.1, random_state=0)
     >>> int(attacked.columns.sum()), int(attacked.entries.sum())
     (2, 10)
     """
     low, high = rating_bounds(ratings, bounds)
-    require_share("share", share)
+    require_fraction("share", share)
     if per not in ("item", "rating"):
         raise ValueError(f"per must be 'item' or 'rating', got per={per!r}")
     rng = np.random.default_rng(random_state)
@@ -55,12 +63,12 @@ def love_hate(
     columns = np.zeros(n, bool)
     columns[rng.choice(rated, max(1, round(share * len(rated))), replace=False)] = True
     entries = columns[ratings.rows.indices]
-    loved = rng.random(n) < 0.5
-    love = (
-        loved[ratings.rows.indices[entries]]
+    item_is_high = rng.random(n) < 0.5
+    is_high = (
+        item_is_high[ratings.rows.indices[entries]]
         if per == "item"
         else rng.random(int(entries.sum())) < 0.5
     )
     values = ratings.rows.values.copy()
-    values[entries] = np.where(love, high, low)
+    values[entries] = np.where(is_high, high, low)
     return Attacked(ratings.with_values(values), entries, np.zeros(m, bool), columns)

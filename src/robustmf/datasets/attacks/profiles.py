@@ -1,8 +1,9 @@
-"""Injected profiles: what the shilling attacks share.
+"""Injected profiles: the common part of the shilling attacks.
 
-A profile rates the target items (highest to push, lowest to nuke), perhaps a few selected items, and random filler items, so as to look
-like a user: Lam and Riedl, "Shilling recommender systems for fun and profit", WWW 2004; Mobasher, Burke, Bhaumik and Williams, "Toward
-trustworthy recommender systems", ACM TOIT 7(4), 2007, whose names for the attacks these are.
+A profile rates the target items (highest to push, lowest to nuke), possibly selected items, and
+random filler items, which make it similar to a genuine user: Lam and Riedl, "Shilling recommender
+systems for fun and profit", WWW 2004; Mobasher, Burke, Bhaumik and Williams, "Toward trustworthy
+recommender systems", ACM TOIT 7(4), 2007, from whom the names of the attacks are.
 """
 
 from __future__ import annotations
@@ -10,37 +11,78 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count, islice
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.data.observed import Compressed, Observed
-from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_share
+from robustmf.datasets.attacks.attacked import Attacked, Bounds, rating_bounds, require_fraction
 
 Direction = Literal["push", "nuke"]
 Columns = NDArray[np.int64]
-#: Ratings of filler items, for their columns (profiles, fillers) and a generator.
+
+#: Returns the ratings of filler items, given their columns (profiles × fillers) and a generator.
 FillerRatings = Callable[[Columns, np.random.Generator], NDArray[np.floating[Any]]]
+
+#: Data with at most so many different ratings have a discrete rating scale.
+_MAX_SCALE_STEPS = 100
+
+#: Number of ratings from which the scale is determined.
+_SCALE_SAMPLE = 1_000_000
+
+
+class ProfileSettings(TypedDict, total=False):
+    """Keyword parameters that all shilling attacks share.
+
+    Parameters
+    ----------
+    direction : {"push", "nuke"}, default="push"
+        Whether the targets get the highest or the lowest rating.
+    attack_size : float, default=0.05
+        Number of profiles, as a fraction of the number of users.
+    filler_size : float, default=0.05
+        Number of filler items per profile, as a fraction of the number of items.
+    random_state : int, Generator or None, default=None
+        Seed of all random draws.
+    """
+
+    direction: Direction
+    attack_size: float
+    filler_size: float
+    random_state: int | np.random.Generator | None
 
 
 class Profiles:
-    """The settings that all shilling attacks have, checked; :meth:`inject` makes the attack."""
+    """Checked parameters of a shilling attack; :meth:`inject` carries it out.
+
+    Parameters
+    ----------
+    ratings : Observed
+        Users by items.
+    targets : array of int, optional
+        Columns to push or nuke; by default one, drawn at random.
+    bounds : (float, float), optional
+        Lowest and highest rating; by default those of the data.
+    direction, attack_size, filler_size, random_state
+        See :class:`ProfileSettings`.
+    """
 
     def __init__(
         self,
         ratings: Observed,
         targets: ArrayLike | None,
         bounds: Bounds | None,
-        direction: Direction,
-        attack_size: float,
-        filler_size: float,
-        random_state: int | np.random.Generator | None,
+        *,
+        direction: Direction = "push",
+        attack_size: float = 0.05,
+        filler_size: float = 0.05,
+        random_state: int | np.random.Generator | None = None,
     ) -> None:
         if direction not in ("push", "nuke"):
             raise ValueError(f"direction must be 'push' or 'nuke', got direction={direction!r}")
-        require_share("attack_size", attack_size)
-        require_share("filler_size", filler_size)
+        require_fraction("attack_size", attack_size)
+        require_fraction("filler_size", filler_size)
         self.ratings = ratings
         self.low, self.high = rating_bounds(ratings, bounds)
         self.direction = direction
@@ -58,7 +100,17 @@ class Profiles:
         selected: Columns | None = None,
         selected_rating: float = 0.0,
     ) -> Attacked:
-        """The ratings with the profiles as new rows: targets, ``selected`` items at ``selected_rating``, fillers by ``filler_ratings``."""
+        """Append the profiles to the ratings as new rows.
+
+        Parameters
+        ----------
+        filler_ratings : callable
+            Draws the ratings of the filler items.
+        selected : array of int, optional
+            Columns of further items that all profiles rate.
+        selected_rating : float, default=0.0
+            Rating of the selected items.
+        """
         m, n = self.ratings.shape
         selected = np.empty(0, np.int64) if selected is None else selected
         fixed = np.concatenate([self.targets, selected])
@@ -75,7 +127,7 @@ class Profiles:
         values = np.hstack(
             [
                 np.tile(known, (self.n_profiles, 1)),
-                self._on_scale(filler_ratings(fillers, self.rng)),
+                self._to_scale(filler_ratings(fillers, self.rng)),
             ]
         )
         order = np.argsort(columns, axis=1)
@@ -84,50 +136,55 @@ class Profiles:
             np.take_along_axis(columns, order, 1),
             np.take_along_axis(values, order, 1),
         )
-        rows, aimed = np.arange(m + self.n_profiles) >= m, np.zeros(n, bool)
-        aimed[self.targets] = True
-        return Attacked(made, np.arange(made.n_entries) >= self.ratings.n_entries, rows, aimed)
+        is_injected = np.arange(made.n_entries) >= self.ratings.n_entries
+        is_profile = np.arange(m + self.n_profiles) >= m
+        is_target = np.zeros(n, bool)
+        is_target[self.targets] = True
+        return Attacked(made, is_injected, is_profile, is_target)
 
-    def around_the_mean(
+    def overall_ratings(
         self, columns: Columns, rng: np.random.Generator
     ) -> NDArray[np.floating[Any]]:
-        """Filler ratings by the law of all ratings: normal, with their mean and deviation."""
+        """Draw filler ratings from a normal distribution with the moments of all ratings."""
         values = self.ratings.rows.values
         return rng.normal(
             values.mean(dtype=np.float64), values.std(dtype=np.float64), columns.shape
         )
 
-    def _on_scale(self, values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-        """Within the bounds, and where the data have a scale of few steps, on it: a rating of 3.27 stars would betray itself."""
-        steps = np.union1d(np.unique(self.ratings.rows.values[:1_000_000]), (self.low, self.high))
+    def _to_scale(self, values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+        """Clip ratings to the bounds and round them to the discrete scale of the data, if any."""
+        sample = self.ratings.rows.values[:_SCALE_SAMPLE]
+        steps = np.union1d(np.unique(sample), (self.low, self.high))
         clipped = np.clip(values, self.low, self.high)
-        if len(steps) > 100:
+        if len(steps) > _MAX_SCALE_STEPS:
             return clipped
         return np.asarray(steps[np.searchsorted((steps[1:] + steps[:-1]) / 2, clipped)])
 
 
 def item_columns(items: ArrayLike, name: str, n: int) -> Columns:
-    """Different column numbers below n, at least one, or an error that says so."""
+    """Return distinct column indices below n, at least one, or raise an error."""
     columns = np.atleast_1d(np.asarray(items))
     if columns.dtype.kind not in "iu" or columns.ndim != 1 or not columns.size:
-        raise TypeError(f"{name} must be column numbers, at least one, got {name}={items!r}")
+        raise TypeError(f"{name} must be column indices, at least one, got {name}={items!r}")
     if columns.min() < 0 or columns.max() >= n or len(np.unique(columns)) < len(columns):
         raise ValueError(
-            f"{name} must be different column numbers in 0 … {n - 1}, got {name}={items!r}"
+            f"{name} must be distinct column indices from 0 to {n - 1}, got {name}={items!r}"
         )
     return columns.astype(np.int64)
 
 
 def _append(ratings: Observed, columns: Columns, values: NDArray[np.floating[Any]]) -> Observed:
-    """The ratings with further rows, all of one length, columns ascending in each."""
-    (m, n), (k, length), rows = ratings.shape, columns.shape, ratings.rows
-    grown = Compressed(
+    """Append rows of equal length, each with ascending columns."""
+    m, n = ratings.shape
+    k, length = columns.shape
+    rows = ratings.rows
+    extended = Compressed(
         np.concatenate([rows.pointers, rows.pointers[-1] + length * np.arange(1, k + 1)]),
         np.concatenate([rows.indices, columns.ravel().astype(np.int32)]),
         np.concatenate([rows.values, values.ravel().astype(ratings.dtype)]),
     )
     return Observed(
-        grown,
+        extended,
         (m + k, n),
         None if ratings.row_ids is None else _new_ids(ratings.row_ids, k),
         ratings.column_ids,
@@ -135,7 +192,7 @@ def _append(ratings: Observed, columns: Columns, values: NDArray[np.floating[Any
 
 
 def _new_ids(ids: Sequence[Hashable], k: int) -> list[Hashable]:
-    """Ids for k more rows: the next numbers after integers, else names that are not taken."""
+    """Append k new ids: the next integers after integers, unused names otherwise."""
     if all(isinstance(one, numbers.Integral) and not isinstance(one, bool) for one in ids):
         first = max(int(one) for one in ids) + 1  # type: ignore[call-overload]
         return [*ids, *range(first, first + k)]
