@@ -16,7 +16,7 @@ from benchmarks.measure import announce, in_new_process, markdown, peak_gigabyte
 from robustmf.data.observed import Observed
 from robustmf.datasets.catalog import MOVIELENS, NETFLIX
 from robustmf.datasets.netflix import load_netflix
-from robustmf.io.reading import read_ratings
+from robustmf.io import read_ratings
 
 SMALL = {"entries": 10_000, "netflix_entries": 10_000}
 

@@ -1,4 +1,4 @@
-"""Every loss keeps its promises; a new one in the registry inherits all of these tests."""
+"""Properties that every registered loss must have; a new loss is tested without further code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conftest import Root
 from robustmf.losses import Loss, Smoothed, loss_names, make_loss
 
 LOSSES = [make_loss(name) for name in loss_names()]
-# away from the corners of mcp, scad, huber and tukey, where a difference quotient mixes two slopes
+# away from the breakpoints of mcp, scad, huber and tukey, where difference quotients are wrong
 GRID = np.array([1e-3, 0.01, 0.1, 0.37, 0.8, 0.93, 1.07, 1.5, 2.1, 3.3, 4.4, 5.0, 8.0, 30.0])
 
 
@@ -20,56 +20,60 @@ def each_loss(losses=LOSSES):
 
 
 def test_registry_is_what_the_documentation_lists():
-    kinked = ["l1", "lsp", "geman", "laplace", "mcp", "scad"]
+    concave = ["l1", "lsp", "geman", "laplace", "mcp", "scad"]
     smooth = ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure"]
-    assert sorted(loss_names()) == sorted(kinked + smooth + [f"smoothed-{name}" for name in kinked])
+    assert sorted(loss_names()) == sorted(
+        concave + smooth + [f"smoothed-{name}" for name in concave]
+    )
 
 
 @each_loss()
 @pytest.mark.parametrize("theta", [2.5, 7.0])
-def test_derivative_is_the_slope(loss, theta):
+def test_derivative_agrees_with_difference_quotients(loss, theta):
     loss = loss.at_scale(theta)
     h = 1e-6
-    slope = (loss.value(GRID + h) - loss.value(GRID - h)) / (2 * h)
-    np.testing.assert_allclose(loss.derivative(GRID), slope, rtol=1e-6, atol=1e-9)
+    quotient = (loss.value(GRID + h) - loss.value(GRID - h)) / (2 * h)
+    np.testing.assert_allclose(loss.derivative(GRID), quotient, rtol=1e-6, atol=1e-9)
 
 
 @each_loss()
-def test_weight_is_slope_over_residual_and_even(loss):
+def test_weight_is_derivative_over_residual_and_even(loss):
     np.testing.assert_allclose(loss.weight(GRID) * GRID, loss.derivative(GRID), rtol=1e-12)
     for method in (loss.value, loss.derivative, loss.weight):
         np.testing.assert_array_equal(method(-GRID), method(GRID))
 
 
 @each_loss()
-def test_starts_at_zero_and_never_falls(loss):
+def test_is_zero_at_zero_and_increasing(loss):
     a = np.linspace(0, 50, 5001)
     assert loss.value(np.zeros(1))[0] == 0
     assert np.all(loss.derivative(a) >= 0)
-    value, exact = loss.value(a), loss.value(a.astype(np.longdouble))
-    rise, unit = np.diff(exact), np.finfo(float).eps * np.maximum(1, value[1:])
-    assert np.all(rise >= 0), "in extended precision there is nothing to forgive"
-    # a flat end, where φ itself rises by less than the last bit: no exp is rounded right there, and NumPy 1.26's is seen not to be
-    flat = rise <= unit
+    value = loss.value(a)
+    increase = np.diff(loss.value(a.astype(np.longdouble)))
+    unit = np.finfo(float).eps * np.maximum(1, value[1:])
+    assert np.all(increase >= 0), "increasing in extended precision"
+    # where φ increases by less than one unit in the last place, the rounding error of exp may
+    # exceed the increase
+    flat = increase <= unit
     assert np.all(np.diff(value)[~flat] > 0)
-    assert np.all(np.diff(value)[flat] >= -unit[flat]), "by the last bit, no more"
+    assert np.all(np.diff(value)[flat] >= -unit[flat]), "at most one unit in the last place"
 
 
 @each_loss()
-def test_concave_exactly_where_claimed(loss):
+def test_concave_if_and_only_if_declared(loss):
     a = np.linspace(0, 20, 20001)
-    bends = np.diff(loss.value(a), 2)
+    second_differences = np.diff(loss.value(a), 2)
     if loss.concave:
-        assert bends.max() < 1e-12
-        assert np.all(np.diff(loss.value(a)) > 0), "the paper's Assumption 1: strictly increasing"
-        assert loss.derivative(np.zeros(1))[0] > 0, "a kink at 0"
+        assert second_differences.max() < 1e-12
+        assert np.all(np.diff(loss.value(a)) > 0), "Assumption 1 of RMFNL: strictly increasing"
+        assert loss.derivative(np.zeros(1))[0] > 0, "not smooth at 0"
     else:
-        assert bends.max() > 1e-9, "a smooth core is convex near 0"
+        assert second_differences.max() > 1e-9, "a smooth loss is convex near 0"
         assert loss.derivative(np.zeros(1))[0] == 0
 
 
 @each_loss()
-def test_tangent_lies_above_a_concave_loss_and_parabola_above_every_loss(loss):
+def test_tangent_majorizes_a_concave_loss_and_parabola_every_loss(loss):
     for b in (0.05, 0.7, 2.2, 6.0):
         at = np.array([b])
         parabola = loss.value(at) + loss.weight(at) / 2 * (GRID**2 - b * b)
@@ -80,7 +84,7 @@ def test_tangent_lies_above_a_concave_loss_and_parabola_above_every_loss(loss):
 
 
 @each_loss()
-def test_precision_is_kept_and_extremes_are_finite(loss, dtype):
+def test_dtype_is_preserved_and_extremes_are_finite(loss, dtype):
     a = np.array([0, 1e-30, 1e-4, 1.0, 1e4, 1e18], dtype)
     for method in (loss.value, loss.derivative):
         out = method(a)
@@ -90,7 +94,7 @@ def test_precision_is_kept_and_extremes_are_finite(loss, dtype):
 
 
 @each_loss([loss for loss in LOSSES if loss.degree is not None])
-def test_degree_says_how_the_loss_scales(loss):
+def test_degree_is_that_of_homogeneity(loss):
     c = 3.0
     np.testing.assert_allclose(
         loss.at_scale(c * loss.theta).value(c * GRID), c**loss.degree * loss.value(GRID), rtol=1e-10
@@ -104,14 +108,14 @@ def test_efficient_theta_gives_95_percent_efficiency(loss):
     def psi(x):
         return float(tuned.derivative(np.array([abs(x)]))[0]) * np.sign(x)
 
-    # by parts: E psi' = E x psi for a standard Gaussian x
-    slope = quad(
+    # integration by parts: E psi' = E x psi for a standard Gaussian x
+    mean_derivative = quad(
         lambda x: x * psi(x) * norm.pdf(x), -8, 8, limit=200, points=[-tuned.theta, tuned.theta]
     )[0]
-    power = quad(
+    mean_square = quad(
         lambda x: psi(x) ** 2 * norm.pdf(x), -8, 8, limit=200, points=[-tuned.theta, tuned.theta]
     )[0]
-    assert slope**2 / power == pytest.approx(0.95, abs=2e-3)
+    assert mean_derivative**2 / mean_square == pytest.approx(0.95, abs=2e-3)
 
 
 @pytest.mark.parametrize("theta", [0, -1.0, np.nan, np.inf])
@@ -137,7 +141,7 @@ def test_unknown_losses_are_refused():
         make_loss(3)
 
 
-def test_a_loss_of_ones_own_needs_two_formulas():
+def test_a_user_defined_loss_requires_two_formulas():
     loss = make_loss(Root(), 2.0)
     assert loss.theta == 2.0
     np.testing.assert_allclose(loss.weight(GRID), 0.5 / np.sqrt(GRID + 2) / GRID)

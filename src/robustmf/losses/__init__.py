@@ -1,4 +1,8 @@
-"""The losses: one small file each, and the registry of their names."""
+"""Losses, one per module, and the registry of their names.
+
+A user-defined loss is a subclass of :class:`Loss` that is passed as an object; it needs no entry
+here. A new loss of the package is added to ``_CLASSES``.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +43,7 @@ __all__ = [
     "smoothed",
 ]
 
+#: The losses of the package. Those that are concave are registered in smoothed form as well.
 _CLASSES: tuple[type[Loss], ...] = (
     L1,
     L2,
@@ -56,6 +61,7 @@ _CLASSES: tuple[type[Loss], ...] = (
 
 
 def _smoothed(base: type[Loss]) -> Callable[[], Loss]:
+    """A function that creates the smoothed loss with the default parameters."""
     return lambda: Smoothed(theta=base().theta, base=base())
 
 
@@ -64,19 +70,30 @@ _REGISTRY |= {f"smoothed-{cls.name}": _smoothed(cls) for cls in _CLASSES if cls.
 
 
 def loss_names() -> list[str]:
-    """The names that :func:`make_loss` knows."""
+    """The names of the losses that :func:`make_loss` accepts."""
     return list(_REGISTRY)
 
 
 def make_loss(loss: str | Loss, theta: float | None = None) -> Loss:
-    """A loss by its name (or as given), with its scale θ set when ``theta`` is a number.
+    """Create a loss from its name.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        One of :func:`loss_names`, or a loss, which is used as given.
+    theta : float, default=None
+        The scale θ; None keeps that of the loss.
+
+    Returns
+    -------
+    Loss
 
     Raises
     ------
     ValueError
-        For a name that is not registered, or a θ outside the loss's domain.
+        If the name is not registered, or θ is outside the domain of the loss.
     TypeError
-        For anything that is neither a name nor a :class:`Loss`.
+        If ``loss`` is neither a name nor a :class:`Loss`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cauchy (Lorentzian) loss."""
+"""The Cauchy (Lorentzian) loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class Cauchy(Loss):
-    """φ(a) = θ²/2 log(1 + a²/θ²), weight 1/(1 + a²/θ²) (Black & Anandan 1996)."""
+    """φ(a) = θ²/2 · log(1 + a²/θ²), with weight 1/(1 + a²/θ²).
+
+    Smooth, not convex, unbounded.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    M. J. Black and P. Anandan, "The robust estimation of multiple motions: parametric and
+    piecewise-smooth flow fields", Computer Vision and Image Understanding 63(1), 1996.
+    """
 
     name = "cauchy"
     stable_in_float32 = True

@@ -1,7 +1,8 @@
-"""A loss's formula as source text, found by tracing: the NumPy expression is run once with symbols in place of arrays.
+"""Source code of a loss's formula, obtained by evaluating its NumPy expression with symbols.
 
-So every loss, a user's own too, is written once, in NumPy, and kernels have it inlined, each in its own language (:class:`Dialect`).
-A formula that cannot be traced (a branch on an array, a function that the dialect does not list) has no text.
+Every loss, user-defined or not, is written once as a NumPy expression, and kernels inline it in
+their own language (:class:`Dialect`). A formula that cannot be traced, because it branches on an
+array or calls a function that the dialect does not have, is evaluated with NumPy.
 """
 
 from __future__ import annotations
@@ -16,19 +17,29 @@ from robustmf.losses import Loss
 
 
 class UntraceableError(Exception):
-    """The formula does something that has no text here."""
+    """The formula uses an operation that the dialect does not have."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a language writes down what NumPy does: ufuncs as templates, functions as what makes their text, constants as a template."""
+    """The notation of NumPy's operations in another language.
+
+    Parameters
+    ----------
+    ufuncs : mapping
+        From ufuncs to format strings of their arguments.
+    functions : mapping
+        From other NumPy functions to functions that return the code from that of the arguments.
+    constant : str, default="{0!r}"
+        Format string of a number.
+    """
 
     ufuncs: Mapping[Any, str]
     functions: Mapping[Any, Callable[..., str]]
     constant: str = "{0!r}"
 
     def text(self, value: Any) -> str:
-        """An operand: a symbol's name, or a finite number."""
+        """The code of an operand: the name of a symbol, or a finite number."""
         if isinstance(value, Symbol):
             return value.name
         if isinstance(value, (int, float, np.number)) and np.isfinite(value):
@@ -37,10 +48,12 @@ class Dialect:
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """Stands for an array in a formula; what is done to it is written down, a line each."""
+    """Stands for an array in a formula, and records each operation as one line of code."""
 
     def __init__(self, dialect: Dialect, lines: list[str], name: str) -> None:
-        self._dialect, self._lines, self.name = dialect, lines, name
+        self._dialect = dialect
+        self._lines = lines
+        self.name = name
 
     def _emit(self, code: str) -> Symbol:
         name = f"t{len(self._lines)}"
@@ -76,17 +89,29 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         raise UntraceableError("a branch on an array")
 
 
-def traced(formula: Callable[..., Any], count: int, dialect: Dialect) -> list[str] | None:
-    """The lines of a function of a and p0 … p(count − 1), the last being its return; None where the formula cannot be traced."""
+def trace(formula: Callable[..., Any], n_parameters: int, dialect: Dialect) -> list[str] | None:
+    """Trace a formula.
+
+    Parameters
+    ----------
+    formula : callable
+        A function of a and the parameters.
+    n_parameters : int
+        Number of parameters, whose names in the code are p0, p1, ….
+    dialect : Dialect
+        The language of the code.
+
+    Returns
+    -------
+    list of str or None
+        The lines of the body of a function, or None if the formula cannot be traced.
+    """
     lines: list[str] = []
+    names = ["a", *(f"p{k}" for k in range(n_parameters))]
     try:
-        result = formula(
-            *(Symbol(dialect, lines, name) for name in ["a", *(f"p{k}" for k in range(count))])
-        )
+        result = formula(*(Symbol(dialect, lines, name) for name in names))
         text = dialect.text(result)
-    except (
-        Exception
-    ):  # a user's formula may raise anything at a symbol; it runs with NumPy all the same
+    except Exception:  # a user-defined formula may raise any exception for a symbol
         return None
     if not isinstance(result, Symbol):
         text = f"a * {dialect.text(0.0)} + {text}"
@@ -94,15 +119,15 @@ def traced(formula: Callable[..., Any], count: int, dialect: Dialect) -> list[st
 
 
 def value_formula(loss: Loss) -> tuple[Callable[..., Any], Sequence[float]]:
-    """φ as a function of a and of the numbers of the loss (its float fields), and these numbers."""
-    numbers = [field.name for field in fields(loss) if isinstance(getattr(loss, field.name), float)]
+    """φ as a function of a and of the parameters (the float fields), and their values."""
+    names = [field.name for field in fields(loss) if isinstance(getattr(loss, field.name), float)]
 
     def formula(a: Any, *symbols: Any) -> Any:
-        # a twin whose numbers are symbols: not made by its constructor, which would judge them
-        twin = object.__new__(type(loss))
-        twin.__dict__.update(loss.__dict__)
-        twin.__dict__.update(zip(numbers, symbols, strict=True))
-        # not _value: a loss may have its own value instead
-        return twin.value(a)
+        # a copy whose parameters are symbols, without its constructor, which validates them
+        symbolic = object.__new__(type(loss))
+        symbolic.__dict__.update(loss.__dict__)
+        symbolic.__dict__.update(zip(names, symbols, strict=True))
+        # not _value, since a user-defined loss may override value
+        return symbolic.value(a)
 
-    return formula, [getattr(loss, name) for name in numbers]
+    return formula, [getattr(loss, name) for name in names]

@@ -1,4 +1,4 @@
-"""Geman penalty."""
+"""The Geman penalty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class Geman(Loss):
-    """φ(a) = a/(θ + a), φ'(a) = θ/(θ + a)² (Geman & Yang 1995). Bounded by 1."""
+    """φ(a) = a/(θ + a), with derivative θ/(θ + a)².
+
+    Concave, not smooth at 0, bounded by 1.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    D. Geman and C. Yang, "Nonlinear image recovery with half-quadratic regularization", IEEE
+    Transactions on Image Processing 4(7), 1995.
+    """
 
     name = "geman"
     stable_in_float32 = True

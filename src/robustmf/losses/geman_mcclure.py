@@ -1,4 +1,4 @@
-"""Geman–McClure loss."""
+"""The Geman–McClure loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class GemanMcClure(Loss):
-    """φ(a) = θ²/2 · a²/(θ² + a²), weight 1/(1 + a²/θ²)² (Geman & McClure 1985). Bounded by θ²/2."""
+    """φ(a) = θ²/2 · a²/(θ² + a²), with weight 1/(1 + a²/θ²)².
+
+    Smooth, not convex, bounded by θ²/2.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    S. Geman and D. E. McClure, "Bayesian image analysis: an application to single photon emission
+    tomography", Proceedings of the Statistical Computing Section, ASA, 1985.
+    """
 
     name = "geman-mcclure"
     stable_in_float32 = True

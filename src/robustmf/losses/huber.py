@@ -1,4 +1,4 @@
-"""Huber loss."""
+"""The Huber loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """φ(a) = a²/2 for a ≤ θ, θa − θ²/2 beyond (Huber 1964). Convex."""
+    """φ(a) = a²/2 for a ≤ θ, θa − θ²/2 beyond, with weight min(1, θ/a).
+
+    Smooth and convex, linear for large residuals.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    P. J. Huber, "Robust estimation of a location parameter", Annals of Mathematical Statistics
+    35(1), 1964.
+    """
 
     name = "huber"
     stable_in_float32 = True

@@ -1,4 +1,4 @@
-"""Absolute value: convex and concave at once on a ≥ 0; an outlier pulls with the same force however far it lies."""
+"""The absolute value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,23 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class L1(Loss):
-    """φ(a) = a (Eriksson & van den Hengel 2010; Lin et al. 2017). θ plays no part."""
+    """φ(a) = a, with derivative 1.
+
+    Convex, and concave on a ≥ 0; not smooth at 0. All outliers have the same influence.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        Without effect.
+
+    References
+    ----------
+    A. Eriksson and A. van den Hengel, "Efficient computation of robust low-rank matrix
+    approximations in the presence of missing data using the L1 norm", CVPR 2010.
+
+    Z. Lin, C. Xu and H. Zha, "Robust matrix factorization by majorization minimization", IEEE
+    Transactions on Pattern Analysis and Machine Intelligence 40(1), 2018.
+    """
 
     name = "l1"
     stable_in_float32 = True
@@ -33,5 +49,5 @@ class L1(Loss):
 
     @property
     def weight_parameters(self) -> tuple[float, ...]:
-        """None."""
+        """Empty: the weight has no parameters."""
         return ()

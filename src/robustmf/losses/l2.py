@@ -1,4 +1,4 @@
-"""Least squares, for reference and as a start."""
+"""Least squares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class L2(Loss):
-    """φ(a) = a²/2. Not robust, not concave; θ plays no part."""
+    """φ(a) = a²/2, with weight 1.
+
+    Smooth and convex; not robust. For comparison and for initialization.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        Without effect.
+    """
 
     name = "l2"
     stable_in_float32 = True
@@ -27,10 +35,10 @@ class L2(Loss):
 
     @staticmethod
     def weight_formula(a: Any) -> Any:
-        """1: every entry counts the same."""
+        """1."""
         return a**0
 
     @property
     def weight_parameters(self) -> tuple[float, ...]:
-        """None."""
+        """Empty: the weight has no parameters."""
         return ()

@@ -1,4 +1,4 @@
-"""Laplace penalty."""
+"""The Laplace penalty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class Laplace(Loss):
-    """φ(a) = 1 − exp(−a/θ), φ'(a) = exp(−a/θ)/θ (Trzasko & Manduca 2009). Bounded by 1."""
+    """φ(a) = 1 − exp(−a/θ), with derivative exp(−a/θ)/θ.
+
+    Concave, not smooth at 0, bounded by 1.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    J. Trzasko and A. Manduca, "Highly undersampled magnetic resonance image reconstruction via
+    homotopic l0-minimization", IEEE Transactions on Medical Imaging 28(1), 2009.
+    """
 
     name = "laplace"
     stable_in_float32 = True

@@ -1,4 +1,4 @@
-"""Log-sum penalty."""
+"""The log-sum penalty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class LSP(Loss):
-    """φ(a) = log(1 + a/θ), φ'(a) = 1/(θ + a) (Candès, Wakin & Boyd 2008)."""
+    """φ(a) = log(1 + a/θ), with derivative 1/(θ + a).
+
+    Concave, not smooth at 0, unbounded.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    E. J. Candès, M. B. Wakin and S. P. Boyd, "Enhancing sparsity by reweighted l1 minimization",
+    Journal of Fourier Analysis and Applications 14(5), 2008.
+    """
 
     name = "lsp"
     stable_in_float32 = True

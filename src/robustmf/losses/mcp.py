@@ -1,4 +1,4 @@
-"""Modified minimax concave penalty."""
+"""The minimax concave penalty, with its slope raised by δ."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class MCP(Loss):
-    """φ(a) = (1+δ)a − a²/(2θ) for a ≤ θ, θ/2 + δa beyond; φ'(a) = (1 − a/θ)₊ + δ (Zhang 2010).
+    """φ(a) = (1+δ)a − a²/(2θ) for a ≤ θ, θ/2 + δa beyond, with derivative (1 − a/θ)₊ + δ.
 
-    δ > 0 keeps φ strictly increasing, as the paper's Assumption 1 asks.
+    Concave, not smooth at 0.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+    delta : float, default=0.05
+        The slope δ > 0 for large residuals, which makes φ strictly increasing, as the convergence
+        theory of RMFNL requires.
+
+    References
+    ----------
+    C.-H. Zhang, "Nearly unbiased variable selection under minimax concave penalty", Annals of
+    Statistics 38(2), 2010.
     """
 
     delta: float = 0.05
@@ -28,7 +41,8 @@ class MCP(Loss):
         super().__post_init__()
         if not (np.isfinite(self.delta) and self.delta > 0):
             raise ValueError(
-                f"delta must be a finite number > 0 for loss {self.name!r}, got delta={self.delta!r}"
+                f"delta must be a finite number > 0 for loss {self.name!r}, "
+                f"got delta={self.delta!r}"
             )
 
     def _value(self, a: Array) -> Array:

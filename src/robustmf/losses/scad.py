@@ -1,4 +1,4 @@
-"""Modified smoothly clipped absolute deviation."""
+"""The smoothly clipped absolute deviation, with its slope raised by δ."""
 
 from __future__ import annotations
 
@@ -13,10 +13,22 @@ from robustmf.losses.mcp import MCP
 
 @dataclass(frozen=True)
 class SCAD(MCP):
-    """SCAD with its slope raised by δ (Fan & Li 2001). Its unit is the first breakpoint, at a = 1; θ > 2 is the second.
+    """φ'(a) = 1 + δ for a ≤ 1, (θ − a)/(θ − 1) + δ for a ≤ θ, δ beyond.
 
-    φ(a) = (1+δ)a for a ≤ 1, (2θa − a² − 1)/(2(θ−1)) + δa for a ≤ θ, (1+θ)/2 + δa beyond;
-    φ'(a) = 1+δ, (θ−a)/(θ−1) + δ, δ.
+    φ(a) = (1+δ)a for a ≤ 1, (2θa − a² − 1)/(2(θ−1)) + δa for a ≤ θ, (1+θ)/2 + δa beyond. Concave,
+    not smooth at 0. The first breakpoint is at a = 1 in the unit of the data.
+
+    Parameters
+    ----------
+    theta : float, default=3.7
+        The second breakpoint θ > 2.
+    delta : float, default=0.05
+        The slope δ > 0 for large residuals.
+
+    References
+    ----------
+    J. Fan and R. Li, "Variable selection via nonconcave penalized likelihood and its oracle
+    properties", Journal of the American Statistical Association 96(456), 2001.
     """
 
     theta: float = 3.7
@@ -27,10 +39,10 @@ class SCAD(MCP):
     theta_above = 2.0
 
     def _value(self, a: Array) -> Array:
-        bent = np.clip(a, 1.0, self.theta)
+        clipped = np.clip(a, 1.0, self.theta)
         return (
             np.minimum(a, 1.0)
-            + (bent - 1) * (2 * self.theta - bent - 1) / (2 * (self.theta - 1))
+            + (clipped - 1) * (2 * self.theta - clipped - 1) / (2 * (self.theta - 1))
             + self.delta * a
         )
 

@@ -1,4 +1,4 @@
-"""A kinked loss with its tip smoothed."""
+"""Smoothing of losses that are not smooth at 0."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from robustmf.losses.lsp import LSP
 
 @dataclass(frozen=True)
 class Smoothed(Loss):
-    """φ_ε(a) = φ(√(a² + ε²)) − φ(ε), for a kinked φ: quadratic near 0, φ far out.
+    """φ_ε(a) = φ(√(a² + ε²)) − φ(ε) for a concave φ: quadratic near 0, close to φ for a ≫ ε.
 
     Parameters
     ----------
-    theta : float
-        The scale of the loss that is rounded.
-    base : Loss
-        The loss to round; its own θ is replaced by ``theta``.
-    smoothing : float
-        ε/θ, the half-width of the quadratic core in units of θ.
+    theta : float, default=1.0
+        The scale θ.
+    base : Loss, default=LSP()
+        The loss φ; its θ is replaced by ``theta``.
+    smoothing : float, default=0.1
+        ε/θ, the smoothing width in units of θ.
     """
 
     theta: float = 1.0
@@ -40,24 +40,25 @@ class Smoothed(Loss):
 
     @property
     def epsilon(self) -> float:
-        """ε, in the unit of the residual."""
+        """The smoothing width ε, in the unit of the residuals."""
         return self.smoothing * self.theta
 
     @property
     def weight_parameters(self) -> tuple[float, ...]:
-        """The base loss's; its weight is taken at √(a² + ε²)."""
+        """Those of the base loss, whose weight is evaluated at √(a² + ε²)."""
         return self.base.weight_parameters
 
     def weight(self, residual: Array) -> Array:
-        """The base loss's weight at √(a² + ε²)."""
+        """The weight of the base loss at √(a² + ε²)."""
         return self.base.weight(np.hypot(residual, residual.dtype.type(self.epsilon)))
 
     def _value(self, a: Array) -> Array:
-        tip = a.dtype.type(self.epsilon)
-        # not hypot, which takes longer than all the rest: values are summed in float64, where squares have room
+        epsilon = a.dtype.type(self.epsilon)
+        # numpy.hypot would take most of the time; in float64, in which values are summed, the
+        # squares do not overflow
         s = a * a
-        s += tip * tip
-        return self.base._value(np.sqrt(s, out=s)) - self.base._value(np.asarray(tip))
+        s += epsilon * epsilon
+        return self.base._value(np.sqrt(s, out=s)) - self.base._value(np.asarray(epsilon))
 
     def _derivative(self, a: Array) -> Array:
         s = np.hypot(a, a.dtype.type(self.epsilon))
@@ -65,9 +66,20 @@ class Smoothed(Loss):
 
 
 def smoothed(loss: Loss, epsilon: float) -> Loss:
-    """A loss with finite weights: a kinked one gets its tip rounded to the half-width ``tip``; others stay as they are."""
-    return (
-        Smoothed(theta=loss.theta, base=loss, smoothing=epsilon / loss.theta)
-        if loss.concave
-        else loss
-    )
+    """Smooth a loss so that its weights are finite.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss.
+    epsilon : float
+        The smoothing width ε, in the unit of the residuals.
+
+    Returns
+    -------
+    Loss
+        A :class:`Smoothed` loss if ``loss`` is concave, otherwise ``loss`` itself.
+    """
+    if not loss.concave:
+        return loss
+    return Smoothed(theta=loss.theta, base=loss, smoothing=epsilon / loss.theta)

@@ -12,7 +12,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class Tukey(Loss):
-    """φ(a) = θ²/6 (1 − (1 − a²/θ²)₊³), weight (1 − a²/θ²)₊² (Beaton & Tukey 1974). Exactly flat beyond θ."""
+    """φ(a) = θ²/6 · (1 − (1 − a²/θ²)₊³), with weight (1 − a²/θ²)₊².
+
+    Smooth, not convex, constant for a ≥ θ.
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    A. E. Beaton and J. W. Tukey, "The fitting of power series, meaning polynomials, illustrated on
+    band-spectroscopic data", Technometrics 16(2), 1974.
+    """
 
     name = "tukey"
     stable_in_float32 = True

@@ -1,4 +1,4 @@
-"""Welsch (correntropy) loss."""
+"""The Welsch (correntropy) loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from robustmf.losses.base import Array, Loss
 
 @dataclass(frozen=True)
 class Welsch(Loss):
-    """φ(a) = θ²(1 − exp(−a²/(2θ²))), weight exp(−a²/(2θ²)) (Dennis & Welsch 1978). Bounded by θ²."""
+    """φ(a) = θ²(1 − exp(−a²/(2θ²))), with weight exp(−a²/(2θ²)).
+
+    Smooth, not convex, bounded by θ².
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The scale θ > 0.
+
+    References
+    ----------
+    J. E. Dennis and R. E. Welsch, "Techniques for nonlinear least squares and robust regression",
+    Communications in Statistics - Simulation and Computation 7(4), 1978.
+    """
 
     name = "welsch"
     stable_in_float32 = True

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from robustmf.kernels import elementary
 from robustmf.kernels.jit import FAST_BUT_HONEST
 from robustmf.losses import Loss
-from robustmf.losses.formula import Dialect, traced, value_formula
+from robustmf.losses.formula import Dialect, trace, value_formula
 
 _NUMBA = Dialect(
     {
@@ -78,7 +78,7 @@ def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
         return None
     formula, count = loss.weight_formula, len(loss.weight_parameters)
     # traced anew: a formula may read numbers that have changed since
-    lines = traced(formula, count, _NUMBA)
+    lines = trace(formula, count, _NUMBA)
     compiled = (
         _by_numba(formula, count, dtype) if lines is None else _loop(tuple(lines), count, dtype)
     )
@@ -93,7 +93,7 @@ def weight_parameters(loss: Loss) -> NDArray[np.float64]:
 def value_address(loss: Loss, dtype: np.dtype[Any]) -> tuple[int, NDArray[np.float64]] | None:
     """Where the compiled φ of this loss begins, this type in and out, and the numbers it takes beside a; None if it cannot be traced."""
     formula, numbers = value_formula(loss)
-    lines = traced(formula, len(numbers), _NUMBA)
+    lines = trace(formula, len(numbers), _NUMBA)
     if lines is None:
         return None
     compiled = _loop(tuple(lines), len(numbers), dtype)

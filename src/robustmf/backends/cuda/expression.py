@@ -13,7 +13,7 @@ import triton.language as tl
 
 from robustmf.backends.cuda.array import DeviceArray, tensor_like
 from robustmf.losses import Loss
-from robustmf.losses.formula import Dialect, traced, value_formula
+from robustmf.losses.formula import Dialect, trace, value_formula
 
 #: Kernels pass so many numbers to a formula; unused ones are 0.
 SLOTS = 4
@@ -67,7 +67,7 @@ def _traced(
 ) -> tuple[Any, tuple[float, ...]] | None:
     if len(parameters) > SLOTS:
         return None
-    lines = traced(formula, len(parameters), _TRITON)
+    lines = trace(formula, len(parameters), _TRITON)
     if lines is None:
         return None
     return _compiled("\n    ".join(lines)), (
