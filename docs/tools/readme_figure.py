@@ -96,7 +96,8 @@ def _draw_breakdown(panels: np.ndarray) -> None:
     ratios: dict[tuple[str, float], dict[float, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for run in json.loads((_ROOT / "benchmarks" / "records" / "breakdown.json").read_text()):
+    record = json.loads((_ROOT / "benchmarks" / "records" / "breakdown.json").read_text())
+    for run in record["results"]:
         ratios[run["method"], run["magnitude"]][run["outliers"]].append(run["ratio"])
     for axes, magnitude in zip(panels, (5.0, 50.0), strict=True):
         for method, colour in _COLOURS.items():
