@@ -899,7 +899,7 @@ def _other_cells() -> Iterator[Cell]:
             f"datasets.{name}",
             "targets of text",
             lambda more=more: _attacked(*more)(table(), ["i1"]),
-            Raises(TypeError, "targets must be column numbers"),
+            Raises(TypeError, "targets must be column indices"),
         )
         yield Cell(
             f"datasets.{name}",
