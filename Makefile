@@ -35,13 +35,15 @@ gpu-test: $(VENV)/.gpu
 interpreter-test: $(VENV)/.interpreter
 	$(BIN)/pytest -n auto -m gpu
 
-# Measure accuracy, speed and memory; one of them: make benchmarks NAME=irls
+# All benchmarks with their records and the page of tables (hours); one: make benchmarks NAME=irls
 benchmarks: $(VENV)/.dev
-	$(BIN)/python -m benchmarks $(or $(NAME),--list)
+	$(BIN)/python -m benchmarks $(if $(NAME),$(NAME) --record,all)
+	$(BIN)/python -m benchmarks tables
 
-# The experiments of the paper; QUICK=1 takes minutes.
+# The tables and figures of the paper (hours, resumable); QUICK=1 takes minutes.
 reproduce: $(VENV)/.dev
-	$(BIN)/python -m benchmarks reproduce $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks reproduce --all $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks report
 
 # Try to break the library: a table of what was tried and what failed, under 20 minutes.
 stress: $(VENV)/.dev

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     benchmark = registry.load(name)
     if small:
         options |= benchmark.SMALL
-    results = records.plain(benchmark.run(**options))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fits with few iterations do not converge
+        results = records.plain(benchmark.run(**options))
     print(benchmark.table(results))
     if record or output:
         announce(f"Record: {records.save(name, options, results, output)}")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.measure import figures, markdown, shown
-from robustmf.backends.cuda import require_device
+from robustmf.backends.registry import get_backend
 
 SMALL = {"entries": 200_000, "movielens": 20_000}
 
 
 def run(entries: int = 100_000_000, movielens: int = 10_000_000) -> dict[str, Any]:
     """All measurements; an ImportError or RuntimeError without torch or a GPU."""
-    require_device("cuda")
+    get_backend("cuda").check_available()
     from benchmarks import gpu_speed  # noqa: PLC0415 - imports torch
 
     return gpu_speed.measure(entries, movielens)

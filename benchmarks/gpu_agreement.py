@@ -11,9 +11,9 @@ from torch import Tensor
 
 from benchmarks.measure import timed
 from benchmarks.problems import NETFLIX_RANK, NETFLIX_SHAPE, NOISE, OUTLIERS, pair_products
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.cuda.observed import DeviceObserved
-from robustmf.backends.cuda.operations import DeviceOperations
+from robustmf.backends.cuda.operations import CUDAOperations
 from robustmf.data.observed import Observed
 from robustmf.estimator import RobustMF
 from robustmf.kernels.team import Team
@@ -58,9 +58,9 @@ def draw_entries(total: int, shape: tuple[int, int], tail: float = 1.5, seed: in
     return i, j, values, U, V
 
 
-def cuda_operations(drawn: Drawn, shape: tuple[int, int] = NETFLIX_SHAPE) -> DeviceOperations:
+def cuda_operations(drawn: Drawn, shape: tuple[int, int] = NETFLIX_SHAPE) -> CUDAOperations:
     """Operations on the entries on the GPU."""
-    return DeviceOperations(DeviceObserved.from_indices(*drawn[:3], shape), Team(1))
+    return CUDAOperations(DeviceObserved.from_indices(*drawn[:3], shape), Team(1))
 
 
 def host_observed(drawn: Drawn, shape: tuple[int, int], dtype: Any = np.float32) -> Observed:
@@ -86,9 +86,9 @@ def half_step_error(ranks: Sequence[int]) -> list[dict[str, float]]:
     found = []
     with Team(None) as team:
         made: dict[str, Any] = {
-            "wide": Operations(wide, team),
-            "cpu": Operations(narrow, team),
-            "gpu": DeviceOperations(on_gpu, team),
+            "wide": CPUOperations(wide, team),
+            "cpu": CPUOperations(narrow, team),
+            "gpu": CUDAOperations(on_gpu, team),
         }
         for rank in ranks:
             rng = np.random.default_rng(rank)

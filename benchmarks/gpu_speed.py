@@ -24,12 +24,14 @@ from benchmarks.gpu_agreement import (
 )
 from benchmarks.measure import announce, timed
 from benchmarks.problems import NETFLIX_RANK, NETFLIX_SHAPE
+from robustmf.backends.base import ProblemSize
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.memory_estimate import fit_bytes
 from robustmf.backends.cuda.observed import DeviceObserved
 from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
-from robustmf.losses import LSP, Laplace, Loss, Rounded, Welsch
+from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
+from robustmf.solvers.memory import IRLS_MEMORY
 
 MOVIELENS_SHAPE = (69_878, 10_677)
 RANKS = (5, 10, 16, 32, 64)
@@ -147,7 +149,7 @@ def sweeps(drawn: Drawn) -> list[dict[str, Any]]:
         if rank == NETFLIX_RANK:
             U = drawn[3] + 0.1 * U
             V = drawn[4] + 0.1 * V
-        for loss in (Welsch(1.0), Rounded(1.0, LSP(), 0.1), Rounded(1.0, Laplace(), 0.1)):
+        for loss in (Welsch(1.0), Smoothed(1.0, LSP(), 0.1), Smoothed(1.0, Laplace(), 0.1)):
             times = _sweep(operations, loss, U, V, measured)
             announce(f"rank {rank} {loss.name}: sweep {times['sweep_ms']:.2f} ms")
             found.append({"rank": rank, "loss": loss.name, **times})
@@ -253,10 +255,11 @@ def memory(drawn: Drawn) -> dict[str, Any]:
     sweeps = RobustMF(
         NETFLIX_RANK, theta=1.0, reg=1.0, init="random", max_iter=20, tol=1e-12, **settings
     )
+    size = ProblemSize(NETFLIX_SHAPE, X.nnz, NETFLIX_RANK, 4)
     return {
         "peak_gigabytes": _peak(sweeps, X),
         "defaults_peak_gigabytes": _peak(RobustMF(NETFLIX_RANK, **settings), X),
-        "estimate_gigabytes": fit_bytes(NETFLIX_SHAPE, X.nnz, NETFLIX_RANK, 4, "irls") / 1e9,
+        "estimate_gigabytes": fit_bytes(size, IRLS_MEMORY) / 1e9,
     }
 
 

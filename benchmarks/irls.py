@@ -22,7 +22,7 @@ from robustmf.data.observed import Observed
 from robustmf.datasets import load_movielens, make_synthetic
 from robustmf.estimator import RobustMF
 from robustmf.initialization.problem import Problem
-from robustmf.losses import LSP, Rounded, Welsch
+from robustmf.losses import LSP, Smoothed, Welsch
 from robustmf.solvers.base import Snapshot
 from robustmf.solvers.fold_in import fold_in
 from robustmf.solvers.objective import Objective, paper_reg
@@ -61,7 +61,7 @@ def half_steps(scale: float, repeats: int = 25) -> list[dict[str, Any]]:
     observed = long_tailed(side(6040, scale), side(3706, scale), part(1_000_000, scale))
     rows = observed.rows
     wide = observed.with_values(rows.values.astype(np.float64))
-    lsp = Rounded(1.0, LSP(), 0.01)
+    lsp = Smoothed(1.0, LSP(), 0.01)
     float32 = (np.float32(0.1), np.float32(1), np.float32(1e-4))
     found = []
     with (

@@ -25,7 +25,7 @@ from robustmf.datasets import make_synthetic
 from robustmf.estimator import RMFNL
 from robustmf.initialization.initial_point import gaussian_start
 from robustmf.losses import LSP
-from robustmf.solvers.mm import LADMPSAP, Increment, InnerRule, SparseAPG
+from robustmf.solvers.mm import LADMPSAP, MM, Increment, SparseAPG
 from robustmf.solvers.mm.acceleration import accelerated
 from robustmf.solvers.mm.apg import SparseSurrogateSteps
 from robustmf.solvers.mm.apg_dense import DenseSteps
@@ -101,7 +101,7 @@ def inner_solvers(size: int) -> list[dict[str, Any]]:
     data = make_synthetic(size, random_state=0)
     with operations(data.train, 1) as on:
         surrogate = first_surrogate(on, 5, np.random.default_rng(1))
-        best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
+        best = SparseAPG().solve(surrogate, MM(gap=1e-9, max_iter=20_000))
         target = best.value * (1 + ACCURACY)
         return [_time_to(name, *inner_steps(name, surrogate), target) for name in names]
 

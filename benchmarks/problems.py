@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import side
-from robustmf.backends.cpu.operations import Operations
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
 from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.kernels.team import Team
@@ -32,10 +32,10 @@ _ENTRIES_PER_SLICE = 1_000_000
 
 
 @contextmanager
-def operations(observed: Observed, threads: int | None = None) -> Iterator[Operations]:
+def operations(observed: Observed, threads: int | None = None) -> Iterator[CPUOperations]:
     """Operations on the entries with a number of threads (None: all cores)."""
     with Team(threads) as team:
-        yield Operations(observed, team)
+        yield CPUOperations(observed, team)
 
 
 def long_tailed(m: int, n: int, entries: int, seed: int = 0) -> Observed:

@@ -24,6 +24,7 @@ NAMES = (
     "baseline_settings",
     "estimator",
     "loading",
+    "holdout",
     "audit",
     "netflix",
     "gpu",

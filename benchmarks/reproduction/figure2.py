@@ -11,7 +11,7 @@ from benchmarks.mm import first_surrogate, inner_steps
 from benchmarks.problems import operations
 from benchmarks.reproduction.plan import Experiment, Run, seeded
 from robustmf.datasets import make_synthetic
-from robustmf.solvers.mm import InnerRule, SparseAPG
+from robustmf.solvers.mm import MM, SparseAPG
 
 RANK = 5
 ITERATIONS = 300
@@ -36,7 +36,7 @@ def execute(run: Run) -> dict[str, Any]:
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     with operations(data.train, 1) as on:
         surrogate = first_surrogate(on, RANK, np.random.default_rng(1000 + run.seed))
-        best = SparseAPG().solve(surrogate, InnerRule(gap=1e-9, max_iter=20_000))
+        best = SparseAPG().solve(surrogate, MM(gap=1e-9, max_iter=20_000))
         steps, increment = inner_steps(run.method, surrogate)
         next(steps)  # compiles; its result is part of the iteration
         seconds = 0.0

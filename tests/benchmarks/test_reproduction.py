@@ -1,4 +1,4 @@
-"""Runs, records and the report made of them."""
+"""Runs of the reproduction, their records, and the report made of them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.report.comparison import Comparison
-from benchmarks.reproduction import figure1, registry, table2, table4
-from benchmarks.reproduction.cells import Runs, best_of, mean_and_deviation
+from benchmarks.reproduction import figure1, plan, table2, table4
+from benchmarks.reproduction.comparison import Comparison, Runs, best_of, mean_and_deviation
 from benchmarks.reproduction.methods import METHODS, Watch
 from benchmarks.reproduction.plan import DataMissingError, Experiment, Run
-from benchmarks.reproduction.records import Records
-from benchmarks.reproduction.running import make, missing, plain, run_missing
+from benchmarks.reproduction.running import execute, missing, run_missing
+from benchmarks.reproduction.store import Records
 
+ROOT = Path(__file__).parents[2]
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
+#: For new processes, which do not read pytest's settings.
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
 
-@pytest.mark.parametrize("name", registry.NAMES)
+
+@pytest.mark.parametrize("name", plan.NAMES)
 def test_quick_runs_are_among_the_full_ones(name):
-    experiment = registry.experiment(name)
+    experiment = plan.experiment(name)
     quick, full = ({run.key for run in experiment.runs(quick)} for quick in (True, False))
     assert quick
     assert quick <= full
@@ -36,17 +39,15 @@ def test_quick_runs_are_among_the_full_ones(name):
 
 
 def test_an_unknown_table_is_refused_by_name():
-    with pytest.raises(
-        ValueError, match="no table or figure is called 'table9'; there are figure1"
-    ):
-        registry.experiment("table9")
+    with pytest.raises(ValueError, match=r"experiment must be one of figure1, .*got 'table9'"):
+        plan.experiment("table9")
 
 
 def test_every_method_of_the_tables_exists():
     assert set(table2.PRINTED) | set(table2.ADDED) - {table2.ORACLE} <= set(METHODS)
 
 
-def test_records_are_appended_and_a_cut_line_is_dropped(tmp_path):
+def test_records_are_appended_and_an_incomplete_line_is_dropped(tmp_path):
     records = Records(tmp_path)
     assert records.latest("x") == {}
     records.append("x", {"key": "a", "n": 1})
@@ -62,7 +63,7 @@ def test_records_are_appended_and_a_cut_line_is_dropped(tmp_path):
         records.latest("x")
 
 
-def test_only_what_is_missing_is_made(tmp_path, monkeypatch):
+def test_only_missing_runs_are_executed(tmp_path, monkeypatch):
     made = []
 
     def execute(run):
@@ -77,49 +78,38 @@ def test_only_what_is_missing_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr(
         figure1, "EXPERIMENT", Experiment("figure1", "", lambda quick: runs, execute)
     )
-    records, told = Records(tmp_path), []
+    records = Records(tmp_path)
+    announced = []
     run_missing(
-        runs, records, 1, lambda done, total, record: told.append((done, total, record["status"]))
+        runs,
+        records,
+        1,
+        lambda done, total, record: announced.append((done, total, record["status"])),
     )
-    assert told == [(1, 3, "done"), (2, 3, "no data"), (3, 3, "failed")]
-    assert records.latest("figure1")["figure1/m/d/2"]["why"] == "ArithmeticError: lost"
+    assert announced == [(1, 3, "done"), (2, 3, "no data"), (3, 3, "failed")]
+    assert records.latest("figure1")["figure1/m/d/2"]["reason"] == "ArithmeticError: lost"
     assert records.latest("figure1")["figure1/m/d/0"]["result"] == {"value": 0.0, "odd": None}
     run_missing(runs, records, 1, lambda *_: None)
     assert made == [0, 1, 2, 1, 2]
     assert [run.seed for run in missing(runs, records)] == [1]
 
 
-def test_a_record_says_where_it_comes_from():
-    record = make(Run("figure1", "lsp", "θ = 0.5", 0))
+def test_a_record_names_its_origin():
+    record = execute(Run("figure1", "lsp", "θ = 0.5", 0))
     assert record["status"] == "done"
-    assert set(record) == {
-        "key",
-        "method",
-        "data",
-        "seed",
-        "machine",
-        "status",
-        "result",
-        "started",
-        "took",
-    }
-    assert {"robustmf", "python", "numpy", "processor", "cores"} == set(record["machine"])
+    names = {"key", "method", "data", "seed", "environment", "status", "result", "wall_seconds"}
+    assert set(record) == names
+    assert set(record["environment"]) == {"commit", "date", "versions", "machine"}
     json.dumps(record, allow_nan=False)
 
 
-def test_plain_data():
-    assert plain({"a": np.arange(2), 3: (np.float32(0.5), float("inf"))}) == {
-        "a": [0, 1],
-        "3": [0.5, None],
-    }
-
-
-def test_killed_and_started_again_it_repeats_nothing(tmp_path):
-    """SIGKILL in mid-plan; the second start makes the rest, and the results equal those of an undisturbed run."""
+@pytest.mark.slow
+def test_an_interrupted_command_continues_without_repeating_runs(tmp_path):
+    """After SIGKILL a second command executes the rest, with the results of an undisturbed one."""
     arguments = ["reproduce", "table2", "figure1", "--quick", "--jobs", "1", "--records"]
     command = [sys.executable, "-c", _FEW_RUNS, *arguments]
     process = subprocess.Popen(
-        [*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL, env=os.environ
+        [*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL, env=ENVIRONMENT
     )
     path = tmp_path / "killed" / "table2.jsonl"
     limit = time.monotonic() + 120
@@ -131,8 +121,12 @@ def test_killed_and_started_again_it_repeats_nothing(tmp_path):
     process.wait()
     before = path.read_bytes()
     first = before[: before.rfind(b"\n") + 1]
-    subprocess.run([*command, str(tmp_path / "killed")], check=True, stderr=subprocess.DEVNULL)
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [*command, str(tmp_path / "killed")], check=True, stderr=subprocess.DEVNULL, env=ENVIRONMENT
+    )
+    subprocess.run(
+        [*command, str(tmp_path / "whole")], check=True, stderr=subprocess.DEVNULL, env=ENVIRONMENT
+    )
     assert path.read_bytes().startswith(first)
     killed, whole = (Records(tmp_path / name) for name in ("killed", "whole"))
     for experiment in ("table2", "figure1"):
@@ -145,18 +139,18 @@ def test_killed_and_started_again_it_repeats_nothing(tmp_path):
             assert record["result"].get("loss") == theirs[key]["result"].get("loss")
 
 
-#: The command line, with a plan short enough for a test.
+#: The command line with a plan short enough for a test.
 _FEW_RUNS = """
 from benchmarks.reproduction import table2
 table2.SIZES = (250,)
 table2.PRINTED = {name: table2.PRINTED[name] for name in ("RP", "ScaledASD", "RMC", "RMFNL LSP")}
 table2.ADDED = ("RobustMF", "oracle")
-from robustmf.cli import app
-app()
+from benchmarks.__main__ import main
+raise SystemExit(main())
 """
 
 
-def test_the_clock_stops_while_a_watch_evaluates():
+def test_a_watch_does_not_count_its_evaluations():
     def busy(factors):
         until = time.process_time() + 0.05
         while time.process_time() < until:
@@ -178,12 +172,12 @@ def test_best_and_comparable_methods():
     same = {0: 1.0, 1: 1.1, 2: 0.9}
     cells = {
         "good": same,
-        "alike": {0: 1.05, 1: 1.0, 2: 0.95},
+        "similar": {0: 1.05, 1: 1.0, 2: 0.95},
         "worse": {0: 2.0, 1: 2.1, 2: 1.9},
-        "wild": {0: 0.9, 1: 30.0, 2: 0.9},
+        "dispersed": {0: 0.9, 1: 30.0, 2: 0.9},
         "empty": {},
     }
-    assert best_of(cells) == {"good", "alike"}
+    assert best_of(cells) == {"good", "similar"}
 
 
 def record(method, data, seed, **result):
@@ -232,7 +226,7 @@ def test_verdicts():
 
 
 def test_report_from_the_command_line(tmp_path):
-    """Tables, figures and page from a few records; what was not run is said, not left out."""
+    """Tables, figures and page from a few records; the tables name what was not run."""
     records = Records(tmp_path / "records")
     for run in [
         *figure1.runs(True),
@@ -242,23 +236,23 @@ def test_report_from_the_command_line(tmp_path):
             if run.method in ("RP", "oracle") and run.data == "m = 250"
         ),
     ]:
-        records.append(run.experiment, make(run))
+        records.append(run.experiment, execute(run))
     records.append(
         "table4",
-        make(Run("table4", "RobustMF", "D3", 0))
-        | {"status": "no data", "why": "viff.xy not found"},
+        execute(Run("table4", "RobustMF", "D3", 0))
+        | {"status": "no data", "reason": "viff.xy not found"},
     )
     command = [
         sys.executable,
         "-m",
-        "robustmf.cli",
+        "benchmarks",
         "report",
         "--records",
         str(records.folder),
         "--out",
         str(tmp_path / "out"),
     ]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
     text = (tmp_path / "out" / "reproduction.md").read_text()
     assert "impossible" not in text.split("## Table 2")[0]
     assert "not run" in text
@@ -276,6 +270,7 @@ def test_report_from_the_command_line(tmp_path):
         capture_output=True,
         text=True,
         check=False,
+        env=ENVIRONMENT,
     )
     assert empty.returncode == 2
     assert "there are no records in" in " ".join(empty.stderr.split())
@@ -285,7 +280,7 @@ def test_dinosaur_sizes_are_the_papers(monkeypatch):
     if not (SHARED / "dinosaur").exists():
         pytest.skip("the Dinosaur tracks are not on this machine")
     monkeypatch.setenv("ROBUSTMF_DATA", str(SHARED))
-    sizes = {name: make(Run("statistics", "sizes", name, 0))["result"] for name in table4.VIEWS}
+    sizes = {name: execute(Run("statistics", "sizes", name, 0))["result"] for name in table4.VIEWS}
     assert {
         name: (size["rows"], size["columns"], round(size["percent"], 1))
         for name, size in sizes.items()
@@ -297,11 +292,11 @@ def test_dinosaur_sizes_are_the_papers(monkeypatch):
 
 
 def test_ratings_under_attack(monkeypatch):
-    """Three readings of the test error: attacked items pull the first one up, and items that were spared are predicted best."""
+    """Attacked items raise the first test error; the other items are predicted best."""
     if not (SHARED / "ml-latest-small").exists():
         pytest.skip("MovieLens latest-small is not on this machine")
     monkeypatch.setenv("ROBUSTMF_DATA", str(SHARED))
-    result = make(
+    result = execute(
         Run("table3", "cmfrec" if find_spec("cmfrec") else "ScaledASD", "MovieLens latest-small", 0)
     )["result"]
     assert set(result["rmse"]) == {"attacked", "clean", "spared"}
@@ -309,7 +304,7 @@ def test_ratings_under_attack(monkeypatch):
     assert result["rmse"]["spared"] < result["rmse"]["attacked"]
 
 
-def test_seeds_that_differ_wildly_are_shown_one_by_one():
+def test_dispersed_seeds_are_listed():
     assert mean_and_deviation([0.1, 0.12, 0.11], 2) == "0.11±0.01"
     assert mean_and_deviation([0.1, 2.75, 0.1], 2) == "0.10, 2.75, 0.10"
     assert mean_and_deviation([0.1], 3) == "0.100"

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.report import reproduction_page
+from benchmarks.reproduction import drawing
 from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
 from robustmf import Observed, RobustMF
 from robustmf.cli.demo_records import synthetic_record, tracks_record
@@ -106,10 +106,8 @@ def pages(tmp_path_factory):
         )
         for k in range(2)
     ]
-    reproduction_page.write(
-        [Section("table1", "Table 1", "Results.", [numbers, *curves])],
-        folder / "reproduction.html",
-    )
+    section = Section("table1", "Table 1", "What it shows.", [numbers, *curves])
+    drawing.write_html([section], folder / "reproduction.html", "Reproduction", "All tables.")
     return folder
 
 
