@@ -60,8 +60,8 @@ def execute(run: Run) -> dict[str, Any]:
     data = make_synthetic(m, rank=RANK, random_state=run.seed)
     loss, optimizer = run.method.split(", ")
     make = partial(
-        RobustMF, RANK, loss=LOSSES[loss], theta=1.0, reg="paper",
-        solver=MM(inner=OPTIMIZERS[optimizer]), init="ridge", random_state=1000 + run.seed, n_jobs=1,
+        RobustMF, RANK, loss=LOSSES[loss], theta=1.0, reg="paper", init="ridge",
+        solver=MM(inner=OPTIMIZERS[optimizer]), random_state=1000 + run.seed, n_jobs=1,
     )  # fmt: skip
     model, seconds, curve = timed_fit(make, data.train, lambda factors: data.test_rmse(*factors))
     inner = sum(model.history_["inner_iterations"])
