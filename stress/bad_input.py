@@ -785,7 +785,7 @@ def _other_cells() -> Iterator[Cell]:
             f"metrics.{name}",
             "different lengths",
             lambda ask=ask: ask([1.0, 2.0], [1.0]),
-            Raises(ValueError, f"and {other} must hold equally many"),
+            Raises(ValueError, f"and {other} must have the same number of values"),
         )
         yield Cell(
             f"metrics.{name}",
@@ -811,7 +811,7 @@ def _other_cells() -> Iterator[Cell]:
             f"metrics.{name}",
             "all of one kind",
             lambda ask=ask: ask([True, True], [0.1, 0.2]),
-            Raises(ValueError, "bad must hold both kinds"),
+            Raises(ValueError, "bad must contain both True and False"),
         )
         yield Cell(
             f"metrics.{name}",

@@ -1,4 +1,4 @@
-"""Metrics against their definitions."""
+"""Metrics, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_hit_ratio_of_ties_is_that_of_a_random_order():
     assert metrics.hit_ratio(np.zeros((3, 10)), [4], 2) == pytest.approx(0.2)
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 4, (20, 12)).astype(float)
-    drawn = []
+    ratios = []
     for _ in range(4000):
         order = np.argsort(-(scores + 0.5 * rng.random(scores.shape)), axis=1)[:, :3]
-        drawn.append((order == 5).any(axis=1).mean())
-    assert metrics.hit_ratio(scores, 5, 3) == pytest.approx(np.mean(drawn), abs=0.005)
+        ratios.append((order == 5).any(axis=1).mean())
+    assert metrics.hit_ratio(scores, 5, 3) == pytest.approx(np.mean(ratios), abs=0.005)
 
 
 def test_detection():
@@ -53,13 +53,14 @@ def test_detection():
     assert metrics.precision_at_k(bad, [1, 0, 0, 0, 0], 2) == pytest.approx((1 + 0.25) / 2)
 
 
-def test_paired_test_agrees_with_its_formula_and_with_plain_sight():
+def test_paired_test_agrees_with_its_formula_and_handles_equal_differences():
     rng = np.random.default_rng(0)
-    a, b = rng.normal(1, 0.1, 8), rng.normal(1.2, 0.1, 8)
-    gap = a - b
-    t = gap.mean() / (gap.std(ddof=1) / np.sqrt(8))
+    a = rng.normal(1, 0.1, 8)
+    b = rng.normal(1.2, 0.1, 8)
+    differences = a - b
+    t = differences.mean() / (differences.std(ddof=1) / np.sqrt(8))
     found = metrics.paired_t_test(a, b)
-    assert found.difference == pytest.approx(gap.mean())
+    assert found.difference == pytest.approx(differences.mean())
     assert found.p_value == pytest.approx(2 * stats.t.sf(abs(t), 7))
     assert found.significant == (found.p_value < 0.05)
     assert metrics.paired_t_test(a, a) == metrics.PairedComparison(0.0, 1.0, False)
@@ -73,7 +74,7 @@ def test_paired_test_agrees_with_its_formula_and_with_plain_sight():
         (
             lambda: metrics.rmse([1], [1, 2]),
             ValueError,
-            "truth and predicted must hold equally many numbers, at least one; got 1 and 2",
+            "truth and predicted must have the same number of values, at least one; got 1 and 2",
         ),
         (lambda: metrics.mae([], []), ValueError, "at least one"),
         (lambda: metrics.rmse([1, np.nan], [1, 2]), ValueError, "truth must be finite, got nan"),
@@ -85,7 +86,7 @@ def test_paired_test_agrees_with_its_formula_and_with_plain_sight():
             "seen must have the shape",
         ),
         (lambda: metrics.detection_auc([0, 1], [1, 2]), TypeError, "bad must be an array of bool"),
-        (lambda: metrics.detection_auc([True, True], [1, 2]), ValueError, "both kinds"),
+        (lambda: metrics.detection_auc([True, True], [1, 2]), ValueError, "both True and False"),
         (
             lambda: metrics.detection_auc([True, False], [1, np.nan]),
             ValueError,

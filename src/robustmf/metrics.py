@@ -1,4 +1,8 @@
-"""How good predictions are, how far an attack moves them, how well bad entries are found, and whether a difference is more than chance."""
+"""Metrics of predictions, of the effect of attacks, of outlier detection, and of paired runs.
+
+Errors of prediction, areas under curves and tests are those of scikit-learn and SciPy; the
+functions here validate the input, compute in float64, and name the argument in error messages.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import ttest_rel
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    mean_absolute_error,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
 from robustmf.data.observed import Observed
 
 Array = NDArray[np.float64]
 
+#: Differences that vary by less than this, relative to the largest one, are considered equal.
+_EQUAL_DIFFERENCES = 1e-12
+
 
 def rmse(truth: ArrayLike, predicted: ArrayLike) -> float:
-    """Root of the mean squared difference, summed in float64.
+    """Root mean squared error.
+
+    Parameters
+    ----------
+    truth, predicted : array-like of the same size
+        True and predicted values.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -25,11 +46,20 @@ def rmse(truth: ArrayLike, predicted: ArrayLike) -> float:
     1.0
     """
     a, b = _pair(truth, predicted, "truth", "predicted")
-    return float(np.sqrt(np.mean(np.square(a - b))))
+    return float(root_mean_squared_error(a, b))
 
 
 def mae(truth: ArrayLike, predicted: ArrayLike) -> float:
-    """Mean absolute difference, summed in float64.
+    """Mean absolute error.
+
+    Parameters
+    ----------
+    truth, predicted : array-like of the same size
+        True and predicted values.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -38,13 +68,26 @@ def mae(truth: ArrayLike, predicted: ArrayLike) -> float:
     0.5
     """
     a, b = _pair(truth, predicted, "truth", "predicted")
-    return float(np.mean(np.abs(a - b)))
+    return float(mean_absolute_error(a, b))
 
 
 def prediction_shift(before: ArrayLike, after: ArrayLike) -> float:
-    """Mean of after − before over predictions of the attacked items by genuine users: positive where a push worked.
+    """Mean change of the predictions of attacked items for genuine users.
 
-    As in Mobasher et al., "Toward trustworthy recommender systems", ACM TOIT 7(4), 2007.
+    Parameters
+    ----------
+    before, after : array-like of the same size
+        Predictions before and after the attack.
+
+    Returns
+    -------
+    float
+        Positive if an attack that promotes the items succeeded.
+
+    References
+    ----------
+    B. Mobasher, R. Burke, R. Bhaumik and C. Williams, "Toward trustworthy recommender systems: an
+    analysis of attack models and algorithm robustness", ACM TOIT 7(4), 2007.
 
     Examples
     --------
@@ -57,22 +100,28 @@ def prediction_shift(before: ArrayLike, after: ArrayLike) -> float:
 
 
 def hit_ratio(scores: ArrayLike, targets: ArrayLike, n: int, seen: Observed | None = None) -> float:
-    """Share of (user, target) pairs in which the target is among the user's ``n`` best items.
+    """Fraction of (user, target) pairs in which the target is among the user's ``n`` best items.
 
     Parameters
     ----------
-    scores : array (users, items)
-        Predictions for genuine users; pass users block by block where all of them would be too many.
-    targets : array of int
+    scores : array-like of shape (users, items)
+        Predictions for genuine users.
+    targets : array-like of int
         Columns of the attacked items.
     n : int
         Length of the list of recommendations.
-    seen : Observed, optional
-        Entries of the same shape: what a user has rated is not recommended, and a target that the user has rated is not counted.
+    seen : Observed, default=None
+        Entries of the same shape. Items that a user has rated are not recommended, and pairs in
+        which the user has rated the target are not counted.
+
+    Returns
+    -------
+    float
+        NaN if every user has rated every target.
 
     Notes
     -----
-    Equal scores count as if their order were drawn at random. NaN where every user has rated every target.
+    Ties count as if they were broken at random.
 
     Examples
     --------
@@ -89,7 +138,8 @@ def hit_ratio(scores: ArrayLike, targets: ArrayLike, n: int, seen: Observed | No
         or columns.max() >= table.shape[1]
     ):
         raise ValueError(
-            f"scores must be (users, items) and targets its columns; got shape {table.shape}, targets={targets!r}"
+            "scores must be (users, items) and targets its columns; "
+            f"got shape {table.shape}, targets={targets!r}"
         )
     if np.isnan(table).any():
         raise ValueError("scores must not be NaN")
@@ -99,31 +149,74 @@ def hit_ratio(scores: ArrayLike, targets: ArrayLike, n: int, seen: Observed | No
         if seen.shape != table.shape:
             raise ValueError(f"seen must have the shape of scores, {table.shape}, got {seen.shape}")
         table[seen.rows.group_of_entry(), seen.rows.indices] = -np.inf
-    pairs, hits = 0, 0.0
+    pairs = 0
+    hits = 0.0
     for column in columns:
-        own = table[:, column]
-        counted = own > -np.inf
-        better = (table[counted] > own[counted, None]).sum(axis=1)
-        equal = (table[counted] == own[counted, None]).sum(axis=1)
+        target_scores = table[:, column]
+        counted = target_scores > -np.inf
+        better = (table[counted] > target_scores[counted, None]).sum(axis=1)
+        equal = (table[counted] == target_scores[counted, None]).sum(axis=1)
         hits += float(np.clip((n - better) / equal, 0, 1).sum())
         pairs += int(counted.sum())
     return hits / pairs if pairs else float("nan")
 
 
 def detection_auc(bad: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve: the chance that a bad entry (row, column) scores above a good one, ties counting half."""
+    """Area under the ROC curve, :func:`sklearn.metrics.roc_auc_score`.
+
+    It is the probability that a bad entry has a higher score than a clean one, with ties counted
+    half.
+
+    Parameters
+    ----------
+    bad : array-like of bool
+        Whether each entry (row, column) is bad.
+    scores : array-like of the same size
+        Higher for entries that are more likely to be bad.
+
+    Returns
+    -------
+    float
+    """
     return float(roc_auc_score(*_detection(bad, scores)))
 
 
 def detection_average_precision(bad: ArrayLike, scores: ArrayLike) -> float:
-    """Precision averaged over the ranks of the bad ones: scikit-learn's ``average_precision_score``."""
+    """Average precision, :func:`sklearn.metrics.average_precision_score`.
+
+    Parameters
+    ----------
+    bad : array-like of bool
+        Whether each entry (row, column) is bad.
+    scores : array-like of the same size
+        Higher for entries that are more likely to be bad.
+
+    Returns
+    -------
+    float
+    """
     return float(average_precision_score(*_detection(bad, scores)))
 
 
 def precision_at_k(bad: ArrayLike, scores: ArrayLike, k: int | None = None) -> float:
-    """Share of bad ones among the ``k`` highest scores; k is the number of bad ones where none is given.
+    """Fraction of bad entries among the ``k`` highest scores.
 
-    Equal scores at the border count as if their order were drawn at random.
+    Parameters
+    ----------
+    bad : array-like of bool
+        Whether each entry (row, column) is bad.
+    scores : array-like of the same size
+        Higher for entries that are more likely to be bad.
+    k : int, default=None
+        None is the number of bad entries.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Ties at the threshold count as if they were broken at random.
 
     Examples
     --------
@@ -137,14 +230,25 @@ def precision_at_k(bad: ArrayLike, scores: ArrayLike, k: int | None = None) -> f
         raise ValueError(
             f"k must be an integer from 1 to {len(score)}, the number of scores, got k={k!r}"
         )
-    border = np.partition(score, len(score) - k)[len(score) - k]
-    above, at = score > border, score == border
-    return float((truth[above].sum() + (k - above.sum()) * truth[at].mean()) / k)
+    threshold = np.partition(score, len(score) - k)[len(score) - k]
+    above = score > threshold
+    tied = score == threshold
+    return float((truth[above].sum() + (k - above.sum()) * truth[tied].mean()) / k)
 
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Result of :func:`paired_t_test`: mean of first − second, the two-sided p-value, and whether it is below 1 − level."""
+    """Result of :func:`paired_t_test`.
+
+    Attributes
+    ----------
+    difference : float
+        Mean of first − second.
+    p_value : float
+        The two-sided p-value.
+    significant : bool
+        Whether the p-value is below 1 − level.
+    """
 
     difference: float
     p_value: float
@@ -152,29 +256,42 @@ class PairedComparison:
 
 
 def paired_t_test(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> PairedComparison:
-    """Student's t-test for paired runs (same data and seed), two-sided, at the given confidence."""
+    """Two-sided t-test of paired runs (same data and seed), :func:`scipy.stats.ttest_rel`.
+
+    Parameters
+    ----------
+    first, second : array-like of the same size
+        Results of the two methods.
+    level : float, default=0.95
+        The confidence level.
+
+    Returns
+    -------
+    PairedComparison
+    """
     a, b = _pair(first, second, "first", "second")
     if len(a) < 2:
-        raise ValueError(f"a paired test needs at least 2 pairs, got {len(a)}")
+        raise ValueError(f"a paired test requires at least 2 pairs, got {len(a)}")
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got level={level!r}")
-    gap = a - b
-    # without spread (but rounding) the statistic is 0/0 or x/0: no difference at all, or one beyond doubt
+    differences = a - b
+    # if all differences are equal up to rounding, the statistic is 0/0 or infinite
     p_value = (
         float(ttest_rel(a, b).pvalue)
-        if np.ptp(gap) > 1e-12 * np.abs(gap).max()
-        else float(gap[0] == 0)
+        if np.ptp(differences) > _EQUAL_DIFFERENCES * np.abs(differences).max()
+        else float(differences[0] == 0)
     )
-    return PairedComparison(float(gap.mean()), p_value, p_value < 1 - level)
+    return PairedComparison(float(differences.mean()), p_value, p_value < 1 - level)
 
 
 def _pair(first: ArrayLike, second: ArrayLike, *names: str) -> tuple[Array, Array]:
-    a, b = (
-        _numbers(values, name).ravel() for values, name in zip((first, second), names, strict=True)
-    )
+    """Two vectors of the same length of finite numbers, in float64."""
+    a = _numbers(first, names[0]).ravel()
+    b = _numbers(second, names[1]).ravel()
     if a.shape != b.shape or not a.size:
         raise ValueError(
-            f"{names[0]} and {names[1]} must hold equally many numbers, at least one; got {a.size} and {b.size}"
+            f"{names[0]} and {names[1]} must have the same number of values, at least one; "
+            f"got {a.size} and {b.size}"
         )
     for name, values in zip(names, (a, b), strict=True):
         if not np.isfinite(values).all():
@@ -183,6 +300,7 @@ def _pair(first: ArrayLike, second: ArrayLike, *names: str) -> tuple[Array, Arra
 
 
 def _numbers(values: ArrayLike, name: str) -> Array:
+    """A copy in float64."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
@@ -192,15 +310,17 @@ def _numbers(values: ArrayLike, name: str) -> Array:
 def _detection(
     bad: ArrayLike, scores: ArrayLike
 ) -> tuple[NDArray[np.bool_], NDArray[np.floating[Any]]]:
-    truth, score = np.asarray(bad).ravel(), _numbers(scores, "scores").ravel()
+    """Labels and scores of the same length, with both labels present."""
+    truth = np.asarray(bad).ravel()
+    score = _numbers(scores, "scores").ravel()
     if truth.dtype != np.bool_:
         raise TypeError(f"bad must be an array of bool, got dtype {truth.dtype}")
     if truth.shape != score.shape:
-        raise ValueError(f"bad and scores must have one length, got {len(truth)} and {len(score)}")
+        raise ValueError(
+            f"bad and scores must have the same length, got {len(truth)} and {len(score)}"
+        )
     if np.isnan(score).any():
         raise ValueError("scores must not be NaN")
     if truth.all() or not truth.any():
-        raise ValueError(
-            f"bad must hold both kinds to measure how well they are told apart, got {len(truth)} of one kind"
-        )
+        raise ValueError(f"bad must contain both True and False, got {len(truth)} equal values")
     return truth, score
