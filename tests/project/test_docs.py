@@ -1,4 +1,4 @@
-"""What the documentation shows: every block of Python in it runs, every example in a public docstring gives what it says."""
+"""The documentation: Python blocks run, docstring examples hold, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "```python" in path.read_t
 
 
 @pytest.fixture(scope="session")
-def making():
-    """The module that runs the blocks, the same one that the build of the site uses."""
+def executor():
+    """Return the module that executes the blocks when the site is built."""
     spec = importlib.util.spec_from_file_location("blocks", DOCS / "tools" / "blocks.py")
     module = sys.modules["blocks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -29,42 +30,52 @@ def making():
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_page_runs(making, path):
+def test_page_runs(executor, path):
     text = path.read_text()
-    page = making.run_page(text, path)
+    page = executor.run_page(text, path)
     assert "```python check" not in page.text
-    assert sum(block.word == "picture" for block in making.blocks(text)) <= len(page.figures), (
-        "a picture block draws something"
+    assert sum(block.word == "picture" for block in executor.blocks(text)) <= len(page.figures), (
+        "a picture block draws a figure"
     )
 
 
-def test_output_and_pictures_stand_below_the_code(making):
-    text = "Before.\n\n```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('A < b')\nprint(6 * 7)\n```\n\nAfter.\n"
-    page = making.run_page(text, Path("page.md"))
+def test_output_and_figures_are_below_the_code(executor):
+    code = [
+        "import matplotlib.pyplot as plt",
+        "plt.plot([1, 2])",
+        "plt.title('A < b')",
+        "print(6 * 7)",
+    ]
+    text = "\n".join(["Before.", "", "```python", *code, "```", "", "After.", ""])
+    page = executor.run_page(text, Path("page.md"))
     code, printed, drawn, after = (
         page.text.index(part)
         for part in ("6 * 7", "\n42\n", '<figure id="picture-page-1">', "After.")
     )
     assert code < printed < drawn < after
-    html = making.with_figures(page.text, page.figures)
+    html = executor.with_figures(page.text, page.figures)
     assert 'aria-label="A &lt; b"' in html
     assert "currentColor" in html
     assert re.findall(r'\bid="((?!picture-page-1)[^"]*)"', html) == []
 
 
-def test_words_after_python(making):
-    text = "```python fragment\nundefined\n```\n\n```python check\nx = 1\n```\n\n```python table\nprint('| a |')\n```\n"
-    page = making.run_page(text, Path("page.md"))
+def test_words_after_python(executor):
+    text = (
+        "```python fragment\nundefined\n```\n\n"
+        "```python check\nx = 1\n```\n\n"
+        "```python table\nprint('| a |')\n```\n"
+    )
+    page = executor.run_page(text, Path("page.md"))
     assert "undefined" in page.text
     assert "x = 1" not in page.text
     assert "\n| a |\n" in "\n" + page.text
     with pytest.raises(ValueError, match=r"line 3.*'tabel'"):
-        making.run_page("\n\n```python tabel\n```\n", Path("page.md"))
+        executor.run_page("\n\n```python tabel\n```\n", Path("page.md"))
 
 
-def test_an_error_names_the_line_of_the_page(making):
+def test_an_error_names_the_line_of_the_page(executor):
     with pytest.raises(ZeroDivisionError) as caught:
-        making.run_page("One.\n\n```python\nx = 1\nx / 0\n```\n", Path("page.md"))
+        executor.run_page("One.\n\n```python\nx = 1\nx / 0\n```\n", Path("page.md"))
     last = caught.traceback[-1]
     assert (str(last.path).endswith("page.md"), last.lineno + 1) == (True, 5)
 
@@ -111,6 +122,30 @@ def test_public_names_stand_in_the_reference(module):
         if not {f"{thing.__module__}.{name}", f"{module}.{name}", thing.__module__} & entries:
             missing.append(name)
     assert missing == []
+
+
+def headings(page):
+    """Return the anchors of a page, as MkDocs derives them from headings and API entries."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    anchors = set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        given = re.search(r"\{ *#([\w-]+) *\}", heading)
+        plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
+        words = re.sub(r"[^\w\s-]", "", plain).strip().lower()
+        anchors.add(given[1] if given else re.sub(r"[-\s]+", "-", words))
+    return anchors
+
+
+@pytest.mark.parametrize(
+    "page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.relative_to(DOCS).as_posix()
+)
+def test_links_lead_to_pages_and_headings(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        target, _, anchor = link.partition("#")
+        path = (page.parent / target).resolve() if target else page
+        assert path.is_file(), link
+        assert not anchor or path.suffix != ".md" or anchor in headings(path), link
 
 
 def test_citation_names_this_release():
