@@ -209,10 +209,10 @@ def test_entries_stay_on_the_card_until_they_are_asked_for(tmp_path):
     )
     for X in (coo, dense):
         model = RobustMF(device="cuda", **settings).fit(X)
-        assert model.entries_._on_card is not None
+        assert model.entries_._on_gpu is not None
         again = pickle.loads(pickle.dumps(model))
         assert type(again.entries_) is dict
-        assert model.entries_._on_card is None
+        assert model.entries_._on_gpu is None
         for entries in (model.entries_, again.entries_):
             assert entries["weights"] is None
             for name in ("pointers", "indices", "values"):
@@ -301,7 +301,7 @@ def test_arrays_of_other_libraries_come_by_dlpack():
     from cupyx.scipy import sparse  # noqa: PLC0415
 
     from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
-    from robustmf.backends.cuda.observed import DeviceObserved, _to_card  # noqa: PLC0415
+    from robustmf.backends.cuda.observed import DeviceObserved, _to_gpu  # noqa: PLC0415
 
     observed, _, _ = random_problem(dtype=np.float32)
     rows = observed.rows.group_of_entry()
@@ -328,9 +328,9 @@ def test_arrays_of_other_libraries_come_by_dlpack():
         )
     # what lies on the card already is read where it is
     for array in (i, j, v):
-        assert _to_card(array, torch.device("cuda")).data_ptr() == array.data.ptr
+        assert _to_gpu(array, torch.device("cuda")).data_ptr() == array.data.ptr
     tensor = torch.ones(3, device="cuda")
-    assert _to_card(tensor, torch.device("cuda")) is tensor
+    assert _to_gpu(tensor, torch.device("cuda")) is tensor
     wanted = RobustMF(2, device="cuda", max_iter=2, init="ridge", random_state=0).fit(observed)
     for given_as in (X, sparse.coo_matrix((v, (i, j)), shape=observed.shape), torch.from_dlpack(X)):
         model = RobustMF(2, device="cuda", max_iter=2, init="ridge", random_state=0).fit(given_as)

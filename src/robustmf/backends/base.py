@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from robustmf.data.observed import Observed
-from robustmf.losses import Loss
+from robustmf.losses import Loss, Smoothed
 
 if TYPE_CHECKING:
     from robustmf.kernels.team import Team
@@ -64,6 +64,12 @@ class Capabilities:
     def allows_rank(self, rank: int) -> bool:
         """Whether ``rank`` factors, one for a bias included, can be fitted."""
         return self.max_rank is None or rank <= self.max_rank
+
+
+def common_base(losses: Sequence[Loss]) -> Loss | None:
+    """The loss of which all ``losses`` are smoothed versions (or itself); None if there is none."""
+    first, *others = (loss.base if isinstance(loss, Smoothed) else loss for loss in losses)
+    return first if all(other == first for other in others) else None
 
 
 class EntryOperations(Protocol):
@@ -265,7 +271,12 @@ class DualPass(Protocol):
         x_new: Array,
         products: tuple[Array, Array],
     ) -> tuple[float, float, float]:
-        """Write x_new and its products; return Σ c(x_new − z)², ⟨x_new, e⟩, Σ c(z − x_new)(x_new − x)."""
+        """Write x_new = clip(z + ρ(z)/c), where z = x + momentum·(x − x_before), and its products.
+
+        c is ``scale`` times the sum of the curvatures of the entry's row and column. Returns
+        Σ c(x_new − z)², ⟨x_new, e⟩ and Σ c(z − x_new)(x_new − x). If the last one is positive,
+        momentum should restart.
+        """
 
     def quadratics(
         self, side: int, inverse: Array, pull: Array, products: Array, products_at_z: Array

@@ -1,1 +1,1 @@
-"""The hot loops and nothing else: arrays in, arrays out. See docs/design/backends.md for their contract."""
+"""Inner loops compiled by Numba: arrays in, arrays out; see docs/design/backends.md."""

@@ -9,7 +9,7 @@ from robustmf.kernels.jit import kernel
 
 @kernel
 def count(indices, pointers):
-    """pointers[k+1] = number of entries with index < k+1; ``pointers`` (groups+1, int64) comes in as zeros."""
+    """pointers[k+1] = number of entries with index < k+1; ``pointers`` must be zeros."""
     for t in range(len(indices)):
         pointers[indices[t] + 1] += 1
     for k in range(len(pointers) - 1):
@@ -18,40 +18,40 @@ def count(indices, pointers):
 
 @kernel
 def group_order(indices, pointers, order):
-    """Order = the positions of the entries, group by group, stable: the permutation that sorts ``indices``."""
-    place = pointers[:-1].copy()
+    """Order = the stable permutation that sorts ``indices``."""
+    position = pointers[:-1].copy()
     for t in range(len(indices)):
         k = indices[t]
-        order[place[k]] = t
-        place[k] += 1
+        order[position[k]] = t
+        position[k] += 1
 
 
 @kernel
 def scatter(groups, others, values, pointers, out_others, out_values):
-    """Coordinate entries (groups, others, values) placed group by group, stable."""
-    place = pointers[:-1].copy()
+    """Coordinate entries (groups, others, values) sorted by group, stable."""
+    position = pointers[:-1].copy()
     for t in range(len(groups)):
-        k = place[groups[t]]
+        k = position[groups[t]]
         out_others[k] = others[t]
         out_values[k] = values[t]
-        place[groups[t]] = k + 1
+        position[groups[t]] = k + 1
 
 
 @kernel
 def transpose(pointers, indices, values, other_pointers, other_indices, other_values):
-    """The same entries compressed the other way; ``other_pointers`` is already counted."""
-    place = other_pointers[:-1].copy()
+    """The same entries compressed along the other axis; ``other_pointers`` are given."""
+    position = other_pointers[:-1].copy()
     for i in range(len(pointers) - 1):
         for t in range(pointers[i], pointers[i + 1]):
-            k = place[indices[t]]
+            k = position[indices[t]]
             other_indices[k] = i
             other_values[k] = values[t]
-            place[indices[t]] = k + 1
+            position[indices[t]] = k + 1
 
 
 @kernel
 def merge_repeats(pointers, indices, values, mean):
-    """Entries of one place become one, in place: their mean, or the last of them. Returns how many entries are left."""
+    """Replace entries at one position by their mean or the last one; return the number left."""
     kept = 0
     for i in range(len(pointers) - 1):
         t, end = pointers[i], pointers[i + 1]
@@ -72,7 +72,7 @@ def merge_repeats(pointers, indices, values, mean):
 
 @kernel
 def first_repeat(pointers, indices):
-    """Position of the first entry whose index equals the one before it in its (sorted) group, or -1."""
+    """The first entry whose index equals the one before it in its sorted group, or -1."""
     for i in range(len(pointers) - 1):
         for t in range(pointers[i] + 1, pointers[i + 1]):
             if indices[t] == indices[t - 1]:

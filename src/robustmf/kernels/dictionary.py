@@ -1,6 +1,7 @@
-"""Online dictionary learning with missing entries (OMDL): codes of rows, running averages, block coordinate descent on atoms.
+"""Online dictionary learning with missing entries (OMDL).
 
-Arrays over atoms are kept with the atoms last: D and B are (n, r).
+Codes of rows, running averages, and block coordinate descent on atoms. Atoms are the last axis of
+arrays: D and B are (n, r).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import numpy as np
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.small import solve
 
-_LEAST_USE = 1e-20
+#: Atoms that were used less than this do not move.
+_MIN_USE = 1e-20
 
 
 @inlined
@@ -33,7 +35,7 @@ def row_code(indices, values, D, ridge, gram, out):
 
 @kernel
 def row_codes(first, last, bounds, pointers, indices, values, D, alpha, out):
-    """The codes of the rows of the blocks, the dictionary held."""
+    """The codes of the rows of the blocks, with the dictionary fixed."""
     gram = np.empty((D.shape[1], D.shape[1]))
     for i in range(bounds[first], bounds[last]):
         a, b = pointers[i], pointers[i + 1]
@@ -58,9 +60,10 @@ def learn_epoch(
     counts,
     slack,
 ):
-    """Visit the rows in ``order``, ``batch`` at a time; after each batch the atoms move on the columns it observed.
+    """Visit the rows in ``order`` in batches; update the atoms after each batch.
 
-    ``seen`` is the number of rows visited before.
+    Atoms move on the columns that the batch observed. ``seen`` is the number of rows visited
+    before.
     """
     n, r = D.shape
     gram, average = np.empty((r, r)), np.empty((r, r))
@@ -101,7 +104,7 @@ def learn_epoch(
 
 @inlined
 def move_atoms(D, B, C, slack, columns, order):
-    """One round of block coordinate descent on the given columns; each atom keeps to its norm budget: ‖D_k‖² + slack_k = 1."""
+    """One round of block coordinate descent on the given columns, with ‖D_k‖² + slack_k = 1."""
     r = D.shape[1]
     G, moved = np.empty((len(columns), r)), np.empty(len(columns))
     for k in range(len(columns)):
@@ -116,7 +119,7 @@ def move_atoms(D, B, C, slack, columns, order):
         norm = 0.0
         for k in range(len(columns)):
             j = columns[k]
-            moved[k] = D[j, q] + (G[k, q] / C[q, q] if C[q, q] > _LEAST_USE else 0.0)
+            moved[k] = D[j, q] + (G[k, q] / C[q, q] if C[q, q] > _MIN_USE else 0.0)
             norm += moved[k] * moved[k]
         shrink = np.sqrt(slack[q] / norm) if norm > slack[q] else 1.0
         for k in range(len(columns)):

@@ -1,4 +1,4 @@
-"""exp, expm1 and log1p that vectorise: in a compiled loop the C library's are one scalar call an entry."""
+"""exp, expm1 and log1p that vectorize; those of the C library are one scalar call per entry."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _compile = njit(fastmath={"contract", "nsz"}, error_model="numpy")
 def _exponential(dtype, bits, bias, mantissa, degree, ln2, limit, less):
     """Compiles exp(x) - less, where less is 0 or 1.
 
-    exp(x) = 2^k exp(r), k = round(x / log 2), r = x - k log 2 with log 2 in two parts (the first with trailing zeros, so
-    that k times it is exact), exp(r) - 1 by its Taylor sum (|r| <= 0.347), 2^k by its bits. Beyond `limit` the result is infinite,
-    below -limit it is -less. So 2^k and the result are normal numbers all the way; the limits are a little short of where the
-    types themselves end (88.7 and 709.8).
+    exp(x) = 2^k exp(r), k = round(x / log 2), r = x - k log 2 with log 2 in two parts (the first
+    with trailing zeros, so that k times it is exact), exp(r) - 1 by its Taylor polynomial (|r| <=
+    0.347), 2^k by its bits. Beyond `limit` the result is infinite, below -limit it is -less. So 2^k
+    and the result are normal numbers everywhere; the limits are slightly below the largest
+    arguments of the types (88.7 and 709.8).
     """
     high, low = dtype(ln2[0]), dtype(ln2[1])
     inverse, half, zero, infinite = dtype(1 / math.log(2)), dtype(0.5), dtype(0), dtype(np.inf)
@@ -45,8 +46,9 @@ def _exponential(dtype, bits, bias, mantissa, degree, ln2, limit, less):
 def _log1p(dtype, bits, mantissa, root, ln2, coefficients):
     """Compiles log(1 + x).
 
-    1 + x = 2^k (1 + f) with 1 + f between the roots of 1/2 and 2; where k is 0, f is x itself, so that nothing of a small x is lost.
-    log(1 + f) = 2 artanh(s), s = f / (2 + f), by fdlibm's polynomial in s^2, with f^2 / 2 taken out of it.
+    1 + x = 2^k (1 + f) with 1 + f between the roots of 1/2 and 2; if k is 0, f is x itself, so that
+    a small x loses no digits. log(1 + f) = 2 artanh(s), s = f / (2 + f), by fdlibm's polynomial in
+    s^2, with f^2 / 2 taken out of it.
     """
     high, low, root = dtype(ln2[0]), dtype(ln2[1]), bits(root)
     one, two, half, zero, infinite, nothing = (
@@ -93,16 +95,20 @@ _FLOAT64 = (
     708.0,
 )
 
-exp32, expm1_32 = _exponential(*_FLOAT32, 0), _exponential(*_FLOAT32, 1)
-exp64, expm1_64 = _exponential(*_FLOAT64, 0), _exponential(*_FLOAT64, 1)
+exp32 = _exponential(*_FLOAT32, 0)
+expm1_32 = _exponential(*_FLOAT32, 1)
+exp64 = _exponential(*_FLOAT64, 0)
+expm1_64 = _exponential(*_FLOAT64, 1)
 
 log1p_32 = _log1p(
-    np.float32, np.int32, 23, 0x3F3504F3, _FLOAT32[5], (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
+    np.float32, np.int32, 23, 0x3F3504F3, _FLOAT32[5],
+    (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
 )  # fmt: skip
 log1p_64 = _log1p(
     np.float64, np.int64, 52, 0x3FE6A09E667F3BCD, _FLOAT64[5],
     (
-        6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
-        1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
+        6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+        2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+        1.479819860511658591e-01,
     ),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """Products of factors at the observed entries, and of entries with factors.
 
-Every kernel takes a range of row blocks ``[first, last)`` of ``bounds`` and the compressed rows ``pointers``, ``indices``.
-Sums over a column cross row blocks, so each block has a part of its own; the parts are added in block order afterwards.
+Every kernel takes a range of row blocks ``[first, last)`` of ``bounds`` and the compressed rows
+``pointers``, ``indices``. Sums over a column cross row blocks, so each block has its own partial
+sums, which are added in block order afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from robustmf.kernels.jit import kernel
 
 @kernel
 def residuals(first, last, bounds, pointers, indices, values, U, V, shifts, out):
-    """Out = values_t − u_i·v_j − shifts_j, entry by entry from the first one of ``bounds``; empty ``values``, ``shifts`` are zeros."""
+    """Out = values_t − u_i·v_j − shifts_j for the entries from the first one of ``bounds``.
+
+    Empty ``values`` and ``shifts`` are zeros.
+    """
     rank = U.shape[1]
     begin = pointers[bounds[0]]
     for i in range(bounds[first], bounds[last]):
@@ -27,7 +31,7 @@ def residuals(first, last, bounds, pointers, indices, values, U, V, shifts, out)
 
 @kernel
 def entry_products(first, last, bounds, pointers, indices, x, U, V, row_products, column_parts):
-    """row_products = XV (by row) and column_parts[block] = the block's share of XᵀU, for X with the entries x."""
+    """row_products = XV and column_parts[block] = the block's part of XᵀU, for X with entries x."""
     rank = U.shape[1]
     for block in range(first, last):
         part = column_parts[block]
@@ -57,7 +61,7 @@ def row_products(first, last, bounds, pointers, indices, x, V, out):
 
 @kernel
 def entry_sums(first, last, bounds, pointers, indices, x, row_sums, column_parts):
-    """row_sums_i = Σ_j x_ij and column_parts[block, j] = the block's share of Σ_i x_ij (float64 sums)."""
+    """row_sums_i = Σ_j x_ij and column_parts[block, j] = the block's part of Σ_i x_ij (float64)."""
     for block in range(first, last):
         part = column_parts[block]
         part[:] = 0
@@ -71,7 +75,7 @@ def entry_sums(first, last, bounds, pointers, indices, x, row_sums, column_parts
 
 @kernel
 def add_parts(first, last, bounds, parts, out):
-    """Out = Σ_block parts[block] in block order, for the columns of the column blocks ``[first, last)``."""
+    """Out = Σ_block parts[block] in block order, for the column blocks ``[first, last)``."""
     rank = out.shape[1]
     for j in range(bounds[first], bounds[last]):
         for q in range(rank):

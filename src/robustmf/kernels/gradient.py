@@ -1,4 +1,4 @@
-"""Gradients summed over a batch of entries in their given order."""
+"""Gradients of a batch of entries, summed in their order."""
 
 from __future__ import annotations
 

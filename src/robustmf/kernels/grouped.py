@@ -1,16 +1,19 @@
-"""Lines of digits, group by group: Netflix's and KDD Cup's files of ratings, read from bytes."""
+"""Parse rating files that are grouped by item or user (Netflix, KDD Cup) from bytes."""
 
 from __future__ import annotations
 
 from robustmf.kernels.jit import inlined, kernel
 
+#: Results of parsing a line.
 FINE, NOT_A_RATING, NO_GROUP, OUT_OF_BOUNDS = 0, 1, 2, 3
+
+#: Character codes, and the largest id.
 _NEWLINE, _RETURN, _ZERO, _LARGEST = 10, 13, 48, 2**31 - 1
 
 
 @inlined
 def _integer(text, p):
-    """The number at p, how many digits it has, and where it ends."""
+    """The number at p, its number of digits, and the position of its end."""
     number, first = 0, p
     while _ZERO <= text[p] < _ZERO + 10:
         number = 10 * number + (text[p] - _ZERO)
@@ -22,10 +25,12 @@ def _integer(text, p):
 def parse_grouped(
     text, mark, separator, lowest, highest, begun, members, values, groups, announced, starts
 ):
-    """Read complete lines: ``group mark [count]`` begins a group, ``member separator value [separator …]`` is a rating of it.
+    """Parse complete lines.
 
-    Returns how many ratings and groups there are, how many lines were read, and what is wrong with the last of them. ``starts`` is the
-    number of ratings before a group, ``announced`` its count or -1; ``begun`` says whether the text begins within a group.
+    ``group mark [count]`` begins a group, ``member separator value [separator …]`` is a rating of
+    it. ``starts`` receives the number of ratings before a group, ``announced`` its count or -1;
+    ``begun`` is true if the text begins within a group. Returns the numbers of ratings, groups and
+    lines, and the problem of the last line.
     """
     n_ratings, n_groups, line, p, problem = 0, 0, 0, 0, FINE
     while p < len(text) and problem == FINE:

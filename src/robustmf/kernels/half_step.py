@@ -1,24 +1,29 @@
-"""One half-step of iteratively reweighted least squares for a factorization M ~ U V' of a sparse matrix.
+"""One half-step of iteratively reweighted least squares for M ~ U V' with a sparse matrix M.
 
-For every row i with entries t (column j, value m_t, optional sample weight s_t), given V and the current u = U_i:
+For every row i with entries t (column j, value m_t, optional sample weight s_t), given V and the
+current u = U_i:
 
     a_t = sqrt((m_t - u'v_j)^2 + eps^2),   w_t = s_t weight(a_t),
     U_i <- solve (sum_t w_t v_j v_j' + reg_i I) u = sum_t w_t m_t v_j.
 
-With a finite curvature it is a step towards Newton's. The weight bends the parabola above the loss; the loss itself bends less away from
-its rounded tip. So c_t = w_t (k + (1 - k) y_t), y_t = eps^2 / a_t^2, stands for w_t in the matrix, and c_t m_t + (w_t - c_t) e_t for
-w_t m_t on the right, e_t being the residual. k = min(1, curvature * rank / sum_t y_t): the fewer entries of the row lie at the tip, the
-less they tell. The sum is over the whole row, and counts entries: all with s_t > 0 alike, as a matrix is determined by how many they
-are, in any unit of s.
+With a finite curvature it is a step towards Newton's. The weight is the curvature of the quadratic
+majorizer; outside the smoothing width the curvature of the loss is smaller. So c_t = w_t (k + (1 -
+k) y_t), y_t = eps^2 / a_t^2, replaces w_t in the matrix, and c_t m_t + (w_t - c_t) e_t replaces w_t
+m_t on the right, where e_t is the residual. k = min(1, curvature * rank / sum_t y_t): the fewer
+entries of the row lie within the smoothing width, the less the step is lengthened. The sum is over
+the whole row and counts all entries with s_t > 0 equally, because their number determines the
+matrix, in any unit of s.
 
-How the time goes, and what each part does about it:
+Where time is spent, and what each part does about it:
 
-* residuals and normal matrix: no gather. The rows of V, padded to whole vectors, are read in place through their
-  offsets; sums stay in registers over a block of entries (4 rows x 2 vectors of the normal matrix at once).
-* weights: one call of a compiled block function per block of entries, through its address, so one compiled kernel
-  serves every loss.
-* solve: as many rows as a vector has lanes are solved at once, one system per lane. A Cholesky factorization of one
-  small matrix waits on its own square roots and divisions; eight side by side do not.
+* residuals and normal matrix: no gather. The rows of V, padded to whole vectors, are read in place
+  through their offsets; sums stay in registers over a block of entries (4 rows x 2 vectors of the
+  normal matrix at once).
+* weights: one call of a compiled function per block of entries, through its address, so one
+  compiled kernel serves every loss.
+* solve: as many rows as a vector has lanes are solved at once, one system per lane. A Cholesky
+  factorization of one small matrix waits for its own square roots and divisions; eight side by side
+  do not.
 """
 
 from __future__ import annotations
@@ -52,13 +57,20 @@ from robustmf.kernels.vector import (
     zeros,
 )
 
-BAND = 8  # the normal matrix is summed in bands of 8 rows, and of 4 where a last half band is left
-PANEL = 4  # pivots eliminated at once in the solve
-BLOCK_BYTES = 24576  # rows of V read again and again while one block is added: they should stay in the L1 cache
+#: Rows of a band of the normal matrix; the last band may have 4.
+BAND = 8
+
+#: Pivots that the solve eliminates at once.
+PANEL = 4
+
+#: Bytes of the rows of V of a block of entries, which are read repeatedly: they fit the L1 cache.
+BLOCK_BYTES = 24576
+
+#: The smallest and the largest number of entries of a block.
 BLOCK_LIMITS = (32, 512)
 
 
-# ---------------------------------------------------------------------------------------------- one row's normal matrix
+# ------------------------------------------------------------------- the normal matrix of one row
 
 
 def padded_width(rank, itemsize):
@@ -68,7 +80,7 @@ def padded_width(rank, itemsize):
 
 
 def pad(V, dtype):
-    """V flat and aligned to cache lines, its rows padded with zeros to whole vectors of the given type."""
+    """V flat, aligned to cache lines, with rows padded by zeros to whole vectors of ``dtype``."""
     width = padded_width(V.shape[1], dtype.itemsize)
     size, spare = V.shape[0] * width, 64 // dtype.itemsize
     room = np.zeros(size + spare, dtype)
@@ -79,12 +91,15 @@ def pad(V, dtype):
 
 
 def block_size(width, itemsize):
-    """Entries a block: as many as keep their rows of V in the L1 cache."""
+    """Entries per block: as many as keep their rows of V in the L1 cache."""
     return min(max(BLOCK_BYTES // (width * itemsize), BLOCK_LIMITS[0]), BLOCK_LIMITS[1]) // 8 * 8
 
 
 def _tile(rows, groups, with_rhs):
-    """Compiles: normal[q:q + rows, c:c + groups lanes] += sum_t w_t v v', and if asked rhs[c:...] += sum_t pull_t v."""
+    """Compile: normal[q:q + rows, c:c + groups lanes] += sum_t w_t v v'.
+
+    With ``with_rhs`` also rhs[c:...] += sum_t pull_t v.
+    """
     count = (rows + with_rhs) * groups
 
     @inlined
@@ -102,18 +117,21 @@ def _tile(rows, groups, with_rhs):
     return add_to_tile
 
 
-# Shapes with 8 sums (10 with the right-hand side): fewer would wait on one another, more would not fit in the 16
-# registers of a machine with AVX2. The corner has what is left of float64, whose vectors are half a band.
+# Shapes with 8 sums (10 with the right-hand side): fewer would wait for one another, more would not
+# fit into the 16 registers of AVX2. The corner is for float64, whose vectors are half a band.
 _pair, _top_pair = _tile(4, 2, False), _tile(4, 2, True)
 _single, _top_single = _tile(8, 1, False), _tile(8, 1, True)
 _corner, _top_corner = _tile(4, 1, False), _tile(4, 1, True)
-# The low ones wait on one another, but a third of the work is left to do.
+# These wait for one another, but have only a third of the work.
 _low_pair, _low_single = _tile(2, 2, True), _tile(2, 1, True)
 
 
 @inlined
 def _band_and_low(V, offset, pull, weight, n, normals, rhs, lane, width):
-    """One band of one vector and the two rows below it in one loop, 14 sums: rows of V are read once. For that 16 registers are too few."""
+    """One band of one vector and the two rows below it in one loop: rows of V are read once.
+
+    Its 14 sums need more than 16 registers.
+    """
     band, low = zeros(V, 8), zeros(V, 6)
     for t in range(n):
         band = add_outer(band, V, offset[t], offset[t], weight[t], None, 8)
@@ -125,16 +143,17 @@ def _band_and_low(V, offset, pull, weight, n, normals, rhs, lane, width):
 
 @inlined
 def whole_bands(rank, width):
-    """Columns of the normal matrix that are summed in bands: all, or without the last four or fewer of more than 8.
+    """Columns of the normal matrix that are summed in bands.
 
-    A band for those would be mostly padding. Their rows are summed from the first column on instead, below the diagonal.
+    All, or all but the last four or fewer of more than 8: a band for those would be mostly padding.
+    Their rows are summed from the first column on, below the diagonal.
     """
     return rank // BAND * BAND if rank > BAND and 0 < rank % BAND <= BAND // 2 else width
 
 
 @inlined
 def add_block(V, offset, pull, weight, n, normals, rhs, lane, rank, width):
-    """The lane's normal += sum_t w_t v_t v_t' (one triangle, by tiles), its rhs += sum_t pull_t v_t, over a block of entries."""
+    """The lane's normal += sum_t w_t v_t v_t' (one triangle), its rhs += sum_t pull_t v_t."""
     step, whole = lanes(V), whole_bands(rank, width)
     last = whole - step  # where the last vector of a row starts
     if REGISTERS > 16 and step == BAND == whole < rank <= whole + 2:
@@ -171,17 +190,19 @@ def add_block(V, offset, pull, weight, n, normals, rhs, lane, rank, width):
 
 @inlined
 def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
-    """Copies a block of entries to padded buffers: where each row of V starts, and the values, clipped, less their column's shift.
+    """Copy a block of entries to padded buffers.
 
-    The padding (row 0, value 0) lets the loops after this run over whole vectors; nothing of it reaches a result.
+    ``offset`` is the position of each row of V, ``value`` the clipped value minus the shift of the
+    column. With the padding (row 0, value 0) loops run over whole vectors; it does not affect
+    results.
     """
     for t in range(n):
-        # unsigned: no test for negative positions; and no slices, which count references
+        # unsigned: no test for negative positions; no slices, which count references
         at = np.uint64(s + t)
         offset[t] = indices[at] * width
     if len(shifts) > 0:
         for t in range(n):
-            # in one go: values may be wider than what they are kept in
+            # in one expression: values may be wider than the buffer
             at = np.uint64(s + t)
             value[t] = min(max(values[at], bounds[0]), bounds[1]) - shifts[np.uint64(indices[at])]
     else:
@@ -194,7 +215,7 @@ def load_block(indices, values, shifts, bounds, s, n, width, offset, value):
 
 @inlined
 def differences(V, offset, value, n, u, width, e, begin):
-    """e[begin + t] = m_t - u'v_t for a padded block; what is behind it in e is overwritten to a whole vector."""
+    """e[begin + t] = m_t - u'v_t for a padded block; e is overwritten up to a whole vector."""
     step = lanes(V)
     for t in range(0, n, step):
         products = zeros(V, 0)
@@ -212,7 +233,7 @@ def distances(e, begin, n, eps2, a):
 
 @inlined
 def finish_weights(a, weight, sample, s, n, top):
-    """Applies the sample weights and keeps every weight in [0, top]."""
+    """Apply the sample weights and clip every weight to [0, top]."""
     step = lanes(a)
     if len(sample) > 0:
         for t in range(n):
@@ -226,59 +247,59 @@ def finish_weights(a, weight, sample, s, n, top):
 
 @inlined
 def nearness(a, sample, s, n, eps2):
-    """Puts y in place of the distances a; returns its sum over the entries that have a weight."""
-    at_tip = a[0] * 0
+    """Replace the distances a by y; return the sum of y over the entries that have a weight."""
+    near_zero = a[0] * 0
     if len(sample) > 0:
         for t in range(n):
             a[t] = eps2 / (a[t] * a[t])
-            at_tip += a[t] if sample[np.uint64(s + t)] > 0 else eps2 * 0
+            near_zero += a[t] if sample[np.uint64(s + t)] > 0 else eps2 * 0
     else:
         for t in range(n):
             a[t] = eps2 / (a[t] * a[t])
-            at_tip += a[t]
-    return at_tip
+            near_zero += a[t]
+    return near_zero
 
 
 @inlined
 def look_ahead(
     indices, values, sample, shifts, clip, start, end, V, width, u, eps2, size, offset, value, e, a
 ):
-    """All residuals of a row of several blocks, in e, and the sum of y over them, which the first block needs."""
-    at_tip = eps2 * 0
+    """The residuals e of a row of several blocks; return the sum of y, which all blocks need."""
+    near_zero = eps2 * 0
     for s in range(start, end, size):
         n = min(size, end - s)
         load_block(indices, values, shifts, clip, s, n, width, offset, value)
         differences(V, offset, value, n, u, width, e, s - start)
         distances(e, s - start, n, eps2, a)
-        at_tip += nearness(a, sample, s, n, eps2)
-    return at_tip
+        near_zero += nearness(a, sample, s, n, eps2)
+    return near_zero
 
 
 @inlined
-def bend(e, begin, a, value, weight, n, least):
-    """Puts the curvatures c in place of the weights w, c_t m_t + (w_t - c_t) e_t in place of the values; a has y, `least` is k.
+def to_curvatures(e, begin, a, value, weight, n, k):
+    """Replace the weights w by the curvatures c, and the values by c_t m_t + (w_t - c_t) e_t.
 
-    e_t is e[begin + t].
+    a contains y; e_t is e[begin + t].
     """
     for t in range(n):
-        share = least + (1 - least) * a[t]
+        share = k + (1 - k) * a[t]
         value[t] = weight[t] * (share * value[t] + (1 - share) * e[np.uint64(begin + t)])
         weight[t] *= share
 
 
 @inlined
 def pulls(value, weight, n):
-    """Puts w_t m_t in place of the values."""
+    """Replace the values by w_t m_t."""
     for t in range(n):
         value[t] *= weight[t]
 
 
-# ------------------------------------------------------------------------------------------- the solve, a row per lane
+# ------------------------------------------------------------------- the solve, one row per lane
 
 
 @inlined
 def interleave(normals, rhs, rank, width, system, columns, floor, tolerance):
-    """Copies the lanes' normal matrices and right-hand sides to `system` [rank, columns, lane], rhs in column `rank`."""
+    """Copy normal matrices and right-hand sides to `system` [rank, columns, lane], rhs last."""
     step, whole = lanes(system), whole_bands(rank, width)
     row = columns * step
     for q in range(rank):
@@ -295,7 +316,7 @@ def interleave(normals, rhs, rank, width, system, columns, floor, tolerance):
 
 @inlined
 def subtract_solved(system, k, columns):
-    """Rows k..k+PANEL of the system less the part that the rows above them explain."""
+    """Subtract the contributions of the rows above from rows k..k+PANEL of the system."""
     step = lanes(system)
     row = columns * step
     for q in range(k, columns, 4):
@@ -319,9 +340,10 @@ def subtract_solved(system, k, columns):
 
 @inlined
 def factor(system, start, rank, columns, floor):
-    """Cholesky A = R'R of the rows start..start+PANEL in every lane, in place, the right-hand side carried along as one more column.
+    """Cholesky A = R'R of the rows start..start+PANEL in every lane, in place.
 
-    The diagonal holds 1 / R_kk, or 0 where the pivot is not above `floor`: that unknown is then 0.
+    The right-hand side is one more column. The diagonal receives 1 / R_kk, or 0 if the pivot is not
+    above `floor`: that unknown is then 0.
     """
     step = lanes(system)
     row = columns * step
@@ -343,7 +365,7 @@ def factor(system, start, rank, columns, floor):
 
 @inlined
 def substitute(system, rank, columns, solution):
-    """Solution = R^-1 (the system's last column), in every lane; two sums at a time to hide the latency."""
+    """Solution = R^-1 (last column of the system) in every lane; two sums hide the latency."""
     step = lanes(system)
     row = columns * step
     for k in range(rank - 1, -1, -1):
@@ -360,7 +382,7 @@ def substitute(system, rank, columns, solution):
 
 @inlined
 def write_row(solution, lane, rank, U, i):
-    """U[i] = the lane's solution, unless something in it overflowed: then the row keeps its values."""
+    """U[i] = the solution of the lane; if it is not finite, the row keeps its values."""
     step = lanes(solution)
     finite = True
     for q in range(rank):
@@ -370,11 +392,11 @@ def write_row(solution, lane, rank, U, i):
             U[i, q] = solution[q * step + lane]
 
 
-# --------------------------------------------------------------------------------------------------------- the kernel
+# ------------------------------------------------------------------------------------ the kernel
 
 
-# What is called for every row calls no function in turn, and takes no slice or tuple of arrays: Numba would count references,
-# atomically, which took longer than all else in short rows.
+# Functions that are called for every row call no others, and take no slices or tuples of arrays:
+# Numba would count references, atomically, which takes longer than everything else in short rows.
 @kernel
 def half_step(
     first,
@@ -396,16 +418,16 @@ def half_step(
     params,
     size,
 ):
-    """The half-step for the rows of the blocks ``[first, last)``, in place. V is flat, its rows padded with zeros to `width`.
+    """The half-step for the rows of the blocks ``[first, last)``, in place.
 
-    All is reckoned in V's type; entries, sample weights, shifts and U may have a wider one.
-
-    Values are clipped to ``clip`` and ``shifts`` (one a column) is subtracted; `sample` and `shifts` are empty when unused.
-    Address 0 is the weight 1 of least squares; an infinite curvature leaves the parabolas as they are. A row whose solution is not
-    finite keeps its values.
+    V is flat, its rows padded with zeros to `width`. Computations have the dtype of V; entries,
+    sample weights, shifts and U may have a wider one. Values are clipped to ``clip``, and
+    ``shifts`` (one per column) are subtracted; `sample` and `shifts` are empty if unused. Address 0
+    is the weight 1 of least squares; an infinite curvature means plain reweighted least squares. A
+    row whose solution is not finite keeps its values.
     """
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
-    columns = max(width, (rank + 4) // 4 * 4)  # room for the right-hand side, in whole tiles
+    columns = max(width, (rank + 4) // 4 * 4)  # with the right-hand side, in whole tiles
     limits = np.finfo(V.dtype)
     top, tolerance, enough = (
         number(np.sqrt(limits.max)),
@@ -433,10 +455,10 @@ def half_step(
             lane = i - start
             for q in range(rank):
                 u[q] = U[i, q]
-            s, at_tip = indptr[i], eps2 * 0
+            s, near_zero = indptr[i], eps2 * 0
             several = curvature < np.inf and indptr[i + 1] - s > size
             if several:
-                at_tip = look_ahead(
+                near_zero = look_ahead(
                     indices,
                     values,
                     sample,
@@ -468,8 +490,8 @@ def half_step(
                 finish_weights(a, weight, sample, s, n, top)
                 if curvature < np.inf:
                     found = nearness(a, sample, s, n, eps2)
-                    at_tip = at_tip if several else found
-                    bend(e, begin, a, value, weight, n, enough / max(enough, at_tip))
+                    near_zero = near_zero if several else found
+                    to_curvatures(e, begin, a, value, weight, n, enough / max(enough, near_zero))
                 else:
                     pulls(value, weight, n)
                 add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width)

@@ -1,7 +1,9 @@
 """Sums of a loss over the entries, without an array over all of them.
 
-Residuals are gathered row by row, in a batch that stays in the L1 cache and is long enough for whole vectors; then the loss is called
-through its address (see :mod:`robustmf.backends.cpu.compiled_loss`), once for each tip. So residuals are computed once for all tips.
+Residuals are gathered row by row in a batch that stays in the L1 cache and is long enough for whole
+vectors; then the loss is called through its address (see
+:mod:`robustmf.backends.cpu.compiled_loss`), once for each smoothing width ε. So residuals are
+computed once for all widths.
 """
 
 from __future__ import annotations
@@ -12,20 +14,21 @@ from robustmf.kernels.half_step import differences, load_block
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.vector import call_block, lanes
 
-BATCH = 512  # residuals, their distances and losses, in float64: 12 KiB
+#: Entries of a batch: residuals, smoothed distances and losses in float64 take 12 KiB.
+BATCH = 512
 
 
 @inlined
-def add_losses(e, s, n, sample, tips2, address, params, distance, loss, sums, block):
-    """sums[block, q] += sum_t s_t phi(sqrt(e_t^2 + tip_q^2)) over a batch whose first entry is the s-th."""
-    for q in range(len(tips2)):
-        if tips2[q] == 0:
+def add_losses(e, s, n, sample, eps2, address, params, distance, loss, sums, block):
+    """sums[block, q] += sum_t s_t phi(sqrt(e_t^2 + eps_q^2)) over a batch from entry s on."""
+    for q in range(len(eps2)):
+        if eps2[q] == 0:
             for t in range(n):
                 distance[t] = abs(e[t])
         else:
             for t in range(n):
                 difference = distance.dtype.type(e[t])
-                distance[t] = np.sqrt(difference * difference + tips2[q])
+                distance[t] = np.sqrt(difference * difference + eps2[q])
         call_block(address, distance, loss, n, params)
         total = 0.0
         if len(sample) > 0:
@@ -51,15 +54,16 @@ def loss_sums(
     V,
     width,
     U,
-    tips2,
+    eps2,
     address,
     params,
     sums,
 ):
-    """sums[block, q] = sum s_t phi(sqrt((m_t - u'v_t)^2 + tip_q^2)) over the entries of the block's rows, summed in float64.
+    """sums[block, q] = sum s_t phi(sqrt((m_t - u'v_t)^2 + eps_q^2)) over the rows of the block.
 
-    Differences have V's type, distances and losses that of tips2. V is flat, its rows padded with zeros to `width`; `sample` is empty
-    when unused. `none` (empty) and `clip` (unbounded) stand for the shifts and bounds of the half-step's values, read in the same way.
+    Sums are float64. Residuals have the dtype of V, distances and losses that of ``eps2``. V is
+    flat, its rows padded with zeros to ``width``; ``sample`` is empty if unused. ``none`` (empty)
+    and ``clip`` (unbounded) are the shifts and bounds that `load_block` expects.
     """
     rank, step = U.shape[1], lanes(V)
     padded = BATCH + step
@@ -70,11 +74,11 @@ def loss_sums(
     )
     e, distance, loss = (
         np.zeros(padded, V.dtype),
-        np.zeros(padded, tips2.dtype),
-        np.zeros(padded, tips2.dtype),
+        np.zeros(padded, eps2.dtype),
+        np.zeros(padded, eps2.dtype),
     )
     for block in range(first, last):
-        for q in range(len(tips2)):
+        for q in range(len(eps2)):
             sums[block, q] = 0
         filled, begin = 0, indptr[bounds[block]]
         for i in range(bounds[block], bounds[block + 1]):
@@ -93,7 +97,7 @@ def loss_sums(
                         begin,
                         filled,
                         sample,
-                        tips2,
+                        eps2,
                         address,
                         params,
                         distance,
@@ -104,6 +108,4 @@ def loss_sums(
                     begin += filled
                     filled = 0
         if filled > 0:
-            add_losses(
-                e, begin, filled, sample, tips2, address, params, distance, loss, sums, block
-            )
+            add_losses(e, begin, filled, sample, eps2, address, params, distance, loss, sums, block)

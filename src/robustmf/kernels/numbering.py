@@ -1,4 +1,4 @@
-"""Numbering of integers from a narrow range: counted, not sorted."""
+"""Numbering of integers from a narrow range, by counting instead of sorting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from robustmf.kernels.jit import kernel
 
 @kernel
 def number_present(values, low, number):
-    """number[x - low] = rank of x among the different values, or -1; ``number`` (int32) comes in as zeros. Returns how many differ."""
+    """number[x - low] = rank of x among the distinct values, or -1; return their number.
+
+    ``number`` (int32) must be zeros.
+    """
     for t in range(len(values)):
         number[values[t] - low] = 1
     found = 0

@@ -1,8 +1,8 @@
 """One half of an iteration of approximate message passing for a low-rank matrix with outliers.
 
-Model: an entry is u·v + N(0, s²), or with probability ``share`` an outlier, u·v + N(0, t²). Each row carries a mean and a
-covariance. An entry is judged with its own influence removed from both sides (the cavity), so that an outlier cannot vouch for
-itself through the factors that it has bent.
+Model: an entry is u·v + N(0, s²), or with probability ``share`` an outlier, u·v + N(0, t²). Each
+row has a mean and a covariance. An entry is compared with the cavity distribution, from which its
+own influence on both sides is removed, so that an outlier is not supported by factors that fit it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from robustmf.kernels.small import add_outer, dot, invert
 
 @kernel
 def propagate_half(
-    first, last, bounds, pointers, indices, places, values, U, row_covariances, V, column_covariances,
-    row_weights, column_weights, precision, s2, t2, share, sums,
+    first, last, bounds, pointers, indices, positions, values, U, row_covariances, V,
+    column_covariances, row_weights, column_weights, precision, s2, t2, share, sums,
 ):  # fmt: skip
     """Mean and covariance of every row from its entries.
 
-    ``row_weights`` and ``column_weights`` hold each entry's weight (at ``places[t]``) in the last pass over this side and over
-    the other. U is read for its old values row by row before they are replaced. ``sums[block]`` receives the probability mass
-    of inliers, their noise energy, and the same two of outliers.
+    ``row_weights`` and ``column_weights`` have the weight of each entry (at ``positions[t]``) in
+    the last pass over this side and over the other. The old values of a row of U are used until
+    they are replaced. ``sums[block]`` receives the total probability and the noise energy of
+    inliers, and those of outliers.
     """
     r = U.shape[1]
     A, L, b = np.empty((r, r)), np.zeros((r, r)), np.empty(r)
@@ -34,7 +35,7 @@ def propagate_half(
             A[:] = 0
             b[:] = 0
             for t in range(pointers[i], pointers[i + 1]):
-                j, z = indices[t], places[t]
+                j, z = indices[t], positions[t]
                 both = 0.0
                 lu = 0.0
                 lv = 0.0
@@ -50,7 +51,7 @@ def propagate_half(
                 for q in range(r):
                     cu[q] = U[i, q] - gu * e * hu[q]
                     cv[q] = V[j, q] - gv * e * hv[q]
-                # variance of u·v that comes from u, and from v
+                # variance of u·v due to u, and due to v
                 tu, tv = gu * dot(hu, cv) ** 2, gv * dot(hv, cu) ** 2
                 for q in range(r):
                     tu += dot(row_covariances[i, q], cv) * cv[q]

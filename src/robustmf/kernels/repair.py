@@ -1,7 +1,8 @@
 """New factors for single rows, from random subsets of their entries, under the Welsch loss.
 
-A row whose fit fell into a wrong valley is not helped by sweeps: its outliers hold it there. Rank many of its entries determine a
-candidate; if none of them is an outlier, the candidate lies in the right valley.
+Sweeps do not help a row that is at a poor local minimum, where its outliers keep it. As many of its
+entries as there are factors determine a candidate; if none of them is an outlier, the candidate is
+in the basin of attraction of the right minimum.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from robustmf.kernels.small import add_outer, dot, invert, solve
 
 @inlined
 def hashed(x):
-    """Splitmix64: the next of a stream of random bits that depends on nothing but its start."""
+    """Splitmix64: the next state of a random stream that depends only on its seed."""
     x += np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -23,7 +24,7 @@ def hashed(x):
 
 @kernel
 def mean_weights(first, last, bounds, pointers, indices, values, U, V, rate, out):
-    """out_i = mean of exp(−rate·e²) over the entries of row i: the share of them that the fit explains; 1 for an empty row."""
+    """out_i = mean of exp(−rate·e²) over the entries of row i; 1 for an empty row."""
     for i in range(bounds[first], bounds[last]):
         total = 0.0
         for t in range(pointers[i], pointers[i + 1]):
@@ -65,7 +66,7 @@ def _reweighted_step(B, y, u, ridge, rate, A, b):
 
 @inlined
 def _cost(B, y, u, ridge, rate):
-    """The row's share of the objective: (1/(2·rate)) Σ (1 − exp(−rate·e²)) + ridge/2 ‖u‖²."""
+    """The row's terms of the objective: (1/(2·rate)) Σ (1 − exp(−rate·e²)) + ridge/2 ‖u‖²."""
     lost = 0.0
     for t in range(y.size):
         e = y[t] - dot(u, B[t])
@@ -75,7 +76,10 @@ def _cost(B, y, u, ridge, rate):
 
 @inlined
 def _leave_one_out(pointers, indices, values, i, U, V, inverses, rate, B):
-    """B_t ← v_j as it would be without the entry (i, j): else a column that bent to an outlier of this row would vote for it."""
+    """B_t ← v_j without the entry (i, j).
+
+    Otherwise a column that fits an outlier of this row would support it.
+    """
     r = U.shape[1]
     for t in range(pointers[i], pointers[i + 1]):
         j, k = indices[t], t - pointers[i]
@@ -92,7 +96,7 @@ def _leave_one_out(pointers, indices, values, i, U, V, inverses, rate, B):
 
 @inlined
 def _subset_fit(B, y, order, state, ridge, A, u):
-    """U ← ridge fit of as many random entries as there are factors; returns the state of the random stream."""
+    """U ← ridge fit of as many random entries as there are factors; return the random state."""
     A[:] = 0
     u[:] = 0
     for d in range(u.size):
@@ -108,11 +112,13 @@ def _subset_fit(B, y, order, state, ridge, A, u):
 
 @kernel
 def repair_rows(
-    first, last, pointers, indices, values, U, V, inverses, ridge, rate, rows, trials, seed, changed
-):
-    """For the rows ``rows[first:last]``: the best of the present factors and ``trials`` subset fits, one reweighted step each.
+    first, last, pointers, indices, values, U, V, inverses, ridge, rate, rows, n_subsets, seed,
+    changed,
+):  # fmt: skip
+    """The best of the present factors and of subset fits, for the rows ``rows[first:last]``.
 
-    A row changes only for a cost that is lower by 2 %; ``changed`` says which did. Each row draws from a stream of its own.
+    After each subset fit follows one reweighted step. A row changes only if its cost falls by 2 %;
+    ``changed`` receives which rows did. Each row has its own random stream.
     """
     r = U.shape[1]
     A, b, u, best_u = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
@@ -128,16 +134,16 @@ def repair_rows(
         u[:] = U[i]
         for _ in range(3):
             _reweighted_step(B, y, u, ridge, rate, A, b)
-        start = _cost(B, y, u, ridge, rate)
-        best, state = start, hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
-        for _ in range(trials[a]):
+        present = _cost(B, y, u, ridge, rate)
+        best, state = present, hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
+        for _ in range(n_subsets[a]):
             state = _subset_fit(B, y, order, state, ridge, A, u)
             _reweighted_step(B, y, u, ridge, rate, A, b)
             cost = _cost(B, y, u, ridge, rate)
             if cost < best:
                 best = cost
                 best_u[:] = u
-        if best < 0.98 * start:
+        if best < 0.98 * present:
             for _ in range(4):
                 _reweighted_step(B, y, best_u, ridge, rate, A, b)
             changed[a] = True

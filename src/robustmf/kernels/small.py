@@ -1,4 +1,4 @@
-"""Small dense algebra for kernels that work row by row: lower triangles, in place."""
+"""Small dense linear algebra for kernels that work row by row: lower triangles, in place."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import numpy as np
 
 from robustmf.kernels.jit import inlined
 
-#: A pivot is never smaller than this, so that nothing below divides by zero.
-_LEAST_PIVOT = 1e-280
+#: Lower bound of pivots, which avoids division by zero.
+_MIN_PIVOT = 1e-280
 
 
 @inlined
 def cholesky(A):
-    """A ← L with A = LLᵀ, in its lower triangle."""
+    """A ← L with A = LLᵀ, in the lower triangle."""
     r = A.shape[0]
     for q in range(r):
         for k in range(q + 1):
             s = A[q, k]
             for p in range(k):
                 s -= A[q, p] * A[k, p]
-            A[q, k] = np.sqrt(max(s, _LEAST_PIVOT)) if q == k else s / A[k, k]
+            A[q, k] = np.sqrt(max(s, _MIN_PIVOT)) if q == k else s / A[k, k]
 
 
 @inlined
 def solve(A, b):
-    """B ← A⁻¹b for a positive definite A, whose lower triangle is overwritten by its factor."""
+    """B ← A⁻¹b for a positive definite A, whose lower triangle is replaced by its factor."""
     cholesky(A)
     substitute(A, b)
 
@@ -45,7 +45,7 @@ def substitute(L, b):
 
 @inlined
 def invert(A, L, S):
-    """S ← A⁻¹ (both triangles) for a positive definite A, which is overwritten; L is scratch."""
+    """S ← A⁻¹ (both triangles) for a positive definite A, which is overwritten; L is workspace."""
     r = A.shape[0]
     cholesky(A)
     for c in range(r):

@@ -1,6 +1,7 @@
 """Tracking a subspace column by column under the l1 loss (GRASTA).
 
-The compressed groups are columns; a column's weights minimise ‖U_Ω w − v‖₁, found by ADMM with a growing penalty.
+The compressed groups are columns; the weights of a column minimise ‖U_Ω w − v‖₁, by ADMM with a
+growing penalty.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ import numpy as np
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.small import cholesky, dot, substitute
 
-#: Bounds of the step controller and its highest level.
-_LEAST, _MOST, _TOP = 1.0, 15.0, 20
-_LARGEST_ANGLE = np.pi / 3
+#: Bounds of the step controller.
+_MIN_MU = 1.0
+_MAX_MU = 15.0
+
+#: The highest level of the step controller.
+_MAX_LEVEL = 20
+
+#: The largest angle of a step.
+_MAX_ANGLE = np.pi / 3
 
 
 @inlined
 def l1_weights(indices, values, U, growth, tol, max_iter, gram, w, s, y):
-    """Minimise ‖U_Ω w − v‖₁: w with its dual y (|y| ≤ 1) and the misfit s; all zero for a column of zeros."""
+    """Minimise ‖U_Ω w − v‖₁: w, its dual y (|y| ≤ 1), the misfit s; zeros for a zero column."""
     r = U.shape[1]
     gram[:] = 0
     w[:] = 0
@@ -62,7 +69,7 @@ def l1_weights(indices, values, U, growth, tol, max_iter, gram, w, s, y):
 
 @kernel
 def fold_columns(first, last, bounds, pointers, indices, values, U, growth, tol, max_iter, out):
-    """The weights of every column of the blocks, U held; zeros for columns with fewer than r entries."""
+    """The weights of the columns of the blocks with U fixed; zeros for columns with < r entries."""
     r = U.shape[1]
     gram = np.empty((r, r))
     for j in range(bounds[first], bounds[last]):
@@ -99,9 +106,11 @@ def track(
     weights,
     levels,
 ):
-    """Visit the columns in ``order``: weights, then a step of U along the geodesic, its length from the multi-level controller.
+    """Visit the columns in ``order``: weights, then a step of U along the geodesic.
 
-    ``state`` holds (mu, level, scale of the step); scale 0 means that no step was made yet. ``levels`` gets the level after each.
+    The length of the step is that of the multi-level controller. ``state`` is (mu, level, scale of
+    the step); scale 0 means that no step was made yet. ``levels`` receives the level after each
+    step.
     """
     m, r = U.shape
     gram = np.empty((r, r))
@@ -128,7 +137,7 @@ def track(
         size = norm_w * norm_gamma
         if size == 0:
             continue
-        _turn(
+        _rotate(
             U,
             gamma,
             norm_gamma,
@@ -144,29 +153,32 @@ def track(
 
 @inlined
 def _angle(state, size, gamma, w, gamma_before, w_before):
-    """The length of this step; then the controller is moved: up a level (shorter steps) where gradients alternate."""
+    """The length of this step; update the controller.
+
+    It moves up a level, to shorter steps, if gradients alternate.
+    """
     if state[2] == 0:
-        state[2] = 0.5 * np.pi * (1 + _LEAST) / size
+        state[2] = 0.5 * np.pi * (1 + _MIN_MU) / size
     before = np.sqrt(dot(gamma_before, gamma_before) * dot(w_before, w_before))
-    turning = dot(gamma_before, gamma) * dot(w_before, w) / (before * size) if before > 0 else 0.0
-    mu = max(state[0] - 1 + 2 / (1 + np.exp(turning / 0.1)), _LEAST)
-    angle = min(state[2] * 2.0 ** (-state[1]) * size / (1 + mu), _LARGEST_ANGLE)
-    if mu <= _LEAST:
+    cosine = dot(gamma_before, gamma) * dot(w_before, w) / (before * size) if before > 0 else 0.0
+    mu = max(state[0] - 1 + 2 / (1 + np.exp(cosine / 0.1)), _MIN_MU)
+    angle = min(state[2] * 2.0 ** (-state[1]) * size / (1 + mu), _MAX_ANGLE)
+    if mu <= _MIN_MU:
         if state[1] > 1:
             state[1] -= 1
-        mu = _LEAST + 2
-    elif mu > _MOST:
-        if state[1] < _TOP:
+        mu = _MIN_MU + 2
+    elif mu > _MAX_MU:
+        if state[1] < _MAX_LEVEL:
             state[1] += 1
-            mu = (_MOST - 1) / 2
+            mu = (_MAX_MU - 1) / 2
         else:
-            mu = _MOST
+            mu = _MAX_MU
     state[0] = mu
     return angle
 
 
 @inlined
-def _turn(U, gamma, norm_gamma, w, norm_w, angle, towards):
+def _rotate(U, gamma, norm_gamma, w, norm_w, angle, towards):
     """U ← U + ((cos t − 1) U α − sin t γ/‖γ‖) αᵀ, α = w/‖w‖."""
     m, r = U.shape
     c, s = np.cos(angle) - 1, np.sin(angle) / norm_gamma

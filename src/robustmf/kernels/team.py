@@ -29,7 +29,7 @@ _SHARE = 0.5
 
 
 def block_bounds(pointers: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
-    """Row boundaries of at most ``blocks`` blocks with about the same number of entries plus rows."""
+    """Row boundaries of at most ``blocks`` blocks with about equally many entries plus rows."""
     rows = len(pointers) - 1
     work = pointers + np.arange(rows + 1)
     targets = np.linspace(0, work[-1], min(blocks, rows) + 1)

@@ -1,7 +1,7 @@
-"""Variable projection: V solved for given U, and the Gauss–Newton matrix of what is left, a function of U alone.
+"""Variable projection: V for given U, and the Gauss–Newton matrix of the projected problem in U.
 
-Entries are by columns. Sums run in column order, and each thread owns a stripe of rows of the matrix: any split gives the same
-bits, and no thread needs an accumulator of its own.
+Entries are by columns. Sums run in column order, and each thread owns a stripe of rows of the
+matrix: any partition gives the same bits, and threads need no accumulators.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import numpy as np
 
 from robustmf.kernels.jit import kernel
 
-#: Relative floor of √ridge in a column's least squares: a rank-deficient column gets the solution of least norm.
+#: Relative floor of √ridge in the least squares of a column: a rank-deficient column gets the
+#: solution of least norm.
 _ROOT_FLOOR = 1e-8
 
 
 @kernel
 def solve_columns(first, last, bounds, pointers, rows, values, w, U, ridge, V, e, Q):
-    """v_j = argmin ‖W^½(m_j − U_j v)‖² + ridge‖v‖², its residual e_j, and Q_j, for the columns of the blocks.
+    """v_j = argmin ‖W^½(m_j − U_j v)‖² + ridge‖v‖², its residual e_j, and Q_j, for the blocks.
 
-    Thin QR (Gram–Schmidt, twice) of [W^½ U_j ; √ridge I] = [Q_j ; ·]R. Q_j are the rows that belong to entries:
-    W^½(I − Q_j Q_jᵀ)W^½ is all that the Gauss–Newton matrix needs.
+    Thin QR (Gram–Schmidt, twice) of [W^½ U_j ; √ridge I] = [Q_j ; ·]R. Q_j are the rows that belong
+    to entries: the Gauss–Newton matrix depends on W^½(I − Q_j Q_jᵀ)W^½ only.
     """
     m, r = U.shape
     A, R, b = np.empty((r, m + r)), np.zeros((r, r)), np.empty(m + r)
@@ -80,9 +81,10 @@ def solve_columns(first, last, bounds, pointers, rows, values, w, U, ridge, V, e
 
 @kernel
 def assemble_rows(first, last, bounds, pointers, rows, w, V, e, Q, H, g):
-    """Rows of U in the blocks: their stripe of H (lower triangle of blocks) and of g, minus the gradient without the ridge.
+    """The stripe of H (lower triangle of blocks) and of g for the rows of U in the blocks.
 
-    H = Σ_j [W_j^½(I − Q_j Q_jᵀ)W_j^½] ⊗ v_j v_jᵀ (Ruhe and Wedin's second approximation),  g_i = Σ_j w_ij e_ij v_j.
+    H = Σ_j [W_j^½(I − Q_j Q_jᵀ)W_j^½] ⊗ v_j v_jᵀ (Ruhe and Wedin's second approximation), and
+    g_i = Σ_j w_ij e_ij v_j, minus the gradient without the ridge.
     """
     n, r = V.shape
     low, high = bounds[first], bounds[last]

@@ -1,13 +1,15 @@
 """SIMD registers as Numba values.
 
-Numba has no vector type, and LLVM does not keep a small matrix of sums in registers on its own: it vectorises one loop
-at a time. The few operations below emit LLVM vector instructions directly, so that a kernel written as plain Python
-loops holds its sums in registers. A `Vector` is 32 bytes (8 float32 or 4 float64): one AVX register, two NEON or SSE
-ones; LLVM lowers the same code to whatever the machine has.
+Numba has no vector type, and LLVM does not keep a small matrix of sums in registers on its own: it
+vectorizes one loop at a time. The operations below emit LLVM vector instructions directly, so that
+a kernel written as Python loops keeps its sums in registers. A `Vector` is 32 bytes (8 float32 or 4
+float64): one AVX register, two NEON or SSE ones; LLVM lowers the same code to the instructions of
+the machine.
 
-Arrays are one-dimensional and contiguous and positions count elements: `x[i:]` below is the Vector at position i. A caller
-pads its buffers: bounds are checked only where Numba checks them too (NUMBA_BOUNDSCHECK=1), and then the process ends. A
-tile is a tuple of Vectors, kept in registers by the optimiser.
+Arrays are one-dimensional and contiguous and positions count elements: `x[i:]` below is the Vector
+at position i. The caller pads its buffers: bounds are checked only if Numba checks them too
+(NUMBA_BOUNDSCHECK=1), and a violation aborts the process. A tile is a tuple of Vectors, kept in
+registers by the optimizer.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from numba.extending import intrinsic, register_model
 
 BYTES = 32
 
-#: Vectors that the machine Numba compiles for keeps in registers: 32 with AVX-512 (its shorter vectors), else 16.
+#: Vector registers of the target machine: 32 with AVX-512VL, otherwise 16.
 REGISTERS = (
     32
     if "+avx512vl"
@@ -46,7 +48,7 @@ class _VectorModel(PrimitiveModel):
 
 
 class _Emitter:
-    """Writes the instructions of one operation; `op(emit, *args)` receives one, see `_operation`."""
+    """Emits the instructions of one operation; see `_emitting`."""
 
     def __init__(self, context, builder, dtype):
         self.context, self.builder, self.dtype = context, builder, dtype
@@ -56,17 +58,17 @@ class _Emitter:
         self.one = ir.Constant(self.type, [1.0] * self.lanes)
 
     def address(self, array, position, shift=0, count=1):
-        """Pointer to array[position + shift], of which `count` elements will be used; `array` is a (type, value) pair."""
+        """Pointer to `count` elements at array[position + shift]; array is a (type, value) pair."""
         held = self.context.make_array(array[0])(self.context, self.builder, array[1])
-        place = self.builder.add(position, ir.Constant(position.type, shift))
+        first = self.builder.add(position, ir.Constant(position.type, shift))
         if config.BOUNDSCHECK:
             self._trap_outside(
-                place, self.builder.add(place, ir.Constant(place.type, count)), held.nitems
+                first, self.builder.add(first, ir.Constant(first.type, count)), held.nitems
             )
-        return self.builder.gep(held.data, [place])
+        return self.builder.gep(held.data, [first])
 
     def _trap_outside(self, first, end, size):
-        """End the process where the elements from `first` to `end` are not all among `size`."""
+        """Abort the process unless 0 <= first and end <= size."""
         before = self.builder.icmp_signed("<", first, ir.Constant(first.type, 0))
         beyond = self.builder.icmp_signed(">", end, size)
         with self.builder.if_then(self.builder.or_(before, beyond), likely=False):
@@ -130,7 +132,10 @@ def _tile_type(dtype, count):
 
 
 def _emitting(dtype, signature, write):
-    """What an intrinsic returns: `write(emit, *args)`, arrays as (type, value) pairs, returns the result or None."""
+    """The result of an intrinsic: its signature and its code generator.
+
+    `write(emit, *args)` receives arrays as (type, value) pairs and returns the result or None.
+    """
 
     def generate(context, builder, sig, args):
         pairs = [
@@ -385,8 +390,8 @@ def add_tile(typingctx, x, i, stride, tile, first, rows, groups):
 def call_block(typingctx, address, a, w, n, params):
     """Calls the C function `void f(a*, w*, int64 n, params*)` at an integer address.
 
-    An integer, not a Numba function type, so that the type of the kernel, and its cached machine code, is the same for
-    every loss.
+    The address is an integer, not a Numba function type, so that the kernel has the same type, and
+    the same cached machine code, for every loss.
     """
 
     def write(emit, address, a, w, n, params):

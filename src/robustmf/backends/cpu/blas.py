@@ -1,8 +1,8 @@
 """Limit BLAS to one thread while fits run.
 
 OpenBLAS built with pthreads has one thread pool per process. Since threadpoolctl 3.8 only one
-"controlling" thread may resize it; requests from other threads are ignored silently. Fits may run in
-any thread, so each change here takes control, sets the limit and releases control again.
+"controlling" thread may resize it; requests from other threads are ignored silently. Fits may run
+in any thread, so each change here takes control, sets the limit and releases control again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _limits_before: list[int | None] = []
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread: faster for small dense systems, and the same bits on any machine.
 
-    The limit applies to the whole process. The first user saves the previous limits, every user sets
-    the limit, and the last one restores the previous limits, in whichever threads they run.
+    The limit applies to the whole process. The first user saves the previous limits, every user
+    sets the limit, and the last one restores the previous limits, in whichever threads they run.
     """
     with _lock:
         if not _users:

@@ -1,8 +1,10 @@
-"""A loss's weight and value as machine code, for the kernels.
+"""The weight and the value of a loss as machine code for the kernels.
 
-Kernels call ``void f(a*, out*, int64 n, double* parameters)`` through its address, once a block of entries. So their own code is the
-same for every loss, and is compiled once and kept on disk. So is this small loop, for built-in losses and a user's own alike, where
-the formula can be traced (:mod:`robustmf.losses.formula`); a weight that cannot be traced is compiled in each process, as Numba understands it.
+Kernels call ``void f(a*, out*, int64 n, double* parameters)`` through its address, once per block
+of entries. So their own code is the same for every loss, compiled once and cached on disk. The loop
+that is compiled here is cached too, for built-in and user-defined losses, if the formula can be
+traced (:mod:`robustmf.losses.formula`); a weight that cannot be traced is compiled by Numba in each
+process.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numba import cfunc, njit, types
 from numpy.typing import NDArray
 
 from robustmf.kernels import elementary
-from robustmf.kernels.jit import FAST_BUT_HONEST
+from robustmf.kernels.jit import FASTMATH
 from robustmf.losses import Loss
 from robustmf.losses.formula import Dialect, trace, value_formula
 
@@ -39,7 +41,7 @@ _NUMBA = Dialect(
         np.log: "np.log({0})",
         np.log1p: "log1p({0})",
         np.hypot: "np.sqrt({0} * {0} + {1} * {1})",
-        # plain choices, which vectorise; NaN on either side stays NaN
+        # selections, which vectorize; the result is NaN if either argument is
         np.maximum: "{0} if ({0} > {1}) | ({0} != {0}) else {1}",
         np.minimum: "{0} if ({0} < {1}) | ({0} != {0}) else {1}",
         np.less: "{0} < {1}",
@@ -52,7 +54,7 @@ _NUMBA = Dialect(
         np.ones_like: lambda x: "number(1)",
         np.zeros_like: lambda x: "number(0)",
     },
-    # a bare number would widen float32
+    # an untyped number would widen float32
     constant="number({0!r})",
 )
 
@@ -71,27 +73,32 @@ _FUNCTIONS = {
 
 
 def weight_address(loss: Loss, dtype: np.dtype[Any]) -> int | None:
-    """Where the compiled weight of this loss begins: 0 for the weight 1, None if it has no formula that Numba can compile."""
+    """The address of the compiled weight of a loss.
+
+    0 stands for the weight 1; None means that it has no formula which Numba can compile.
+    """
     if loss.unit_weight:
         return 0
     if loss.weight_formula is None:
         return None
-    formula, count = loss.weight_formula, len(loss.weight_parameters)
-    # traced anew: a formula may read numbers that have changed since
+    formula = loss.weight_formula
+    count = len(loss.weight_parameters)
+    # traced in every call, because a formula may read variables that have changed
     lines = trace(formula, count, _NUMBA)
-    compiled = (
-        _by_numba(formula, count, dtype) if lines is None else _loop(tuple(lines), count, dtype)
-    )
+    if lines is None:
+        compiled = _by_numba(formula, count, dtype)
+    else:
+        compiled = _loop(tuple(lines), count, dtype)
     return None if compiled is None else int(compiled.address)
 
 
 def weight_parameters(loss: Loss) -> NDArray[np.float64]:
-    """The numbers that the formula takes beside a."""
+    """The parameters of the weight formula."""
     return np.array(loss.weight_parameters, np.float64)
 
 
 def value_address(loss: Loss, dtype: np.dtype[Any]) -> tuple[int, NDArray[np.float64]] | None:
-    """Where the compiled φ of this loss begins, this type in and out, and the numbers it takes beside a; None if it cannot be traced."""
+    """The address of the compiled φ of a loss and its parameters; None if it cannot be traced."""
     formula, numbers = value_formula(loss)
     lines = trace(formula, len(numbers), _NUMBA)
     if lines is None:
@@ -102,9 +109,10 @@ def value_address(loss: Loss, dtype: np.dtype[Any]) -> tuple[int, NDArray[np.flo
 
 @cache
 def _by_numba(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> Any:
+    """A loop around the formula as Numba compiles it; None if it cannot."""
     try:
-        scalar = njit(fastmath=FAST_BUT_HONEST, error_model="numpy")(formula)
-    except TypeError:  # an object that can be called, but no function
+        scalar = njit(fastmath=FASTMATH, error_model="numpy")(formula)
+    except TypeError:  # a callable object that is not a function
         return None
     names = ", ".join(["a", *(f"p{k}" for k in range(count))])
     return _compiled(
@@ -112,31 +120,33 @@ def _by_numba(formula: Callable[..., Any], count: int, dtype: np.dtype[Any]) -> 
         "block",
         dtype,
         {"scalar": scalar},
-        kept=False,
+        cached=False,
     )
 
 
 @cache
 def _loop(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> Any:
+    """A loop around a traced formula."""
     name = _name(lines, count, dtype)
-    return _compiled(_source(name, lines, count), name, dtype, _FUNCTIONS[dtype], kept=True)
+    return _compiled(_source(name, lines, count), name, dtype, _FUNCTIONS[dtype], cached=True)
 
 
 def _name(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> str:
-    """Holds all that the machine code follows from: Numba looks for it on disk by its name."""
-    told = repr((lines, count, dtype.name, sorted(FAST_BUT_HONEST)))
-    return f"block_{hashlib.sha256(_functions_source() + told.encode()).hexdigest()[:16]}"
+    """A name that identifies the machine code: Numba's cache on disk is indexed by it."""
+    description = repr((lines, count, dtype.name, sorted(FASTMATH)))
+    return f"block_{hashlib.sha256(_functions_source() + description.encode()).hexdigest()[:16]}"
 
 
 @cache
 def _functions_source() -> bytes:
+    """The source of the elementary functions."""
     return Path(elementary.__file__).read_bytes()
 
 
 def _source(name: str, lines: Sequence[str], count: int) -> str:
-    """A loop over the entries; the last line returns the result."""
+    """The source of a loop over the entries; the last line of the formula returns the result."""
     *steps, last = lines
-    # bare pointers and one name a parameter: arrays and tuples in here would treble the time to compile
+    # pointers, and one name per parameter: arrays and tuples would triple the compilation time
     text = [f"def {name}(entries, out, n, parameters):"]
     text += [f"    p{k} = number(parameters[{k}])" for k in range(count)]
     text += [
@@ -149,16 +159,17 @@ def _source(name: str, lines: Sequence[str], count: int) -> str:
 
 
 def _compiled(
-    source: str, name: str, dtype: np.dtype[Any], functions: dict[str, Any], kept: bool
+    source: str, name: str, dtype: np.dtype[Any], functions: dict[str, Any], cached: bool
 ) -> Any:
+    """A C function compiled from ``source``; None if Numba cannot compile it."""
     number = numba.from_dtype(dtype)
     pointer = types.CPointer(number)
     namespace = {"number": dtype.type, "np": np, "__name__": __name__, **functions}
-    # as if it stood in this file: Numba keeps machine code only of functions that stand in one
+    # with the name of this file: Numba caches only functions that are defined in a file
     exec(compile(source, __file__, "exec"), namespace)
     signature = types.void(pointer, pointer, types.int64, types.CPointer(types.float64))
     try:
-        return cfunc(signature, fastmath=FAST_BUT_HONEST, error_model="numpy", cache=kept)(
+        return cfunc(signature, fastmath=FASTMATH, error_model="numpy", cache=cached)(
             namespace[name]
         )
     except numba.core.errors.NumbaError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from robustmf.backends.base import FitPlan, ProblemSize
-from robustmf.backends.cpu.operations import SLICE, column_parts
+from robustmf.backends.cpu.loss_sums import SLICE
+from robustmf.backends.cpu.operations import column_parts
 from robustmf.kernels.half_step import padded_width
 
 #: Bytes per entry while entries are held out, beside the entries and their copy.

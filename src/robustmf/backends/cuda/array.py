@@ -1,7 +1,7 @@
-"""An array on the card that NumPy's functions accept, so that one solver serves either device.
+"""An array in GPU memory that NumPy's functions accept, so that one solver serves both backends.
 
-``DeviceArray`` wraps a torch tensor and answers NumPy's two protocols (``__array_ufunc__``, ``__array_function__``) with torch's
-functions. ``np.asarray`` of one is a copy on the host: the way back is always written out.
+``DeviceArray`` wraps a torch tensor and implements NumPy's two protocols, ``__array_ufunc__`` and
+``__array_function__``, by torch's functions. Copies to the host are explicit: ``np.asarray``.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _NUMPY_TYPES = {torch_type: numpy_type for numpy_type, torch_type in _TORCH_TYPE
 
 
 def torch_type(dtype: Any) -> torch.dtype:
-    """The torch type that stands for a NumPy type."""
+    """The torch dtype that corresponds to a NumPy dtype."""
     return _TORCH_TYPES[np.dtype(dtype)]
 
 
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A torch tensor with the manners of a NumPy array."""
+    """A torch tensor with the interface of a NumPy array, as far as solvers and losses use it."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type."""
+        """The NumPy dtype."""
         return _NUMPY_TYPES[self.tensor.dtype]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of a NumPy array."""
+        """Lengths of the axes."""
         return tuple(self.tensor.shape)
 
     @property
@@ -56,7 +56,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802 - NumPy's name
-        """The transposed array."""
+        """The transposed array, a view."""
         return DeviceArray(self.tensor.T)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return DeviceArray(found) if isinstance(found, torch.Tensor) else found
 
     def astype(self, dtype: Any, copy: bool = True) -> DeviceArray:
-        """Converted to another type."""
+        """A conversion to another dtype."""
         return DeviceArray(self.tensor.to(torch_type(dtype), copy=copy))
 
     def copy(self) -> DeviceArray:
@@ -127,23 +127,23 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return DeviceArray(self.tensor.clone(memory_format=torch.contiguous_format))
 
     def ravel(self) -> DeviceArray:
-        """Flat."""
+        """The elements in one dimension."""
         return DeviceArray(self.tensor.reshape(-1))
 
     def sum(self, axis: int | None = None, dtype: Any = None) -> DeviceArray:
-        """As of a NumPy array."""
+        """The sum over an axis, or over all elements."""
         return DeviceArray(_sum(self.tensor, self, axis, dtype))
 
     def mean(self, axis: int | None = None, dtype: Any = None) -> DeviceArray:
-        """As of a NumPy array."""
+        """The mean over an axis, or over all elements."""
         return DeviceArray(_mean(self.tensor, self, axis, dtype))
 
     def min(self) -> DeviceArray:
-        """The least element."""
+        """The smallest element."""
         return DeviceArray(self.tensor.min())
 
     def max(self) -> DeviceArray:
-        """The greatest element."""
+        """The largest element."""
         return DeviceArray(self.tensor.max())
 
     def all(self) -> bool:
@@ -155,7 +155,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return bool(self.tensor.bool().any())
 
 
-def tensor_like(value: Any, like: Tensor) -> Tensor:
+def as_tensor(value: Any, like: Tensor) -> Tensor:
     """``value`` as a tensor on the device of ``like``."""
     if isinstance(value, DeviceArray):
         return value.tensor
@@ -163,13 +163,14 @@ def tensor_like(value: Any, like: Tensor) -> Tensor:
 
 
 def _operand(value: Any, like: Tensor) -> Any:
-    """A tensor, or a plain number."""
+    """An argument of a torch function: a tensor, or a Python number."""
     if isinstance(value, (DeviceArray, np.ndarray)):
-        return tensor_like(value, like)
+        return as_tensor(value, like)
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _index(key: Any) -> Any:
+    """An index that torch accepts."""
     if isinstance(key, tuple):
         return tuple(_index(part) for part in key)
     if isinstance(key, DeviceArray):
@@ -178,7 +179,7 @@ def _index(key: Any) -> Any:
 
 
 def _both(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """For torch functions of two tensors: a number becomes a tensor of the other's type."""
+    """A function of two tensors that also accepts one number, in the dtype of the other tensor."""
 
     def of(a: Any, b: Any) -> Tensor:
         if not isinstance(a, torch.Tensor):
@@ -235,38 +236,40 @@ _UFUNCS: dict[Any, Callable[..., Tensor]] = {
 
 
 def _sum(like: Tensor, a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    tensor, kind = tensor_like(a, like), None if dtype is None else torch_type(dtype)
+    tensor = as_tensor(a, like)
+    kind = None if dtype is None else torch_type(dtype)
     return tensor.sum(dtype=kind) if axis is None else tensor.sum(axis, dtype=kind)
 
 
 def _mean(like: Tensor, a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    tensor = tensor_like(a, like)
+    tensor = as_tensor(a, like)
     return _sum(like, a, axis, dtype) / (tensor.numel() if axis is None else tensor.shape[axis])
 
 
 def _median(like: Tensor, a: Any) -> Tensor:
-    """NumPy's median: the mean of the middle two."""
-    ordered = tensor_like(a, like).reshape(-1).sort().values
+    """NumPy's median: the mean of the two elements in the middle."""
+    ordered = as_tensor(a, like).reshape(-1).sort().values
     n = len(ordered)
     return 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2])
 
 
 def _einsum(like: Tensor, subscripts: str, *operands: Any, dtype: Any = None) -> Tensor:
-    tensors = [tensor_like(a, like) for a in operands]
+    tensors = [as_tensor(a, like) for a in operands]
     if dtype is not None:
         tensors = [a.to(torch_type(dtype)) for a in tensors]
     sources, _, target = subscripts.partition("->")
     one, *others = sources.split(",")
     if all(other == one for other in others) and one.startswith(target):
-        # a row-wise product: no need of a batched matrix product
+        # a row-wise product, for which a batched matrix product is not needed
         product = tensors[0] * tensors[1]
         return product.sum(tuple(range(len(target), len(one))))
     return torch.einsum(subscripts, *tensors)
 
 
 def _dot(like: Tensor, a: Any, b: Any) -> Tensor:
-    """Of vectors, in the wider of their types."""
-    one, other = tensor_like(a, like), tensor_like(b, like)
+    """The product of two vectors, in the wider of their dtypes."""
+    one = as_tensor(a, like)
+    other = as_tensor(b, like)
     kind = torch.promote_types(one.dtype, other.dtype)
     return torch.dot(one.to(kind), other.to(kind))
 
@@ -285,7 +288,7 @@ def _filled(number: float) -> Callable[..., Tensor]:
 
 def _joined(axis: int) -> Callable[..., Tensor]:
     def of(like: Tensor, arrays: Any, axis: int = axis) -> Tensor:
-        tensors = [tensor_like(a, like) for a in arrays]
+        tensors = [as_tensor(a, like) for a in arrays]
         kind = tensors[0].dtype
         for other in tensors[1:]:
             kind = torch.promote_types(kind, other.dtype)
@@ -295,7 +298,7 @@ def _joined(axis: int) -> Callable[..., Tensor]:
 
 
 def _where(like: Tensor, condition: Any, a: Any, b: Any) -> Tensor:
-    return torch.where(tensor_like(condition, like), _operand(a, like), _operand(b, like))
+    return torch.where(as_tensor(condition, like), _operand(a, like), _operand(b, like))
 
 
 def _clip(like: Tensor, a: DeviceArray, low: Any, high: Any) -> Tensor:
@@ -303,7 +306,8 @@ def _clip(like: Tensor, a: DeviceArray, low: Any, high: Any) -> Tensor:
 
 
 def _searchsorted(like: Tensor, a: Any, v: Any, side: str = "left") -> Tensor:
-    ordered, wanted = tensor_like(a, like), tensor_like(v, like)
+    ordered = as_tensor(a, like)
+    wanted = as_tensor(v, like)
     kind = torch.promote_types(ordered.dtype, wanted.dtype)
     return torch.searchsorted(ordered.to(kind), wanted.to(kind), right=side == "right")
 
@@ -330,7 +334,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.diff: lambda like, a: a.tensor.diff(),
     np.flatnonzero: lambda like, a: a.tensor.nonzero()[:, 0],
     np.repeat: lambda like, a, repeats: torch.repeat_interleave(
-        tensor_like(a, like), tensor_like(repeats, like)
+        as_tensor(a, like), as_tensor(repeats, like)
     ),
     np.searchsorted: _searchsorted,
     np.linalg.norm: lambda like, a: torch.linalg.vector_norm(a.tensor),

@@ -1,4 +1,4 @@
-"""Rows cut into chunks of bounded length: a program a chunk, so that no long row holds the others up."""
+"""Rows cut into chunks of bounded length, so that a long row does not delay the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from robustmf.backends.cuda.memory_estimate import CHUNK_LENGTH
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows low … high, whose chunks are first … last; ``split`` are those of several chunks."""
+    """Consecutive rows with their chunks.
+
+    Attributes
+    ----------
+    low, high : int
+        The rows low … high − 1.
+    first, last : int
+        Their chunks first … last − 1.
+    split : tensor
+        The rows with more than one chunk.
+    """
 
     low: int
     high: int
@@ -24,7 +34,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of all rows, in order; a row without entries has one, empty.
+    """The chunks of all rows, in order; a row without entries has one empty chunk.
 
     Attributes
     ----------
@@ -33,7 +43,7 @@ class Chunks:
     first : tensor of length m + 1
         The first chunk of each row.
     split : tensor
-        The rows that have more than one.
+        The rows with more than one chunk.
     """
 
     rows: Tensor
@@ -45,14 +55,17 @@ class Chunks:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def slices(self, most: int) -> list[Slice]:
-        """All rows, in slices of at most ``most`` chunks, or of one row."""
+    def slices(self, max_chunks: int) -> list[Slice]:
+        """All rows in slices of at most ``max_chunks`` chunks, or of one row."""
         m = len(self.first) - 1
-        if len(self) <= most:
+        if len(self) <= max_chunks:
             return [Slice(0, m, 0, len(self), self.split)]
-        first, found, low = self.first.cpu().numpy(), [], 0
+        first = self.first.cpu().numpy()
+        found = []
+        low = 0
         while low < m:
-            high = max(int(np.searchsorted(first, first[low] + most, side="right")) - 1, low + 1)
+            end = int(np.searchsorted(first, first[low] + max_chunks, side="right")) - 1
+            high = max(end, low + 1)
             within = (self.split >= low) & (self.split < high)
             found.append(Slice(low, high, int(first[low]), int(first[high]), self.split[within]))
             low = high
@@ -64,9 +77,8 @@ def cut(pointers: Tensor) -> Chunks:
     counts = pointers.diff()
     pieces = torch.clamp((counts + CHUNK_LENGTH - 1) // CHUNK_LENGTH, min=1)
     first = torch.cat([pieces.new_zeros(1), pieces.cumsum(0)])
-    rows = torch.repeat_interleave(
-        torch.arange(len(counts), device=pointers.device, dtype=torch.int32), pieces
-    )
+    every_row = torch.arange(len(counts), device=pointers.device, dtype=torch.int32)
+    rows = torch.repeat_interleave(every_row, pieces)
     within = torch.arange(len(rows), device=pointers.device) - first[rows.long()]
     starts = pointers[rows.long()] + within * CHUNK_LENGTH
     ends = torch.minimum(starts + CHUNK_LENGTH, pointers[rows.long() + 1])

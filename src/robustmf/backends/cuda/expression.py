@@ -1,4 +1,8 @@
-"""A loss's formula as Triton code (see :mod:`robustmf.losses.formula`). Where it has none, its values are computed between passes."""
+"""Formulas of losses as Triton code.
+
+See :mod:`robustmf.losses.formula`. The values of a formula that cannot be traced are computed
+between passes.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from robustmf.backends.cuda.array import DeviceArray, tensor_like
+from robustmf.backends.cuda.array import DeviceArray, as_tensor
 from robustmf.losses import Loss
 from robustmf.losses.formula import Dialect, trace, value_formula
 
-#: Kernels pass so many numbers to a formula; unused ones are 0.
-SLOTS = 4
+#: Number of parameters that kernels pass to a formula; unused ones are 0.
+N_PARAMETERS = 4
 
 _UFUNCS: dict[Any, str] = {
     np.add: "{0} + {1}",
@@ -52,46 +56,48 @@ _TRITON = Dialect(_UFUNCS, _FUNCTIONS)
 
 
 def weight_code(loss: Loss) -> tuple[Any, tuple[float, ...]] | None:
-    """The compiled ``weight_formula`` of a loss with its numbers; None where there is none."""
+    """The compiled ``weight_formula`` of a loss with its parameters; None if it has none."""
     formula = loss.weight_formula
     return None if formula is None else _traced(formula, loss.weight_parameters)
 
 
 def value_code(loss: Loss) -> tuple[Any, tuple[float, ...]] | None:
-    """φ of a loss compiled, with the numbers of the loss (its float fields) as parameters; None where it cannot be traced."""
+    """The compiled φ of a loss, with its float fields as parameters; None if not traceable."""
     return _traced(*value_formula(loss))
 
 
 def _traced(
     formula: Callable[..., Any], parameters: Sequence[float]
 ) -> tuple[Any, tuple[float, ...]] | None:
-    if len(parameters) > SLOTS:
+    """The compiled formula with its padded parameters; None if it cannot be traced."""
+    if len(parameters) > N_PARAMETERS:
         return None
     lines = trace(formula, len(parameters), _TRITON)
     if lines is None:
         return None
-    return _compiled("\n    ".join(lines)), (
-        *map(float, parameters),
-        *[0.0] * (SLOTS - len(parameters)),
-    )
+    padding = [0.0] * (N_PARAMETERS - len(parameters))
+    return _compiled("\n    ".join(lines)), (*map(float, parameters), *padding)
 
 
 def values_of(function: Callable[[Any], Any], array: DeviceArray) -> DeviceArray:
-    """A formula without code, of an array on the card: computed there, or on the host if it asks for what torch does not have."""
+    """The values of a formula without code: on the GPU, or on the host if torch cannot do it."""
     try:
         return cast("DeviceArray", function(array))
-    except Exception:  # a user's formula may raise anything at what is not a NumPy array
-        return DeviceArray(tensor_like(function(np.asarray(array)), array.tensor))
+    except Exception:  # a user-defined formula may raise anything if it is not given a NumPy array
+        return DeviceArray(as_tensor(function(np.asarray(array)), array.tensor))
 
 
 @cache
 def _compiled(body: str) -> Any:
-    """A Triton function of a and p0 … p3; Triton reads its source back, so it is put where Python looks for source."""
+    """A Triton function of a and p0 … p3."""
     return compiled_function("formula", f"def formula(a, p0, p1, p2, p3):\n    {body}\n")
 
 
 def compiled_function(name: str, source: str) -> Any:
-    """The Triton function ``name`` that this source defines."""
+    """The Triton function ``name`` that this source defines.
+
+    Triton reads the source of a function, so it is registered where Python looks for it.
+    """
     file = f"<robustmf {name} {hash(source):x}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"tl": tl, "triton": triton, "__name__": __name__}

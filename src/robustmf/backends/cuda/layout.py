@@ -1,4 +1,4 @@
-"""How kernels are laid over factors: the length of padded rows, and the tiles that were fastest on an H200."""
+"""Padding of factors, and the tiles of kernels that were fastest on an H200."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from robustmf.backends.cuda.kernels.written import interpreted
+from robustmf.backends.cuda.kernels.generated import is_interpreted
 
 
 def padded(V: Tensor) -> Tensor:
-    """V with its rows padded to whole 16-byte words, so that a row is read in few wide loads."""
+    """V with rows padded to multiples of 16 bytes, so that a row is read in few wide loads."""
     rank = V.shape[1]
     stride = -(-rank // 4) * 4
     return V.contiguous() if stride == rank else torch.nn.functional.pad(V, (0, stride - rank))
 
 
-def rows_of(V: Tensor) -> dict[str, Any]:
-    """How a kernel finds the rows of padded factors: their length, and integers wide enough for the offset of the last."""
+def row_layout(V: Tensor) -> dict[str, Any]:
+    """Length of the rows of padded factors, and an integer type for the offset of the last row."""
     return {"STRIDE": V.shape[1], "WIDTH": tl.int32 if V.numel() < 2**31 else tl.int64}
 
 
@@ -31,18 +31,18 @@ def entry_tile(rank: int) -> dict[str, int]:
 
 
 def system_width(rank: int) -> int:
-    """Length of the lines of a system to be solved. Not 2: Triton 3.6's compiler never ends on that tile."""
+    """Length of the rows of a linear system; not 2, for which Triton 3.6 does not terminate."""
     return max(4, triton.next_power_of_2(rank))
 
 
 def normal_tile(rank: int, dtype: torch.dtype) -> dict[str, Any]:
-    """Tile of the normal equations; the matrix units want 16 columns at least. float64 does without them."""
+    """Tile of the normal equations; tensor cores need 16 columns. float64 does not use them."""
     R = max(16, triton.next_power_of_2(rank))
     if dtype == torch.float64:
         return {"R": R, "BLOCK": 4 if R <= 32 else 1, "PART": None, "num_warps": 4, "num_stages": 1}
     # the interpreter has no products of bfloat16
-    part = tl.float32 if interpreted() else tl.bfloat16
-    # 128 registers at most: four programs a multiprocessor
+    part = tl.float32 if is_interpreted() else tl.bfloat16
+    # at most 128 registers: four programs per multiprocessor
     registers = {"maxnreg": 128} if R == 64 else {}
     return {
         "R": R,

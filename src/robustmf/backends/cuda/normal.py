@@ -1,7 +1,9 @@
-"""The rows' weighted normal equations, on the card: half-steps, and what else their matrices are asked for.
+"""The weighted normal equations of the rows on the GPU: half-steps, spectral norms and inverses.
 
-Low ranks go by lanes (:mod:`~robustmf.backends.cuda.kernels.lanes`), a chunk a lane, solved where it stands. Others go by tiles
-(:mod:`~robustmf.backends.cuda.kernels.half_step`), a chunk a program; the matrices pass through memory, a slice of rows at a time.
+Low ranks are processed in lane order (:mod:`~robustmf.backends.cuda.kernels.lanes`): one chunk per
+lane, solved in registers. Higher ranks are processed by tiles
+(:mod:`~robustmf.backends.cuda.kernels.half_step`): one chunk per program; the normal matrices pass
+through memory, one slice of rows at a time.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ import triton
 from torch import Tensor
 
 from robustmf.backends.cuda.array import DeviceArray
-from robustmf.backends.cuda.expression import SLOTS, values_of, weight_code
+from robustmf.backends.cuda.expression import N_PARAMETERS, values_of, weight_code
 from robustmf.backends.cuda.kernels import eliminate, half_step, lanes, parts, solve
-from robustmf.backends.cuda.layout import normal_tile, padded, rows_of, system_width
+from robustmf.backends.cuda.layout import normal_tile, padded, row_layout, system_width
 from robustmf.backends.cuda.loss_sums import row_losses
 from robustmf.losses import L2, GemanMcClure, Loss
 
@@ -27,78 +29,111 @@ if TYPE_CHECKING:
 
 Array = Any
 
-#: Bytes that the normal matrices of a half-step may take at once; rows are handled in slices of that many.
-_ROOM = 1 << 30
+#: Bytes of the normal matrices that are in memory at once.
+_MATRIX_BYTES = 1 << 30
 
-#: Squarings after which the trace of a power tells the largest eigenvalue to the last digit.
+#: Squarings after which the trace of a power gives the largest eigenvalue to the last digit.
 _SQUARINGS = 44
 
 
 def solve_rows(
-    of: CUDAOperations, loss: Loss, reg: float | Array, U: Array, V: Array, sample_weights: Array | None, shifts: Array | None,
-    clip: tuple[float, float], curvature: float,
-) -> None:  # fmt: skip
-    """The half-step: solve for every row of U, in place, V held."""
+    operations: CUDAOperations,
+    loss: Loss,
+    reg: float | Array,
+    U: Array,
+    V: Array,
+    sample_weights: Array | None,
+    shifts: Array | None,
+    clip: tuple[float, float],
+    curvature: float,
+) -> None:
+    """The half-step: update every row of U in place with V fixed."""
     if not loss.unit_weight and weight_code(loss) is None:
-        weights = values_of(loss.weight, of.residuals(U, V, shifts)).astype(of.observed.dtype)
+        weights = values_of(loss.weight, operations.residuals(U, V, shifts))
+        weights = weights.astype(operations.observed.dtype)
         sample_weights = weights if sample_weights is None else weights * sample_weights
-        loss, curvature = L2(), np.inf
-    ridge = (
-        reg.tensor.to(of.values.dtype) if isinstance(reg, DeviceArray) else of.numbers(float(reg))
-    )
-    bends = (
-        _bends(of, loss, U, V, sample_weights, shifts, curvature) if curvature < np.inf else None
-    )
-    if lanes.fits(U.shape[1], of.values.element_size()):
-        _solve_by_lanes(of, loss, ridge, U.tensor, V.tensor, sample_weights, shifts, clip, bends)
+        loss = L2()
+        curvature = np.inf
+    if isinstance(reg, DeviceArray):
+        ridge = reg.tensor.to(operations.values.dtype)
+    else:
+        ridge = operations.numbers(float(reg))
+    min_shares = None
+    if curvature < np.inf:
+        min_shares = _min_curvature_shares(
+            operations, loss, U, V, sample_weights, shifts, curvature
+        )
+    if lanes.fits(U.shape[1], operations.values.element_size()):
+        _solve_by_lanes(
+            operations,
+            loss,
+            ridge,
+            U.tensor,
+            V.tensor,
+            sample_weights,
+            shifts,
+            clip,
+            min_shares,
+        )
         return
-    rows = torch.arange(len(U), device=of.values.device)
+    rows = torch.arange(len(U), device=operations.values.device)
 
-    def solved(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-        _solve(of, rows[low:high], of.chunks.first[low:high], offset, found, ridge, U.tensor)
+    def solve_slice(low: int, high: int, offset: int, systems: Tensor, rank: int) -> None:
+        slots = operations.chunks.first[low:high]
+        _solve(operations, rows[low:high], slots, offset, systems, ridge, U.tensor)
 
-    _normal_matrices(of, loss, U.tensor, V.tensor, sample_weights, shifts, clip, solved, bends)
+    _for_normal_matrices(
+        operations,
+        loss,
+        U.tensor,
+        V.tensor,
+        sample_weights,
+        shifts,
+        clip,
+        solve_slice,
+        min_shares,
+    )
 
 
-def spectral_norms(of: CUDAOperations, V: Tensor) -> Tensor:
-    """For each row the squared spectral norm of the rows of V it observes, from above."""
-    norms = of.empty(len(of.counts), dtype=torch.float64)
+def spectral_norms(operations: CUDAOperations, V: Tensor) -> Tensor:
+    """Upper bounds, for each row, of the squared spectral norm of the rows of V it observes."""
+    norms = operations.empty(len(operations.counts), dtype=torch.float64)
     U = V.new_zeros(1, V.shape[1]).expand(len(norms), -1).contiguous()
 
-    def largest(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-        grams = found[of.chunks.first[low:high] - offset, :rank, :rank].double()
+    def find_norms(low: int, high: int, offset: int, systems: Tensor, rank: int) -> None:
+        grams = systems[operations.chunks.first[low:high] - offset, :rank, :rank].double()
         norms[low:high] = _largest_eigenvalues(grams)
 
-    _normal_matrices(of, L2(), U, V, None, None, None, largest)
+    _for_normal_matrices(operations, L2(), U, V, None, None, None, find_norms)
     return norms
 
 
-def normal_inverses(of: CUDAOperations, loss: Loss, ridge: float, U: Tensor, V: Tensor) -> Tensor:
-    """(Σ w v vᵀ + ridge·I)⁻¹ row by row, with the loss's weights at (U, V)."""
+def normal_inverses(
+    operations: CUDAOperations, loss: Loss, ridge: float, U: Tensor, V: Tensor
+) -> Tensor:
+    """(Σ w v vᵀ + ridge·I)⁻¹ for each row, with the weights of the loss at (U, V)."""
     rank = V.shape[1]
-    inverses = of.empty(len(of.counts), rank, rank)
+    inverses = operations.empty(len(operations.counts), rank, rank)
 
-    def inverted(low: int, high: int, offset: int, found: Tensor, rank: int) -> None:
-        normal = found[of.chunks.first[low:high] - offset, :rank, :rank]
+    def invert(low: int, high: int, offset: int, systems: Tensor, rank: int) -> None:
+        normal = systems[operations.chunks.first[low:high] - offset, :rank, :rank]
         normal.diagonal(dim1=1, dim2=2).add_(ridge)
         inverses[low:high] = torch.linalg.inv_ex(normal).inverse
 
-    _normal_matrices(of, loss, U, V, None, None, None, inverted)
+    _for_normal_matrices(operations, loss, U, V, None, None, None, invert)
     return inverses
 
 
-def solved_systems(of: CUDAOperations, systems: Tensor, ridge: float, rank: int) -> Tensor:
-    """Solutions of ridge systems, (rank + 1) × R arrays with the right-hand side as the last row."""
-    U, every = (
-        of.values.new_zeros(len(systems), rank),
-        torch.arange(len(systems), device=systems.device),
-    )
-    _solve(of, every, every, 0, systems, of.numbers(ridge), U)
+def solve_systems(operations: CUDAOperations, systems: Tensor, ridge: float, rank: int) -> Tensor:
+    """Solutions of ridge systems, (rank + 1) × R arrays with the right-hand side as last row."""
+    U = operations.values.new_zeros(len(systems), rank)
+    every = torch.arange(len(systems), device=systems.device)
+    _solve(operations, every, every, 0, systems, operations.numbers(ridge), U)
     return U
 
 
 def _solve(
-    of: CUDAOperations,
+    operations: CUDAOperations,
     rows: Tensor,
     slots: Tensor,
     offset: int,
@@ -106,10 +141,12 @@ def _solve(
     ridge: Tensor,
     U: Tensor,
 ) -> None:
-    R, rank = systems.shape[2], U.shape[1]
-    arguments = (rows, slots, offset, systems, ridge, U, _rounding(of))
-    if eliminate.fits(rank, of.values.element_size()):
-        eliminate.solve(rank, of.wide)[(len(rows),)](
+    """Solve the systems of ``rows``, at ``slots`` − ``offset``, and write the solutions to U."""
+    R = systems.shape[2]
+    rank = U.shape[1]
+    arguments = (rows, slots, offset, systems, ridge, U, _pivot_tolerance(operations))
+    if eliminate.fits(rank, operations.values.element_size()):
+        eliminate.solve(rank, operations.wide_loads)[(len(rows),)](
             *arguments, REGS=len(ridge) > 1, R=R, num_warps=1
         )
     else:
@@ -118,38 +155,73 @@ def _solve(
         )
 
 
-def _rounding(of: CUDAOperations) -> float:
-    """Pivots that are not above this share of their diagonal are noise."""
-    return 4 * float(np.finfo(of.observed.dtype).eps)
+def _pivot_tolerance(operations: CUDAOperations) -> float:
+    """Pivots below this multiple of their diagonal element are rounding errors."""
+    return 4 * float(np.finfo(operations.observed.dtype).eps)
 
 
 def _solve_by_lanes(
-    of: CUDAOperations, loss: Loss, ridge: Tensor, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
-    clip: tuple[float, float], bends: Tensor | None,
-) -> None:  # fmt: skip
-    """One chunk a lane; rows of several chunks are added up and solved afterwards."""
-    chunks, rank, V = of.chunks, V.shape[1], padded(V)
-    numbers, formula, clipped = _weight_numbers(of, loss, clip)
-    R, split = system_width(rank), chunks.split
-    places = _square_places(rank, V.device)
-    size = len(places)
-    found = of.empty(size, len(of.lanes.counts))
-    lanes.half_step(rank, of.wide)[(len(of.lanes.starts),)](
-        *of.lane_entries(sample_weights, shifts, U, V), numbers, ridge, numbers if bends is None else bends, found, found.shape[1],
-        _rounding(of), weight=formula, REGS=len(ridge) > 1, BENT=bends is not None, SAMPLE=sample_weights is not None,
-        SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight, **rows_of(V), num_warps=1, num_stages=1,
-    )  # fmt: skip
+    operations: CUDAOperations,
+    loss: Loss,
+    ridge: Tensor,
+    U: Tensor,
+    V: Tensor,
+    sample_weights: Array | None,
+    shifts: Array | None,
+    clip: tuple[float, float],
+    min_shares: Tensor | None,
+) -> None:
+    """One chunk per lane; rows of several chunks are added up and solved afterwards."""
+    chunks = operations.chunks
+    rank = V.shape[1]
+    V = padded(V)
+    numbers, formula, clipped = _weight_numbers(operations, loss, clip)
+    R = system_width(rank)
+    split = chunks.split
+    positions = _square_positions(rank, V.device)
+    size = len(positions)
+    found = operations.empty(size, len(operations.lanes.counts))
+    lanes.half_step(rank, operations.wide_loads)[(len(operations.lanes.starts),)](
+        *operations.lane_arguments(sample_weights, shifts, U, V),
+        numbers,
+        ridge,
+        numbers if min_shares is None else min_shares,
+        found,
+        found.shape[1],
+        _pivot_tolerance(operations),
+        weight=formula,
+        REGS=len(ridge) > 1,
+        CURVATURE=min_shares is not None,
+        SAMPLE=sample_weights is not None,
+        SHIFTS=shifts is not None,
+        CLIP=clipped,
+        UNIT=loss.unit_weight,
+        **row_layout(V),
+        num_warps=1,
+        num_stages=1,
+    )
     if len(split):
-        systems = of.empty(len(split), rank + 1, R)
+        systems = operations.empty(len(split), rank + 1, R)
         parts.gather[(len(split),)](
-            split, chunks.first, of.lanes.places, found, found.shape[1], places, size, systems, (rank + 1) * R,
-            Q=triton.next_power_of_2(size), C=16, num_warps=4,
-        )  # fmt: skip
-        _solve(of, split, torch.arange(len(split), device=V.device), 0, systems, ridge, U)
+            split,
+            chunks.first,
+            operations.lanes.lane_of_chunk,
+            found,
+            found.shape[1],
+            positions,
+            size,
+            systems,
+            (rank + 1) * R,
+            Q=triton.next_power_of_2(size),
+            C=16,
+            num_warps=4,
+        )
+        every = torch.arange(len(split), device=V.device)
+        _solve(operations, split, every, 0, systems, ridge, U)
 
 
-def _bends(
-    of: CUDAOperations,
+def _min_curvature_shares(
+    operations: CUDAOperations,
     loss: Loss,
     U: Array,
     V: Array,
@@ -157,83 +229,110 @@ def _bends(
     shifts: Array | None,
     curvature: float,
 ) -> Tensor:
-    """For each row the least share of a weight that counts as curvature; see the contract."""
-    left, right = U.tensor, V.tensor
+    """For each row the smallest share of a weight that counts as curvature; see the contract."""
+    left = U.tensor
+    right = V.tensor
     if shifts is not None:
         left = torch.hstack([left, torch.ones_like(left[:, :1])])
         right = torch.hstack([right, shifts.tensor[:, None]])
-    counted, counts = None, of.counts
+    counted = None
+    counts = operations.counts
     if sample_weights is not None:
-        counted = DeviceArray((sample_weights.tensor > 0).to(of.values.dtype))
-        counts = of.add_chunks(of.sums_by_chunk(counted.tensor, None)[:, None])[:, 0]
-    # Σ ε²/(e² + ε²) over the row's entries that have a weight
-    at_tip = counts - 2 / (loss.epsilon * loss.epsilon) * row_losses(
-        of, GemanMcClure(loss.epsilon), left, right, counted
+        counted = DeviceArray((sample_weights.tensor > 0).to(operations.values.dtype))
+        sums = operations.sums_by_chunk(counted.tensor, None)
+        counts = operations.add_chunks(sums[:, None])[:, 0]
+    # Σ ε²/(e² + ε²) over the entries of the row that have a weight
+    near_zero = counts - 2 / (loss.epsilon * loss.epsilon) * row_losses(
+        operations, GemanMcClure(loss.epsilon), left, right, counted
     )
     enough = curvature * U.shape[1]
-    return (enough / torch.clamp(at_tip, min=enough)).to(of.values.dtype)
+    return (enough / torch.clamp(near_zero, min=enough)).to(operations.values.dtype)
 
 
 def _weight_numbers(
-    of: CUDAOperations, loss: Loss, clip: tuple[float, float] | None
+    operations: CUDAOperations, loss: Loss, clip: tuple[float, float] | None
 ) -> tuple[Tensor, Any, bool]:
-    """What kernels need to know of a loss's weight: its numbers, its code; and whether values are clipped."""
-    formula, parameters = (None if loss.unit_weight else weight_code(loss)) or (
-        None,
-        (0.0,) * SLOTS,
-    )
+    """The numbers and the code of the weight for kernels, and whether values are clipped."""
+    code = None if loss.unit_weight else weight_code(loss)
+    formula, parameters = code or (None, (0.0,) * N_PARAMETERS)
     clipped = clip is not None and bool(np.isfinite(clip).all())
-    largest = float(np.sqrt(np.finfo(of.observed.dtype).max))
-    return (
-        of.numbers(
-            *(clip if clip and clipped else (0.0, 0.0)),
-            loss.epsilon * loss.epsilon,
-            *parameters,
-            largest,
-        ),
-        formula,
-        clipped,
+    largest = float(np.sqrt(np.finfo(operations.observed.dtype).max))
+    numbers = operations.numbers(
+        *(clip if clip and clipped else (0.0, 0.0)),
+        loss.epsilon * loss.epsilon,
+        *parameters,
+        largest,
     )
+    return numbers, formula, clipped
 
 
-def _normal_matrices(
-    of: CUDAOperations, loss: Loss, U: Tensor, V: Tensor, sample_weights: Array | None, shifts: Array | None,
-    clip: tuple[float, float] | None, use: Callable[[int, int, int, Tensor, int], None], bends: Tensor | None = None,
-) -> None:  # fmt: skip
-    """Hand the rows' weighted normal matrices to ``use``, a slice of rows at a time: low, high, first chunk, parts, rank."""
-    chunks, rank = of.chunks, V.shape[1]
+def _for_normal_matrices(
+    operations: CUDAOperations,
+    loss: Loss,
+    U: Tensor,
+    V: Tensor,
+    sample_weights: Array | None,
+    shifts: Array | None,
+    clip: tuple[float, float] | None,
+    use: Callable[[int, int, int, Tensor, int], None],
+    min_shares: Tensor | None = None,
+) -> None:
+    """Call ``use(low, high, first chunk, systems, rank)`` for each slice of rows."""
+    chunks = operations.chunks
+    rank = V.shape[1]
     V = padded(V)
-    numbers, formula, clipped = _weight_numbers(of, loss, clip)
-    settings = normal_tile(rank, of.values.dtype)
-    flat = (rank + 1) * settings["R"]
-    slices = of.slices(max(1, _ROOM // (of.values.element_size() * flat)))
-    found = of.empty(max(part.last - part.first for part in slices), rank + 1, settings["R"])
+    numbers, formula, clipped = _weight_numbers(operations, loss, clip)
+    tile = normal_tile(rank, operations.values.dtype)
+    size = (rank + 1) * tile["R"]
+    slices = operations.slices(max(1, _MATRIX_BYTES // (operations.values.element_size() * size)))
+    longest = max(part.last - part.first for part in slices)
+    systems = operations.empty(longest, rank + 1, tile["R"])
     for part in slices:
         half_step.accumulate[(part.last - part.first,)](
-            part.first, chunks.rows, chunks.starts, chunks.ends, of.indices, of.values,
-            of.values if sample_weights is None else sample_weights.tensor, of.values if shifts is None else shifts.tensor,
-            U, V, numbers, numbers if bends is None else bends, found, weight=formula, SAMPLE=sample_weights is not None,
-            SHIFTS=shifts is not None, CLIP=clipped, UNIT=loss.unit_weight, BENT=bends is not None, RANK=rank, **rows_of(V), **settings,
-        )  # fmt: skip
+            part.first,
+            chunks.rows,
+            chunks.starts,
+            chunks.ends,
+            operations.indices,
+            operations.values,
+            operations.values if sample_weights is None else sample_weights.tensor,
+            operations.values if shifts is None else shifts.tensor,
+            U,
+            V,
+            numbers,
+            numbers if min_shares is None else min_shares,
+            systems,
+            weight=formula,
+            SAMPLE=sample_weights is not None,
+            SHIFTS=shifts is not None,
+            CLIP=clipped,
+            UNIT=loss.unit_weight,
+            CURVATURE=min_shares is not None,
+            RANK=rank,
+            **row_layout(V),
+            **tile,
+        )
         if len(part.split):
-            grid = (len(part.split), triton.cdiv(flat, 1024))
+            grid = (len(part.split), triton.cdiv(size, 1024))
             parts.add_into_first[grid](
-                part.split, chunks.first, part.first, found, flat, BLOCK=1024
+                part.split, chunks.first, part.first, systems, size, BLOCK=1024
             )
-        use(part.low, part.high, part.first, found, rank)
+        use(part.low, part.high, part.first, systems, rank)
 
 
 @cache
-def _square_places(rank: int, device: torch.device) -> Tensor:
-    return torch.tensor(lanes.square_places(rank, system_width(rank)), device=device)
+def _square_positions(rank: int, device: torch.device) -> Tensor:
+    return torch.tensor(lanes.square_positions(rank, system_width(rank)), device=device)
 
 
 def _largest_eigenvalues(grams: Tensor) -> Tensor:
-    """Of positive semidefinite matrices, from above: tr(G^k)^(1/k) for k = 2^44, by repeated squaring."""
-    logarithm, share = grams.new_zeros(len(grams)), 1.0
+    """Upper bounds for positive semidefinite matrices: tr(G^k)^(1/k), k = 2^44, by squaring."""
+    logarithm = grams.new_zeros(len(grams))
+    share = 1.0
     for _ in range(_SQUARINGS):
         trace = grams.diagonal(dim1=1, dim2=2).sum(1)
         logarithm += share * trace.log()
         grams = grams / torch.where(trace > 0, trace, 1.0)[:, None, None]
-        grams, share = grams @ grams, 0.5 * share
+        grams = grams @ grams
+        share = 0.5 * share
     return logarithm.exp()

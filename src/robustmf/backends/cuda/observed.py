@@ -1,4 +1,4 @@
-"""The observed entries on the card: compressed there by rows and by columns, from arrays of the host or of the card."""
+"""Observed entries in GPU memory, compressed there by rows and by columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustmf.backends.cuda.array import DeviceArray
-from robustmf.backends.cuda.kept import KeptOnCard
+from robustmf.backends.cuda.lazy_entries import LazyEntries
 from robustmf.backends.cuda.memory import check_memory
 from robustmf.backends.cuda.memory_estimate import entry_bytes
 from robustmf.data.observed import Compressed, Duplicates, Observed, as_observed
@@ -18,35 +18,36 @@ from robustmf.exceptions import DuplicateEntryError
 
 
 class DeviceObserved(Observed):
-    """Observed entries whose arrays lie on the card; see :class:`robustmf.Observed`."""
+    """Observed entries whose arrays are in GPU memory; see :class:`robustmf.Observed`."""
 
-    #: The same entries in the memory of the host, where they came from there in this order.
+    #: The same entries in host memory, if they were copied from there in this order.
     _host: Observed | None = None
 
     @property
     def device(self) -> torch.device:
-        """Where the entries lie."""
+        """The GPU that holds the entries."""
         return _tensor(self.rows.values).device
 
     def _compute_columns(self) -> Compressed:
+        """The entries by columns."""
         known = self._column_order
         order = self._order() if known is None else _tensor(known)
         m, n = self.shape
         indices = _tensor(self.rows.indices)
-        rows = torch.repeat_interleave(
-            torch.arange(m, dtype=torch.int32, device=self.device),
-            _tensor(self.rows.pointers).diff(),
-        )
+        every_row = torch.arange(m, dtype=torch.int32, device=self.device)
+        rows = torch.repeat_interleave(every_row, _tensor(self.rows.pointers).diff())
         return _compressed(_pointers(indices, n), rows[order], _tensor(self.rows.values)[order])
 
     def _compute_column_order(self) -> Any:
+        """Positions, in row order, of the entries in column order."""
         return DeviceArray(self._order())
 
     def _order(self) -> Tensor:
+        """The permutation to column order."""
         return _tensor(self.rows.indices).sort(stable=True).indices
 
     def with_values(self, values: Any) -> DeviceObserved:
-        """The same places with other values, given in row order (on the card)."""
+        """The same positions with other values, given in row order in GPU memory."""
         return DeviceObserved(
             Compressed(self.rows.pointers, self.rows.indices, values),
             self.shape,
@@ -55,7 +56,7 @@ class DeviceObserved(Observed):
         )
 
     def to_host(self) -> Observed:
-        """The same entries in the memory of the host."""
+        """The same entries in host memory."""
         if self._host is not None:
             return self._host
         rows = self.rows
@@ -71,22 +72,22 @@ class DeviceObserved(Observed):
         return int((self.columns.counts == 0).sum())
 
     def to_keep(self, weights: Any) -> Mapping[str, Any]:
-        """The entries by rows and their weights: on the host where they are there already, else on the card until asked for."""
+        """The entries by rows and their weights; copied to the host only when they are used."""
         if self._host is not None:
             return self._host.to_keep(weights)
-        # a new object: this one may hold the columns too
-        return KeptOnCard(DeviceObserved(self.rows, self.shape), weights)
+        # a new object, because this one may hold the columns too
+        return LazyEntries(DeviceObserved(self.rows, self.shape), weights)
 
     @classmethod
     def from_host(cls, observed: Observed, device: torch.device) -> DeviceObserved:
-        """The entries of ``observed``, copied to the card."""
+        """Copy the entries of ``observed`` to the GPU."""
         rows = observed.rows
         check_memory(
             entry_bytes(observed.n_entries, observed.dtype.itemsize),
             device,
             f"X with {observed.n_entries} entries",
         )
-        moved = (_to_card(array, device) for array in (rows.pointers, rows.indices, rows.values))
+        moved = (_to_gpu(array, device) for array in (rows.pointers, rows.indices, rows.values))
         made = cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
         made._host = observed
         return made
@@ -101,22 +102,32 @@ class DeviceObserved(Observed):
         duplicates: Duplicates = "error",
         device: torch.device | str = "cuda",
     ) -> DeviceObserved:
-        """Entries given by row numbers, column numbers and values: NumPy arrays, torch tensors, or anything that speaks DLPack."""
+        """Entries from row indices, column indices and values.
+
+        Parameters
+        ----------
+        rows, columns, values : array-like
+            NumPy arrays, torch tensors, or any arrays that support DLPack.
+        shape : pair of int, optional
+            By default the smallest shape that contains the entries.
+        duplicates : {"error", "last", "mean"}, default="error"
+            What to do with several entries at one position.
+        device : torch.device or str, default="cuda"
+            The GPU.
+        """
         device = torch.device(device)
         check_memory(entry_bytes(len(values), 4), device, f"X with {len(values)} entries")
-        i, j, v = (_to_card(array, device) for array in (rows, columns, values))
+        i, j, v = (_to_gpu(array, device) for array in (rows, columns, values))
         if not i.shape == j.shape == v.shape or i.ndim != 1:
             raise ValueError(
-                f"rows, columns and values must be 1-dimensional of equal length, got shapes {i.shape}, {j.shape}, {v.shape}"
+                "rows, columns and values must be 1-dimensional of equal length, "
+                f"got shapes {i.shape}, {j.shape}, {v.shape}"
             )
         for name, index in (("rows", i), ("columns", j)):
             if index.is_floating_point() or index.dtype == torch.bool:
                 raise TypeError(f"{name} must be an array of integers, got dtype {index.dtype}")
-        v = v.to(
-            torch.float32
-            if v.dtype in (torch.float16, torch.bfloat16, torch.float32)
-            else torch.float64
-        )
+        narrow = v.dtype in (torch.float16, torch.bfloat16, torch.float32)
+        v = v.to(torch.float32 if narrow else torch.float64)
         if not len(v):
             raise ValueError(f"X must have at least one observed entry, got none for shape {shape}")
         bounds = torch.stack(
@@ -128,8 +139,9 @@ class DeviceObserved(Observed):
             ("columns", *bounds[2:4], shape[1]),
         ):
             if low < 0 or high >= bound:
+                outside = low if low < 0 else high
                 raise ValueError(
-                    f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {low if low < 0 else high}"
+                    f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {outside}"
                 )
         if not bounds[4]:
             raise ValueError(
@@ -139,22 +151,23 @@ class DeviceObserved(Observed):
 
 
 def as_device_observed(X: Any, device: torch.device) -> DeviceObserved:
-    """What ``fit`` takes, on the card: what :func:`as_observed` takes, and arrays of torch, CuPy and others, sparse or dense with NaN."""
+    """The entries of what ``fit`` accepts, in GPU memory.
+
+    X may be anything that :func:`as_observed` accepts, or an array of torch, CuPy and other
+    libraries, sparse or dense with NaN.
+    """
     if isinstance(X, DeviceObserved):
         return X
     if isinstance(X, torch.Tensor):
+        shape = cast("tuple[int, int]", tuple(X.shape))
         if X.layout == torch.strided:
             i, j = torch.nonzero(~torch.isnan(X), as_tuple=True)
-            return DeviceObserved.from_indices(
-                i, j, X[i, j], cast("tuple[int, int]", tuple(X.shape)), device=device
-            )
+            return DeviceObserved.from_indices(i, j, X[i, j], shape, device=device)
         X = X.to_sparse_coo()
         i, j = X._indices()
-        return DeviceObserved.from_indices(
-            i, j, X._values(), cast("tuple[int, int]", tuple(X.shape)), device=device
-        )
+        return DeviceObserved.from_indices(i, j, X._values(), shape, device=device)
     if hasattr(X, "tocoo") and len(X.shape) == 2 and X.format not in ("bsr", "dia"):
-        # SciPy's or CuPy's; sorted on the card, not here
+        # SciPy's or CuPy's; sorted on the GPU
         X = X.tocoo()
         return DeviceObserved.from_indices(X.row, X.col, X.data, X.shape, device=device)
     if hasattr(X, "__dlpack__") and not isinstance(X, np.ndarray):
@@ -162,7 +175,8 @@ def as_device_observed(X: Any, device: torch.device) -> DeviceObserved:
     return DeviceObserved.from_host(as_observed(X), device)
 
 
-def _to_card(array: Any, device: torch.device) -> Tensor:
+def _to_gpu(array: Any, device: torch.device) -> Tensor:
+    """The array as a tensor on ``device``, without a copy if it is there already."""
     if isinstance(array, torch.Tensor):
         return array.to(device)
     if isinstance(array, np.ndarray):
@@ -183,6 +197,7 @@ def _compressed(pointers: Tensor, indices: Tensor, values: Tensor) -> Compressed
 
 
 def _pointers(groups: Tensor, n_groups: int) -> Tensor:
+    """Pointers of the compressed groups from the group of each entry."""
     counts = torch.bincount(groups, minlength=n_groups)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
@@ -190,7 +205,7 @@ def _pointers(groups: Tensor, n_groups: int) -> Tensor:
 def _by_rows(
     i: Tensor, j: Tensor, v: Tensor, shape: tuple[int, int], duplicates: Duplicates
 ) -> Compressed:
-    """Rows with ascending columns, by one stable sort of row·n + column."""
+    """Compressed rows with ascending columns, by one stable sort of row·n + column."""
     keys, order = (i.long() * shape[1] + j).sort(stable=True)
     v = v[order]
     repeated = keys[1:] == keys[:-1]
@@ -203,6 +218,7 @@ def _by_rows(
 def _merged(
     keys: Tensor, v: Tensor, repeated: Tensor, shape: tuple[int, int], duplicates: Duplicates
 ) -> tuple[Tensor, Tensor]:
+    """Sorted keys and values without duplicates."""
     if duplicates == "error":
         at = int(repeated.nonzero()[0, 0])
         raise DuplicateEntryError(

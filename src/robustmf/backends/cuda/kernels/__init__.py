@@ -1,1 +1,1 @@
-"""Triton kernels: one program a chunk of a row, so that long rows are spread over many; sums over chunks follow in a fixed order."""
+"""Triton kernels. A program processes one chunk of a row; sums over chunks have a fixed order."""

@@ -1,4 +1,4 @@
-"""One step of accelerated projected gradient on the dual of the MM surrogate, by rows; and the surrogate's loss.
+"""One step of accelerated projected gradient on the dual of the MM surrogate, and its loss.
 
 See :mod:`robustmf.kernels.dual` for the mathematics.
 """
@@ -11,12 +11,14 @@ import triton.language as tl
 
 @triton.jit
 def step_parts(
-    chunk_rows, chunk_starts, chunk_ends, indices, e, w, row_curvature, column_curvature, numbers, U, V, dU, dV, x, x_before, x_new,
-    parts, sums, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
+    chunk_rows, chunk_starts, chunk_ends, indices, e, w, row_curvature, column_curvature, numbers,
+    U, V, dU, dV, x, x_before, x_new, parts, sums,
+    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """x_new = clip(z + ρ(z)/c); the chunk's share of its row product, and of the step's three sums.
+    """x_new = clip(z + ρ(z)/c), and the chunk's part of the row product and of the three sums.
 
-    ``numbers`` are momentum and the scale of the curvatures.
+    ``numbers`` are the momentum and the scale of the curvatures.
     """
     chunk = tl.program_id(0).to(tl.int64)
     row = tl.load(chunk_rows + chunk).to(tl.int64)
@@ -34,7 +36,7 @@ def step_parts(
     momentum, scale = tl.load(numbers), tl.load(numbers + 1)
     own_curvature = tl.load(row_curvature + row)
     product = tl.zeros((BLOCK, R), V.dtype.element_ty)
-    moved, linear, turning = (
+    moved, linear, restart = (
         tl.zeros((BLOCK,), tl.float64),
         tl.zeros((BLOCK,), tl.float64),
         tl.zeros((BLOCK,), tl.float64),
@@ -58,19 +60,20 @@ def step_parts(
         shift, c = (new - z).to(tl.float64), c.to(tl.float64)
         moved += c * shift * shift
         linear += new.to(tl.float64) * residual
-        turning -= c * shift * (new - old)
+        restart -= c * shift * (new - old)
     tl.store(parts + chunk * RANK + q, tl.sum(product, 0), mask=q < RANK)
     tl.store(sums + chunk * 3, tl.sum(moved, 0))
     tl.store(sums + chunk * 3 + 1, tl.sum(linear, 0))
-    tl.store(sums + chunk * 3 + 2, tl.sum(turning, 0))
+    tl.store(sums + chunk * 3 + 2, tl.sum(restart, 0))
 
 
 @triton.jit
 def linearised_parts(
     chunk_rows, chunk_starts, chunk_ends, indices, e, w, U, V, dU, dV, x, sums,
-    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
+    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The chunk's share of Σ w|ρ| and of Σ (w|ρ| − xρ)."""
+    """The chunk's part of Σ w|ρ| and of Σ (w|ρ| − xρ)."""
     chunk = tl.program_id(0).to(tl.int64)
     row = tl.load(chunk_rows + chunk).to(tl.int64)
     start = tl.load(chunk_starts + chunk)

@@ -1,4 +1,4 @@
-"""Products of factors at the entries, and sums of entries, chunk by chunk."""
+"""Products of factors at the entries, and sums of entries, for each chunk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import triton.language as tl
 @triton.jit
 def residuals(
     chunk_rows, chunk_starts, chunk_ends, indices, values, shifts, U, V, out,
-    SHIFTS: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
+    SHIFTS: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr,
+    R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Out = values_t − u_i·v_j − shifts_j."""
     chunk = tl.program_id(0)
@@ -36,12 +37,13 @@ def residuals(
 @triton.jit
 def value_parts(
     chunk_rows, chunk_starts, chunk_ends, indices, values, sample, U, V, numbers, parts,
-    value: tl.constexpr, TIPS: tl.constexpr, T: tl.constexpr, SAMPLE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr,
-    WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
+    value: tl.constexpr, N_EPSILONS: tl.constexpr, T: tl.constexpr, SAMPLE: tl.constexpr,
+    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """parts_k,c = Σ s·value(√(e² + ε_k²)) over the chunk for each of the TIPS ε, value and sum in float64.
+    """parts_k,c = Σ s·value(√(e² + ε_k²)) over the chunk for each ε, value and sum in float64.
 
-    ``numbers`` are the loss's four, then the squares of ε.
+    ``numbers`` are the four parameters of the loss, then the squares of ε.
     """
     chunk = tl.program_id(0)
     row = tl.load(chunk_rows + chunk).to(tl.int64)
@@ -58,7 +60,7 @@ def value_parts(
         tl.load(numbers + 2),
         tl.load(numbers + 3),
     )
-    tips = tl.load(numbers + 4 + k, mask=k < TIPS, other=1.0)
+    eps2 = tl.load(numbers + 4 + k, mask=k < N_EPSILONS, other=1.0)
     total = tl.zeros((BLOCK, T), tl.float64)
     for o in range(0, count, BLOCK):
         inside = o + t < count
@@ -68,31 +70,32 @@ def value_parts(
             V + (j.to(WIDTH) * STRIDE)[:, None] + q[None, :], mask=(q < STRIDE)[None, :], other=0.0
         )
         e = (e - tl.sum(v * u[None, :], 1)).to(tl.float64)
-        found = value(tl.sqrt((e * e)[:, None] + tips[None, :]), p0, p1, p2, p3)
+        found = value(tl.sqrt((e * e)[:, None] + eps2[None, :]), p0, p1, p2, p3)
         if SAMPLE:
             found *= tl.load(sample + o + t, mask=inside, other=0.0)[:, None]
         total += tl.where(inside[:, None], found, 0.0)
-    tl.store(parts + k * tl.num_programs(0) + chunk, tl.sum(total, 0), mask=k < TIPS)
+    tl.store(parts + k * tl.num_programs(0) + chunk, tl.sum(total, 0), mask=k < N_EPSILONS)
 
 
 @triton.jit
 def product_parts(
-    chunk_starts, chunk_ends, indices, places, x, V, parts,
-    PLACES: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr,
+    chunk_starts, chunk_ends, indices, positions, x, V, parts,
+    INDIRECT: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr,
+    R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """parts_c = Σ x_t v_j over the chunk; with PLACES the entry t finds its x at ``places[t]``."""
+    """parts_c = Σ x_t v_j over the chunk; if INDIRECT, x_t is ``x[positions[t]]``."""
     chunk = tl.program_id(0).to(tl.int64)
     start = tl.load(chunk_starts + chunk)
     count = (tl.load(chunk_ends + chunk) - start).to(tl.int32)
     indices += start
-    places += start
+    positions += start
     q, t = tl.arange(0, R), tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK, R), V.dtype.element_ty)
     for o in range(0, count, BLOCK):
         inside = o + t < count
         j = tl.load(indices + o + t, mask=inside, other=0)
-        place = tl.load(places + o + t, mask=inside, other=0) if PLACES else start + o + t
-        found = tl.load(x + place, mask=inside, other=0.0)
+        at = tl.load(positions + o + t, mask=inside, other=0) if INDIRECT else start + o + t
+        found = tl.load(x + at, mask=inside, other=0.0)
         v = tl.load(
             V + (j.to(WIDTH) * STRIDE)[:, None] + q[None, :], mask=(q < STRIDE)[None, :], other=0.0
         )
@@ -102,17 +105,17 @@ def product_parts(
 
 @triton.jit
 def sum_parts(
-    chunk_starts, chunk_ends, places, x, parts, PLACES: tl.constexpr, BLOCK: tl.constexpr
+    chunk_starts, chunk_ends, positions, x, parts, INDIRECT: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """parts_c = Σ x_t over the chunk, in float64."""
+    """parts_c = Σ x_t over the chunk, in float64; if INDIRECT, x_t is ``x[positions[t]]``."""
     chunk = tl.program_id(0)
     start = tl.load(chunk_starts + chunk)
     count = (tl.load(chunk_ends + chunk) - start).to(tl.int32)
-    places += start
+    positions += start
     t = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float64)
     for o in range(0, count, BLOCK):
         inside = o + t < count
-        place = tl.load(places + o + t, mask=inside, other=0) if PLACES else start + o + t
-        total += tl.load(x + place, mask=inside, other=0.0).to(tl.float64)
+        at = tl.load(positions + o + t, mask=inside, other=0) if INDIRECT else start + o + t
+        total += tl.load(x + at, mask=inside, other=0.0).to(tl.float64)
     tl.store(parts + chunk, tl.sum(total, 0))

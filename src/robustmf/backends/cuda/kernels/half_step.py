@@ -1,14 +1,18 @@
-"""The normal equations of every row, chunk by chunk.
+"""The normal equations of every row, for each chunk.
 
-For chunk c of row i, with entries t (column j, value m_t, optional sample weight s_t) and the present u = U_i:
+For chunk c of row i, with entries t (column j, value m_t, optional sample weight s_t) and the
+current u = U_i:
 
-    a_t = √((m_t − u·v_j)² + ε²),   w_t = s_t · weight(a_t),   part_c = (Σ w_t v_j v_jᵀ, Σ w_t m_t v_j).
+    a_t = √((m_t − u·v_j)² + ε²),   w_t = s_t · weight(a_t),
+    part_c = (Σ w_t v_j v_jᵀ, Σ w_t m_t v_j).
 
 A part is a (rank + 1) × R array: the matrix, and the right-hand side as its last row.
 
-The matrix is XᵀX with rows x_t = √w_t v_j. The matrix units multiply numbers of 8 bits: x = a + b + c in three of them has float32's 24,
-and XᵀX = AᵀA + BᵀB + (AᵀB + AᵀC) + (AᵀB + AᵀC)ᵀ up to its last bit: four products, the two in brackets serving twice. The units add
-in float32 and cut where others round: 3·10⁻⁶ is lost over a chunk, as in a plain float32 sum of that length.
+The matrix is XᵀX with rows x_t = √w_t v_j. Tensor cores multiply bfloat16 numbers, whose
+significand has 8 bits: x = a + b + c in three of them has the 24 bits of float32, and XᵀX = AᵀA +
+BᵀB + (AᵀB + AᵀC) + (AᵀB + AᵀC)ᵀ up to its last bit: four products, those in brackets used twice.
+Tensor cores add in float32 and truncate instead of rounding: the relative error over a chunk is
+3·10⁻⁶, as of a plain float32 sum of that length.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import triton.language as tl
 
 @triton.jit
 def _add_products(x, normal, mixed, PART: tl.constexpr):
-    """``normal`` plus the products that are their own mirror images, ``mixed`` plus those that serve twice."""
+    """``normal`` plus the symmetric products, ``mixed`` plus those that are used twice."""
     if PART is None:
         normal += tl.sum(x[:, :, None] * x[:, None, :], 0)
     else:
@@ -33,24 +37,27 @@ def _add_products(x, normal, mixed, PART: tl.constexpr):
 
 
 @triton.jit
-def _bent(w, y, e, eps2, least):
-    """Curvatures in place of weights, and the values that go with them."""
-    share = least + (1 - least) * (eps2 / (e * e + eps2))
+def _curvatures(w, y, e, eps2, min_share):
+    """Curvatures in place of the weights, and values such that the gradient is unchanged."""
+    share = min_share + (1 - min_share) * (eps2 / (e * e + eps2))
     return w * share, y + e * (1 / share - 1)
 
 
 @triton.jit
 def accumulate(
-    first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V, numbers, bends, parts,
-    weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, BENT: tl.constexpr,
-    RANK: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
+    first_chunk, chunk_rows, chunk_starts, chunk_ends, indices, values, sample, shifts, U, V,
+    numbers, min_shares, parts,
+    weight: tl.constexpr, SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr,
+    UNIT: tl.constexpr, CURVATURE: tl.constexpr, RANK: tl.constexpr, STRIDE: tl.constexpr,
+    WIDTH: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """Write the part of one chunk.
 
-    V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the clip's bounds, ε², the weight's parameters and its bound;
-    UNIT is least squares; with BENT, ``bends`` has the least share of a weight that counts as curvature, row by row; PART is the type
-    of the matrix units' numbers, None does without them. Where the tile has a column to spare (RANK < R) the values ride in it: the
-    product gives both sums at once.
+    V has rows of STRIDE numbers, zeros from RANK on. ``numbers`` are the bounds of the clip, ε²,
+    the parameters of the weight and its upper bound; UNIT is least squares; with CURVATURE,
+    ``min_shares`` has the smallest share of a weight that counts as curvature, for each row; PART
+    is the dtype of products on tensor cores, or None to avoid them. If the tile has a spare column
+    (RANK < R), it contains the values: one product gives both sums.
     """
     at = tl.program_id(0).to(tl.int64)
     chunk = at + first_chunk
@@ -69,7 +76,7 @@ def accumulate(
         tl.load(numbers + 6),
     )
     largest = tl.load(numbers + 7)
-    least = tl.load(bends + row) if BENT else 1.0
+    min_share = tl.load(min_shares + row) if CURVATURE else 1.0
     normal, mixed = tl.zeros((R, R), number), tl.zeros((R, R), number)
     right = tl.zeros((BLOCK, R), number)
     for o in range(0, count, BLOCK):
@@ -88,11 +95,11 @@ def accumulate(
         else:
             e = y - tl.sum(v * u[None, :], 1)
             w = weight(tl.sqrt(e * e + eps2), p0, p1, p2, p3)
-            # not above 0, or not a number: 0
+            # 0 if it is negative or NaN
             w = tl.where((w > 0) & inside, w, 0.0)
             w = tl.where(w < largest, w, largest).to(number)
-            if BENT:
-                w, y = _bent(w, y, e, eps2, least)
+            if CURVATURE:
+                w, y = _curvatures(w, y, e, eps2, min_share)
         if SAMPLE:
             w *= tl.load(sample + o + t, mask=inside, other=0.0)
         if RANK < R:

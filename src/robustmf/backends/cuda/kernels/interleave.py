@@ -1,4 +1,4 @@
-"""Entries from row order to lane order."""
+"""Copy entries from row order to lane order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import triton.language as tl
 
 @triton.jit
 def interleave(
-    starts, widths, counts, origins, indices, values, new_indices, new_values, LANES: tl.constexpr, STEPS: tl.constexpr
+    starts, widths, counts, origins, indices, values, new_indices, new_values,
+    LANES: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """One group of lanes; what is beyond a lane's chunk stays as it is."""
+    """One group of lanes; elements beyond the chunk of a lane are not written."""
     group = tl.program_id(0).to(tl.int64)
     start, width = tl.load(starts + group), tl.load(widths + group)
     lane, step = tl.arange(0, LANES)[:, None], tl.arange(0, STEPS)[None, :]

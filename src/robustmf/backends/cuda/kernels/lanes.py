@@ -1,7 +1,8 @@
-"""Passes with one chunk of a row a lane, for ranks whose sums fit the registers of a lane; written out for each rank.
+"""Passes with one chunk per lane, for ranks whose sums fit into the registers of a lane.
 
-Triton has no arrays of registers, so the code is made here, a line a number: the sums of a lane are a0_0, a1_0, a1_1, … (the lower
-triangle of the normal matrix, then the right-hand side as one more row), its factors u0, u1, …, an entry's v0_0, v0_1, ….
+Triton has no arrays of registers, so code is generated for each rank, with one variable per number:
+the sums of a lane are a0_0, a1_0, a1_1, … (the lower triangle of the normal matrix, then the
+right-hand side as one more row), its factors u0, u1, …, those of an entry's column v0_0, v0_1, ….
 """
 
 from __future__ import annotations
@@ -9,52 +10,59 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from robustmf.backends.cuda.kernels.written import load, made, store
+from robustmf.backends.cuda.kernels.generated import compiled, load, store
 
-#: Largest ranks whose sums fit, and whose factors do, by the bytes of a number.
-_LARGEST_RANK = {4: 16, 8: 8}
-_LARGEST_VALUE_RANK = {4: 64, 8: 8}
+#: Largest ranks whose sums fit into registers, by the size of a number in bytes.
+_MAX_RANK = {4: 16, 8: 8}
 
-#: Entries a lane has in flight.
+#: Largest ranks whose factors fit into registers, by the size of a number in bytes.
+_MAX_VALUE_RANK = {4: 64, 8: 8}
+
+#: Entries that a lane loads before it uses the first.
 _AHEAD = 2
 
 _ENTRY_ARGUMENTS = (
     "starts, widths, counts, rows, alone, origins, indices, values, sample, shifts, U, V, numbers"
 )
-_FLAGS = "SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr"
+_FLAGS = (
+    "SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, "
+    "STRIDE: tl.constexpr, WIDTH: tl.constexpr"
+)
 _LANES = 32
 
 
 def fits(rank: int, itemsize: int) -> bool:
-    """Whether the sums of a row fit a lane's registers."""
-    return rank <= _LARGEST_RANK[itemsize]
+    """Whether the sums of a row fit into the registers of a lane."""
+    return rank <= _MAX_RANK[itemsize]
 
 
 def value_fits(rank: int, itemsize: int) -> bool:
-    """Whether the factors of a row and of an entry's column fit a lane's registers."""
-    return rank <= _LARGEST_VALUE_RANK[itemsize]
+    """Whether the factors of a row and of a column fit into the registers of a lane."""
+    return rank <= _MAX_VALUE_RANK[itemsize]
 
 
-def square_places(rank: int, width: int) -> list[tuple[int, int]]:
-    """Where each sum of a row belongs in a (rank + 1) × width array, and where its mirror image does."""
+def square_positions(rank: int, width: int) -> list[tuple[int, int]]:
+    """Positions of each sum, and of its transpose, in a (rank + 1) × width array."""
     pairs = [(i, k) for i in range(rank + 1) for k in range(min(i + 1, rank))]
     return [(i * width + k, k * width + i if i < rank else i * width + k) for i, k in pairs]
 
 
 @cache
 def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
-    """Rows with a single chunk are solved in place; of the others the sums are written to ``parts``, number by number.
+    """A half-step: rows of one chunk are solved; the sums of other chunks are written to ``parts``.
 
-    ``wide``: rows of V are read 16 bytes at a time (float32, on a card).
+    ``wide``: rows of V are read 16 bytes at a time (float32 on a GPU).
     """
     lines = [
-        f"def half_step({_ENTRY_ARGUMENTS}, reg, bends, parts, n_lanes, tolerance, weight: tl.constexpr, REGS: tl.constexpr, "
-        f"BENT: tl.constexpr, {_FLAGS}):",
+        f"def half_step({_ENTRY_ARGUMENTS}, reg, min_shares, parts, n_lanes, tolerance, "
+        f"weight: tl.constexpr, REGS: tl.constexpr, CURVATURE: tl.constexpr, {_FLAGS}):",
         *_lane_head(rank, wide),
-        "low, high, eps2, largest = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 7)",
-        "p0, p1, p2, p3 = tl.load(numbers + 3), tl.load(numbers + 4), tl.load(numbers + 5), tl.load(numbers + 6)",
-        "if BENT:",
-        "    least = tl.load(bends + row)",
+        "low, high = tl.load(numbers), tl.load(numbers + 1)",
+        "eps2, largest = tl.load(numbers + 2), tl.load(numbers + 7)",
+        "p0, p1 = tl.load(numbers + 3), tl.load(numbers + 4)",
+        "p2, p3 = tl.load(numbers + 5), tl.load(numbers + 6)",
+        "if CURVATURE:",
+        "    min_share = tl.load(min_shares + row)",
         *(f"{name} = tl.zeros(({_LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
         f"for o in range(0, width, {ahead}):",
     ]
@@ -73,8 +81,8 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
             "    w = weight(tl.sqrt(e * e + eps2), p0, p1, p2, p3)",
             "    w = tl.where((w > 0) & inside, w, 0.0)",
             f"    w = tl.where(w < largest, w, largest).to(y{s}.dtype)",
-            "    if BENT:",
-            "        share = least + (1 - least) * (eps2 / (e * e + eps2))",
+            "    if CURVATURE:",
+            "        share = min_share + (1 - min_share) * (eps2 / (e * e + eps2))",
             f"        y{s} += e * (1 / share - 1)",
             "        w *= share",
             "if SAMPLE:",
@@ -94,21 +102,22 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
         "if tl.max(single.to(tl.int32), 0) > 0:",
     ]
     lines += [f"    {line}" for line in _solution(rank, "single", wide)]
-    return made("half_step", lines)
+    return compiled("half_step", lines)
 
 
 @cache
-def value(rank: int, tips: int, wide: bool, ahead: int = _AHEAD) -> Any:
-    """parts_k,lane = Σ s·value(√(e² + ε_k²)) over the lane's chunk for each of the ``tips`` ε, value and sum in float64.
+def value(rank: int, n_epsilons: int, wide: bool, ahead: int = _AHEAD) -> Any:
+    """parts_k,lane = Σ s·value(√(e² + ε_k²)) over the chunk for each ε, value and sum in float64.
 
-    ``numbers`` are the loss's four, then the squares of ε.
+    ``numbers`` are the four parameters of the loss, then the squares of ε.
     """
     lines = [
         f"def value({_ENTRY_ARGUMENTS}, parts, n_lanes, of: tl.constexpr, {_FLAGS}):",
         *_lane_head(rank, wide),
-        "p0, p1, p2, p3 = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2), tl.load(numbers + 3)",
-        *(f"tip{k} = tl.load(numbers + {4 + k})" for k in range(tips)),
-        *(f"total{k} = tl.zeros(({_LANES},), tl.float64)" for k in range(tips)),
+        "p0, p1 = tl.load(numbers), tl.load(numbers + 1)",
+        "p2, p3 = tl.load(numbers + 2), tl.load(numbers + 3)",
+        *(f"eps2_{k} = tl.load(numbers + {4 + k})" for k in range(n_epsilons)),
+        *(f"total{k} = tl.zeros(({_LANES},), tl.float64)" for k in range(n_epsilons)),
         f"for o in range(0, width, {ahead}):",
     ]
     body = _entries(rank, wide, ahead)
@@ -119,24 +128,25 @@ def value(rank: int, tips: int, wide: bool, ahead: int = _AHEAD) -> Any:
             "if SAMPLE:",
             f"    share = tl.load(sample + origin + o + {s}, mask=inside, other=0.0)",
         ]
-        for k in range(tips):
+        for k in range(n_epsilons):
             body += [
-                f"found = of(tl.sqrt(e * e + tip{k}), p0, p1, p2, p3)",
+                f"found = of(tl.sqrt(e * e + eps2_{k}), p0, p1, p2, p3)",
                 "if SAMPLE:",
                 "    found *= share",
                 f"total{k} += tl.where(inside, found, 0.0)",
             ]
     lines += [f"    {line}" for line in body]
-    lines += [f"tl.store(parts + {k} * n_lanes + p, total{k})" for k in range(tips)]
-    return made("value", lines)
+    lines += [f"tl.store(parts + {k} * n_lanes + p, total{k})" for k in range(n_epsilons)]
+    return compiled("value", lines)
 
 
 def _triangle(rank: int) -> list[str]:
+    """The names of the sums."""
     return [f"a{i}_{k}" for i in range(rank + 1) for k in range(min(i + 1, rank))]
 
 
 def _lane_head(rank: int, wide: bool) -> list[str]:
-    """The lane's chunk, and its row's factors."""
+    """Code that loads the chunk of the lane and the factors of its row."""
     return [
         "group = tl.program_id(0)",
         f"lane = tl.arange(0, {_LANES})",
@@ -151,7 +161,7 @@ def _lane_head(rank: int, wide: bool) -> list[str]:
 
 
 def _entries(rank: int, wide: bool, ahead: int) -> list[str]:
-    """The next ``ahead`` entries: all loads before the first use."""
+    """Code that loads the next ``ahead`` entries, before any of them is used."""
     lines = []
     for s in range(ahead):
         at = f"(o + {s}) * {_LANES} + lane"
@@ -165,19 +175,26 @@ def _entries(rank: int, wide: bool, ahead: int) -> list[str]:
 
 
 def _wide_load(s: int, k: int) -> str:
-    """Four numbers of a lane by one instruction, which Triton alone would load one by one."""
-    names, kinds = ", ".join(f"v{s}_{k + c}" for c in range(4)), ", ".join(["tl.float32"] * 4)
+    """Code that loads four numbers of a lane by one instruction; Triton would use four."""
+    names = ", ".join(f"v{s}_{k + c}" for c in range(4))
+    kinds = ", ".join(["tl.float32"] * 4)
     address = f"(V + j{s}.to(WIDTH) * STRIDE + {k}).to(tl.int64)"
     code = "'ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];', '=f,=f,=f,=f,l'"
-    return f"{names} = tl.inline_asm_elementwise({code}, [{address}], dtype=({kinds}), is_pure=True, pack=1)"
+    arguments = f"{code}, [{address}], dtype=({kinds}), is_pure=True, pack=1"
+    return f"{names} = tl.inline_asm_elementwise({arguments})"
 
 
 def _residual(rank: int, s: int) -> str:
+    """Code of the residual of entry s."""
     return f"y{s} - (" + " + ".join(f"u{k} * v{s}_{k}" for k in range(rank)) + ")"
 
 
 def _solution(rank: int, mask: str, wide: bool) -> list[str]:
-    """Cholesky's method with a guard: a pivot not above rounding makes its unknown 0; a result that is not finite is not written."""
+    """Code of a guarded Cholesky solution.
+
+    An unknown whose pivot is not above rounding errors is 0. A solution that is not finite is not
+    written.
+    """
     lines = []
     for k in range(rank):
         # the floor of a pivot is relative to the diagonal before elimination

@@ -1,4 +1,4 @@
-"""Sums over the chunks of a row, in their order: the same bits in every run."""
+"""Sums over the chunks of a row in a fixed order, so that every run gives the same bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import triton.language as tl
 
 @triton.jit
 def add_into_first(rows, first_chunks, offset, parts, size, BLOCK: tl.constexpr):
-    """The part of a row's first chunk ← the sum over all its chunks; ``size`` numbers a part, ``offset`` the first chunk held."""
+    """Replace the part of the first chunk of a row by the sum over all its chunks.
+
+    A part has ``size`` numbers; ``offset`` is the chunk of the first part in memory.
+    """
     row = tl.load(rows + tl.program_id(0)).to(tl.int64)
     first, stop = tl.load(first_chunks + row) - offset, tl.load(first_chunks + row + 1) - offset
     q = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -20,11 +23,13 @@ def add_into_first(rows, first_chunks, offset, parts, size, BLOCK: tl.constexpr)
 
 @triton.jit
 def gather(
-    rows, first_chunks, lanes, parts, n_lanes, places, size, totals, total_size, Q: tl.constexpr, C: tl.constexpr
+    rows, first_chunks, lanes, parts, n_lanes, positions, size, totals, total_size,
+    Q: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Line k of ``totals`` ← the sum over the chunks of row k of the list, whose numbers lie at ``parts[number, lane]``.
+    """Row k of ``totals`` is the sum over the chunks of the k-th of ``rows``.
 
-    ``places`` says for each number where it belongs in the line, and where once more.
+    The numbers of a chunk are ``parts[number, lane]``. ``positions`` has, for each number, its two
+    positions in the row of ``totals``.
     """
     k = tl.program_id(0).to(tl.int64)
     row = tl.load(rows + k)
@@ -37,5 +42,5 @@ def gather(
         total += tl.load(parts + q * n_lanes + lane, mask=inside & (q < size), other=0.0)
     number, found = tl.arange(0, Q), tl.sum(total, 1)
     for twice in tl.static_range(2):
-        place = tl.load(places + number * 2 + twice, mask=number < size, other=0)
-        tl.store(totals + k * total_size + place, found, mask=number < size)
+        at = tl.load(positions + number * 2 + twice, mask=number < size, other=0)
+        tl.store(totals + k * total_size + at, found, mask=number < size)

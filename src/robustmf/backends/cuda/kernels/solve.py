@@ -1,4 +1,4 @@
-"""Ridge systems, one row a program, by elimination on the whole tile."""
+"""Ridge systems, one row per program, by elimination on the whole tile."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def solve_tile(
     RANK: tl.constexpr,
     R: tl.constexpr,
 ):
-    """(matrix + reg·I) u = right-hand side for one row of a list, whose system lies in its slot less ``offset``.
+    """Solve (matrix + reg·I) u = right-hand side for one row; its system is at slot − ``offset``.
 
-    A pivot that is not above rounding makes its unknown 0; a result that is not finite is not written.
+    An unknown whose pivot is not above rounding errors is 0. A solution that is not finite is not
+    written.
     """
     row = tl.load(rows + tl.program_id(0))
     at = systems + (tl.load(slots + tl.program_id(0)) - offset) * (RANK + 1) * R
@@ -36,12 +37,12 @@ def solve_tile(
     inverses = tl.zeros((R, 1), A.dtype)
     for k in range(RANK):
         column = tl.sum(tl.where(j == k, A, 0.0), 1)[:, None]
-        # what is left of the matrix is symmetric; columns before k are done with
-        line = tl.where(j > k, tl.trans(column), 0.0)
+        # the remaining matrix is symmetric; columns before k are finished
+        pivot_row = tl.where(j > k, tl.trans(column), 0.0)
         pivot, least = tl.sum(tl.where(i == k, column, 0.0)), tl.sum(tl.where(i == k, floor, 0.0))
         inverse = tl.where(pivot > least, 1.0 / tl.where(pivot > least, pivot, 1.0), 0.0)
         others = tl.where(i == k, 0.0, column) * inverse
-        A -= others * line
+        A -= others * pivot_row
         b -= others * tl.sum(tl.where(i == k, b, 0.0))
         inverses = tl.where(i == k, inverse, inverses)
     b *= inverses
