@@ -29,6 +29,7 @@ def executor():
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_page_runs(executor, path):
     text = path.read_text()
