@@ -129,7 +129,7 @@ def irls_against_mm(scale: float, repeats: int = 3) -> list[dict[str, Any]]:
 def _against_mm(name: str, data: Observed, rank: int, turns: int) -> list[dict[str, Any]]:
     with operations(data) as on:
         problem = Problem(on, rank, paper_reg(data.shape))
-        initial = problem.ridge_start(np.random.default_rng(1), 15)
+        initial = problem.ridge_factors(np.random.default_rng(1), 15)
         solvers = ("mm", "irls")
         for solver in solvers:  # compiles
             _trace(solver, on, rank, initial, 2)

@@ -23,7 +23,7 @@ from benchmarks.measure import (
 from benchmarks.problems import operations
 from robustmf.datasets import make_synthetic
 from robustmf.estimator import RMFNL
-from robustmf.initialization.initial_point import gaussian_start
+from robustmf.initialization.initial_point import gaussian_factors
 from robustmf.losses import LSP
 from robustmf.solvers.mm import LADMPSAP, MM, Increment, SparseAPG
 from robustmf.solvers.mm.acceleration import accelerated
@@ -73,7 +73,7 @@ def run(size: int = 1000, scale: float = 1.0) -> dict[str, Any]:
 def first_surrogate(on: Any, rank: int, rng: np.random.Generator) -> Surrogate:
     """The surrogate of the first outer iteration: LSP loss, the paper's Gaussian initialization."""
     shape = on.observed.shape
-    U, V = gaussian_start(shape, rank, rng, on.observed.dtype)
+    U, V = gaussian_factors(shape, rank, rng, on.observed.dtype)
     return Surrogate(on, Objective(LSP(), paper_reg(shape)), U, V, on.residuals(U, V))
 
 

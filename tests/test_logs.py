@@ -30,7 +30,7 @@ def test_info_tells_what_was_chosen_and_why(data, caplog, tmp_path):
     for told in (
         f"60 × 60 with {data.n_entries} entries, rank 2, loss lsp",
         f"solver irls: {model.solver_reason_}",
-        "start found in",
+        "initialized in",
         f"λ {model.reg_:.4g}, θ {model.theta_:.4g}, no biases",
         f"{model.stop_reason_} after {model.n_iter_} iterations",
         f"checkpoint {tmp_path / 'c'}: new",
@@ -39,7 +39,7 @@ def test_info_tells_what_was_chosen_and_why(data, caplog, tmp_path):
         assert told in caplog.text
     caplog.clear()
     RobustMF(2, loss="lsp", random_state=0).fit(data, checkpoint=tmp_path / "c")
-    assert "going on from it" in caplog.text
+    assert "c: resuming" in caplog.text
 
 
 def test_debug_tells_each_iteration(data, caplog):

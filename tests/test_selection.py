@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from robustmf import Observed, RobustMF, selection
 from robustmf.datasets import make_synthetic
 from robustmf.initialization import initial_point as start
-from robustmf.initialization.graduated import graduated_start
+from robustmf.initialization.graduated import graduated_factors
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
 
 DATA = make_synthetic(120, rank=3, observed=0.5, random_state=0)
@@ -221,9 +221,9 @@ def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(mo
 
     def counted(*arguments):
         searches.append(arguments)
-        return graduated_start(*arguments)
+        return graduated_factors(*arguments)
 
-    monkeypatch.setattr(start, "graduated_start", counted)
+    monkeypatch.setattr(start, "graduated_factors", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 2 + 1  # one a fold, and the refit
     monkeypatch.setattr(selection._Path, "_neighbour", lambda self, k, models: None)

@@ -341,14 +341,14 @@ def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
         COLUMNS="150",
     )
     shown = ""
-    while "RobustMF rank 5: looking for a start" not in shown:
+    while "RobustMF rank 5: initializing" not in shown:
         shown += process.stderr.read(1) or pytest.fail(shown)
     time.sleep(0.7)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert (
-        "KeyboardInterrupt: fit interrupted while it looked for a start: there is no result to keep yet False"
+        "KeyboardInterrupt: fit interrupted during the initialization: there is no result to keep yet False"
         in out
     )
 

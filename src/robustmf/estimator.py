@@ -27,11 +27,10 @@ from robustmf.data.checks import (
     require_magnitude,
     warn_of_empty,
 )
-from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed, as_observed
 from robustmf.data.ranking import Ranked
 from robustmf.exceptions import ModelFileError, NotSavableError
-from robustmf.fitting import Fit, fit
+from robustmf.fitting import FitResult, fit
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.io.model_file import Saved, read, write
@@ -43,10 +42,9 @@ from robustmf.outliers.audit import Audit
 from robustmf.outliers.scores import Rows
 from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
-from robustmf.solvers.memory import solver_memory
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.objective import paper_reg
-from robustmf.solvers.registry import is_worth_eliminating
+from robustmf.solvers.registry import choose_solver, name_and_options, solver_memory
 from robustmf.solvers.settings import Init, Settings
 from robustmf.validation import (
     as_generator,
@@ -416,7 +414,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             result = fit(settings, operations, on_entries, rng, checkpoint)
         initialized = observed.n_entries if previous is None else previous.n_entries_initialized
         self._set_model(result, observed, weights, initialized)
-        warn_of_empty(observed, result.bias)
+        warn_of_empty(observed, result.factorization.has_bias)
         if self.verbose:
             print(
                 f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); "
@@ -439,7 +437,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "weights must be a column of the data with client=: "
                 "give X as robustmf.backends.dask.Triplets(data, weight=name)"
             )
-        solver = "mm" if isinstance(self.solver, MM) else self.solver
+        solver, _ = name_and_options(self.solver)
         require_cluster(solver, self.n_init, bool(self.certify), self.device)
         require_integer("rank", self.rank, 1)
         self._check_settings()  # before the data are read
@@ -454,20 +452,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self
 
     def _set_model(
-        self, result: Fit, observed: Any, weights: Array | None, n_initialized: int
+        self, result: FitResult, observed: Any, weights: Array | None, n_initialized: int
     ) -> None:
         outcome = result.outcome
         kept_last = outcome.best is None
         median, scale = value_statistics(observed)
         self.n_features_in_ = observed.shape[1]
         self.model_ = FittedModel(
-            factors=Factorization(
-                np.asarray(result.U),
-                np.asarray(result.V),
-                result.center if result.bias else None,
-                np.asarray(result.row_bias),
-                np.asarray(result.column_bias),
-            ),
+            factors=result.factorization.to_host(),
             loss=result.loss,
             reg=result.reg,
             reg_by_count=bool(self.reg_by_count),
@@ -501,6 +493,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _settings(self, observed: Any, shown: Sequence[Callback]) -> Settings:
         """What to fit and how; ``shown`` are callbacks beside the user's own."""
         automatic_reg = isinstance(self.reg, str)
+        solver, mm = name_and_options(self.solver)
         return Settings(
             rank=int(self.rank),
             loss=self._loss(),
@@ -510,8 +503,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             reg_by_count=self.reg_by_count,
             bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
             bias_unit=1.0,
-            solver="mm" if isinstance(self.solver, MM) else self.solver,
-            mm=self.solver if isinstance(self.solver, MM) else MM(),
+            solver=solver,
+            mm=mm,
             init=self.init,
             n_init=int(self.n_init),
             certify=self._certifying_options(),
@@ -626,17 +619,19 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
         backend = get_backend(self.device)
         bias = self.bias is True
-        solver = "mm" if isinstance(self.solver, MM) else self.solver
-        eliminates = (
-            solver == "auto"
-            and backend.capabilities.host_arrays
-            and not bias
-            and is_worth_eliminating(shape, int(n_entries), int(self.rank), self._loss().concave)
+        spec, _ = choose_solver(
+            name_and_options(self.solver)[0],
+            shape,
+            int(n_entries),
+            int(self.rank),
+            self._loss(),
+            plain_model=not bias,
+            capabilities=backend.capabilities,
         )
         rank = int(self.rank) + int(bias)
         size = ProblemSize(shape, int(n_entries), rank, np.dtype(dtype).itemsize)
         plan = FitPlan(
-            solver_memory("varpro" if eliminates else solver),
+            spec.memory,
             scale_sample=SCALE_SAMPLE,
             graduated=isinstance(self.init, str) and self.init == "auto",
             held_out=self.validation_fraction is not None,

@@ -1,4 +1,11 @@
-"""A whole fit: choose the solver, start, set θ, iterate, certify; once or from several starts."""
+"""A complete fit, in the order of the functions below.
+
+1. :func:`fit` checks the settings, chooses the solver and holds entries out for validation.
+2. :func:`initialize` finds initial factors and the noise level there (θ follows it), λ and biases.
+3. :func:`iterate` runs the solver, and certifies the result where that is requested.
+
+With ``n_init`` > 1 the last two are repeated, and the best fit is kept.
+"""
 
 from __future__ import annotations
 
@@ -7,50 +14,104 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.cpu.blas import one_blas_thread
+from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
 from robustmf.exceptions import InterruptedFitWarning, warn_user
-from robustmf.initialization.initial_point import check_init
-from robustmf.initialization.prepare import Prepared, prepare
+from robustmf.initialization.initial_point import (
+    InitialPoint,
+    check_init,
+    initial_biases,
+    initial_point,
+    subtract_biases,
+)
+from robustmf.initialization.orientation import is_upright, transposed_settings
+from robustmf.initialization.problem import Problem, sampled_entries
+from robustmf.initialization.regularization import average_reg, in_units, search_regularization
+from robustmf.initialization.scales import least_sigma
+from robustmf.initialization.variable_projection import projection_initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
-from robustmf.losses import Loss, smoothed
+from robustmf.losses import Loss
 from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
-from robustmf.solvers.irls import IRLS
-from robustmf.solvers.mm.solver import MMSolver, require_concave
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.record import file_record
-from robustmf.solvers.registry import choose_solver
-from robustmf.solvers.settings import Settings
-from robustmf.solvers.varpro import VarPro
+from robustmf.solvers.registry import (
+    CERTIFIER,
+    SolverChoice,
+    SolverProblem,
+    choose_solver,
+    get_solver,
+)
+from robustmf.solvers.settings import Init, Settings
 
 Array = NDArray[np.floating[Any]]
-_Kept = TypeVar("_Kept", "Fit", Prepared)
 
 _log = logging.getLogger(__name__)
 
-#: Half-width of a kinked loss's rounded tip in ``varpro``, in units of σ̂.
-_TIP = 0.01
 
-#: Certifying runs: tolerance of the MM iterations that follow.
-_CERTIFY_TOL = 1e-7
+@dataclass(frozen=True)
+class CertifyOptions:
+    """Constants of certifying runs.
+
+    Attributes
+    ----------
+    tol : float
+        The tolerance of the MM iterations, unless that of the fit is smaller.
+    """
+
+    tol: float = 1e-7
+
+
+OPTIONS = CertifyOptions()
 
 
 @dataclass(frozen=True)
-class Fit:
-    """The result: factors, biases (zero where the model has none), and how it came about."""
+class Data:
+    """What is fitted.
 
-    U: Array
-    V: Array
-    bias: bool
-    center: float
-    row_bias: Array
-    column_bias: Array
+    Attributes
+    ----------
+    operations : EntryOperations
+        On the entries to fit.
+    sample_weights : array over the entries, or None
+        The factor of each entry's loss.
+    holdout : Holdout or None
+        Entries held out for validation.
+    """
+
+    operations: EntryOperations
+    sample_weights: Array | None
+    holdout: Holdout | None = None
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A fitted model, and how it was found.
+
+    Attributes
+    ----------
+    factorization : Factorization
+    bias_unit : float
+        The ridge on biases is λ/bias_unit².
+    loss : Loss
+        With the θ that was used.
+    reg : float
+        λ.
+    outcome : Outcome
+        How the iteration ended.
+    criticality : float
+        The norm of the smallest element of the Clarke subdifferential; NaN where it was not measured.
+    solver, reason : str
+        The solver that was used, and why.
+    """
+
+    factorization: Factorization
     bias_unit: float
     loss: Loss
     reg: float
@@ -60,24 +121,69 @@ class Fit:
     reason: str
 
     def parts(self) -> dict[str, Any]:
-        """The fields as plain values, the loss by its θ."""
-        plain = {part.name: getattr(self, part.name) for part in fields(self)}
-        return plain | {"loss": self.loss.theta, "outcome": self.outcome.parts()}
+        """The result as plain values for a checkpoint, the loss by its θ."""
+        return _plain(self) | {"loss": self.loss.theta, "outcome": self.outcome.parts()}
 
     @classmethod
-    def of(cls, parts: dict[str, Any], loss: Loss) -> Fit:
-        """What :meth:`parts` gave, for a fit with this loss at whatever θ."""
+    def from_parts(cls, parts: dict[str, Any], loss: Loss) -> FitResult:
+        """The inverse of :meth:`parts`, for a fit with this loss at any θ."""
         theta = parts["loss"]
-        loss = loss if theta == loss.theta else loss.at_scale(theta)
-        return cls(**parts | {"loss": loss, "outcome": Outcome(**parts["outcome"])})
-
-    def predictors(self) -> tuple[Array, Array]:
-        """Factors whose product is the prediction, biases included."""
-        ones = [np.ones_like(A[:, :1]) for A in (self.U, self.V)]
-        left = np.hstack([self.U, self.row_bias[:, None], ones[0]])
-        return left, np.hstack(
-            [self.V, ones[1], self.column_bias[:, None] + self.V.dtype.type(self.center)]
+        return cls(
+            **parts
+            | {
+                "factorization": Factorization(**parts["factorization"]),
+                "loss": loss if theta == loss.theta else loss.at_scale(theta),
+                "outcome": Outcome(**parts["outcome"]),
+            }
         )
+
+
+@dataclass(frozen=True)
+class Initialization:
+    """Where the iterations start.
+
+    Attributes
+    ----------
+    factorization : Factorization
+        The initial factors, and biases if the model has them.
+    sigma : float
+        The noise level there.
+    reg : float
+        λ.
+    bias_unit : float
+        The ridge on biases is λ/bias_unit².
+    solver, reason : str
+        The solver to use, and why.
+    """
+
+    factorization: Factorization
+    sigma: float
+    reg: float
+    bias_unit: float
+    solver: str
+    reason: str
+
+    def parts(self) -> dict[str, Any]:
+        """The initialization as plain values for a checkpoint."""
+        return _plain(self)
+
+    @classmethod
+    def from_parts(cls, parts: dict[str, Any]) -> Initialization:
+        """The inverse of :meth:`parts`."""
+        return cls(**parts | {"factorization": Factorization(**parts["factorization"])})
+
+    @property
+    def transposed(self) -> Initialization:
+        """The same for the transposed matrix."""
+        return replace(self, factorization=self.factorization.transposed)
+
+
+def _plain(record: FitResult | Initialization) -> dict[str, Any]:
+    plain = {part.name: getattr(record, part.name) for part in fields(record)}
+    return plain | {"factorization": dict(vars(record.factorization))}
+
+
+# --- 1. Check, choose the solver, hold out ---------------------------------------------------------
 
 
 def fit(
@@ -86,285 +192,380 @@ def fit(
     sample_weights: Array | None,
     rng: np.random.Generator,
     checkpoint: Checkpoint | None = None,
-) -> Fit:
-    """The best of ``n_init`` fits: by the validation error each ends with, or else by the objective."""
-    check_init(settings.init)
-    plain = settings.bias is not True and sample_weights is None and not settings.reg_by_count
-    solver, reason = choose_solver(
-        settings.solver,
-        operations.observed,
-        settings.rank,
-        settings.loss,
-        plain,
-        operations.capabilities.host_arrays,
-    )
-    if solver == "mm" or settings.certify:
-        require_concave(settings.loss)
-        options = settings.mm if settings.certify is None else settings.certify
-        if options.needs_host_arrays and not operations.capabilities.host_arrays:
-            raise ValueError(
-                f"inner={options.inner!r} needs device='cpu'; on a GPU use inner='apg'"
-            )
-    if settings.certify and not plain:
-        raise ValueError("certify=True goes with the plain model: no bias, weights or reg_by_count")
-    if settings.certify and settings.validation_fraction is not None:
-        raise ValueError(
-            "certify=True goes on to a critical point, validation_fraction stops before one; choose one of them"
-        )
-    _log.info("%d × %d with %d entries, rank %d, loss %s", *operations.observed.shape, operations.observed.n_entries, settings.rank,
-              settings.loss.name)  # fmt: skip
-    _log.info("solver %s: %s", solver, reason)
+) -> FitResult:
+    """The best of ``n_init`` fits.
+
+    Parameters
+    ----------
+    settings : Settings
+    operations : EntryOperations
+        On all entries.
+    sample_weights : array over the entries, or None
+    rng : Generator
+        Random numbers of the initialization and of the selection of held-out entries.
+    checkpoint : Checkpoint, optional
+        Where progress is saved and resumed from.
+    """
+    choice = _check(settings, operations, sample_weights)
     progress = Progress()
     if checkpoint is not None:
         progress, rng = checkpoint.open(
             settings.deciding(), operations.observed, sample_weights, rng, operations.array
         )
-    streams, holdout = rng.spawn(settings.n_init), None
+    streams = rng.spawn(settings.n_init)
+    data = Data(operations, sample_weights)
     if settings.validation_fraction is not None:
-        host_weights = None if sample_weights is None else np.asarray(sample_weights)
-        # selected on the host: equal seeds hold out the same entries on every device
-        selected = select_by_hash(
-            operations.observed.to_host(),
-            host_weights,
-            settings.validation_fraction,
-            holdout_seed(streams[0]),
-        )
-        observed, sample_weights, holdout = hold_out(
-            operations.observed, sample_weights, operations.array(selected)
-        )
-        operations = operations.on(observed)
-    with progress.reading():
-        fits = [
-            _checked(Fit.of(ended, settings.loss), settings.rank, operations)
-            for ended in progress.ended
-        ]
-    with nullcontext() if solver == "irls" else one_blas_thread():
-        for stream in streams[len(fits) :]:
-            if fits:
-                # fits are compared with each other: one model for all
-                settings, solver, reason = (
-                    replace(settings, bias=fits[0].bias),
-                    fits[0].solver,
-                    fits[0].reason,
-                )
-            try:
-                fits.append(
-                    _fit_once(
-                        settings,
-                        operations,
-                        sample_weights,
-                        holdout,
-                        stream,
-                        solver,
-                        reason,
-                        progress,
-                    )
-                )
-            except KeyboardInterrupt:
-                if not fits:
-                    raise KeyboardInterrupt(
-                        "fit interrupted while it looked for a start: there is no result to keep yet"
-                    ) from None
-                warn_user(
-                    f"fit interrupted in start {len(fits) + 1} of {settings.n_init}; the best so far is kept",
-                    InterruptedFitWarning,
-                )
-                break
-            if fits[-1].outcome.stopped:
-                break
-            progress.keep_ended(fits[-1].parts())
-    best = _best(fits, settings, operations, sample_weights)
-    warn_of_limit(
-        best.outcome,
-        settings.max_iter,
-        _certifying_tol(settings) if settings.certify else settings.tol,
-    )
+        data = _hold_out(data, settings.validation_fraction, streams[0])
+    results = _fit_all(settings, data, streams, choice, progress)
+    best = _best(results, settings, data)
+    tol = settings.tol if settings.certify is None else _certifying_tol(settings)
+    warn_of_limit(best.outcome, settings.max_iter, tol)
     return best
 
 
-def _checked(found: _Kept, rank: int, operations: EntryOperations) -> _Kept:
-    """What a file holds, its arrays those of this fit."""
-    sides = [
-        np.broadcast_to(operations.observed.dtype.type(0), (size, rank))
-        for size in operations.observed.shape
-    ]
-    require_same_layout((found.U, found.V), sides)
-    require_same_layout(
-        (found.row_bias, found.column_bias),
-        [side[:, 0] if found.row_bias.ndim == 1 else side[:, :1] for side in sides],
+def _check(
+    settings: Settings, operations: EntryOperations, sample_weights: Array | None
+) -> SolverChoice:
+    """Refuse settings that do not go together; choose the solver."""
+    check_init(settings.init)
+    plain_model = settings.bias is not True and sample_weights is None and not settings.reg_by_count
+    choice = _choose_solver(settings, operations, plain_model)
+    capabilities = operations.capabilities
+    if choice.spec.check is not None:
+        choice.spec.check(settings.loss, settings.mm, capabilities)
+    if settings.certify is not None:
+        if CERTIFIER.check is not None:
+            CERTIFIER.check(settings.loss, settings.certify, capabilities)
+        if not plain_model:
+            raise ValueError(
+                "certify=True goes with the plain model: no bias, weights or reg_by_count"
+            )
+        if settings.validation_fraction is not None:
+            raise ValueError(
+                "certify=True continues to a critical point, validation_fraction stops before one; "
+                "choose one of them"
+            )
+    observed = operations.observed
+    _log.info(
+        "%d × %d with %d entries, rank %d, loss %s",
+        *observed.shape,
+        observed.n_entries,
+        settings.rank,
+        settings.loss.name,
     )
-    return found
+    _log.info("solver %s: %s", choice.spec.name, choice.reason)
+    return choice
 
 
-def _best(
-    fits: list[Fit], settings: Settings, operations: EntryOperations, sample_weights: Array | None
-) -> Fit:
-    """The fit with the lowest validation error or objective; with several θ, all are measured at the smallest of them."""
-    if len(fits) == 1:
-        return fits[0]
-    if settings.validation_fraction is not None:
-        return min(fits, key=lambda found: found.outcome.best_error)
-    loss = min((found.loss for found in fits), key=lambda loss: loss.theta)
-    objective = Objective(loss, min(found.reg for found in fits))
+def _choose_solver(
+    settings: Settings, operations: EntryOperations, plain_model: bool
+) -> SolverChoice:
+    observed = operations.observed
+    return choose_solver(
+        settings.solver,
+        observed.shape,
+        observed.n_entries,
+        settings.rank,
+        settings.loss,
+        plain_model=plain_model,
+        capabilities=operations.capabilities,
+    )
 
-    def merit(found: Fit) -> float:
-        return operations.loss_sum(loss, *found.predictors(), sample_weights) + objective.penalty(
-            found.U, found.V
-        )
 
-    return min(fits, key=merit)
+def _hold_out(data: Data, fraction: float, stream: np.random.Generator) -> Data:
+    """Hold a fraction of the entries out; equal seeds select the same entries on every backend."""
+    operations = data.operations
+    weights = data.sample_weights
+    selected = select_by_hash(
+        operations.observed.to_host(),
+        None if weights is None else np.asarray(weights),
+        fraction,
+        holdout_seed(stream),
+    )
+    observed, weights, holdout = hold_out(operations.observed, weights, operations.array(selected))
+    return Data(operations.on(observed), weights, holdout)
+
+
+def _fit_all(
+    settings: Settings,
+    data: Data,
+    streams: list[np.random.Generator],
+    choice: SolverChoice,
+    progress: Progress,
+) -> list[FitResult]:
+    """One fit per stream of random numbers, without those that a checkpoint has."""
+    with progress.reading():
+        results = [FitResult.from_parts(parts, settings.loss) for parts in progress.ended]
+        for result in results:
+            _require_layout(result.factorization, settings.rank, data.operations)
+    with one_blas_thread() if choice.spec.single_blas_thread else nullcontext():
+        for stream in streams[len(results) :]:
+            if results:
+                # fits are compared with each other: all have the model of the first
+                settings = replace(settings, bias=results[0].factorization.has_bias)
+                choice = SolverChoice(get_solver(results[0].solver), results[0].reason)
+            try:
+                results.append(_fit_once(settings, data, stream, choice, progress))
+            except KeyboardInterrupt:
+                if not results:
+                    raise KeyboardInterrupt(
+                        "fit interrupted during the initialization: there is no result to keep yet"
+                    ) from None
+                warn_user(
+                    f"fit interrupted in initialization {len(results) + 1} of {settings.n_init}; "
+                    "the best so far is kept",
+                    InterruptedFitWarning,
+                )
+                break
+            if results[-1].outcome.stopped:
+                break
+            progress.keep_ended(results[-1].parts())
+    return results
 
 
 def _fit_once(
     settings: Settings,
-    operations: EntryOperations,
-    sample_weights: Array | None,
-    holdout: Holdout | None,
+    data: Data,
     rng: np.random.Generator,
-    solver: str,
-    reason: str,
+    choice: SolverChoice,
     progress: Progress,
-) -> Fit:
-    known = progress.prepared
-    if known is None:
+) -> FitResult:
+    """Initialize (or take the initialization of a checkpoint), and iterate."""
+    saved = progress.prepared
+    if saved is None:
         started = time.perf_counter()
-        prepared = prepare(settings, operations, sample_weights, rng, solver, reason)
-        _log.info(
-            "start found in %.3g s: noise %.4g", time.perf_counter() - started, prepared.sigma
-        )
-        progress.keep_prepared(prepared.parts())
+        initial = initialize(settings, data.operations, data.sample_weights, rng, choice)
+        seconds = time.perf_counter() - started
+        _log.info("initialized in %.3g s: noise %.4g", seconds, initial.sigma)
+        progress.keep_prepared(initial.parts())
     else:
         with progress.reading():
-            prepared = _checked(Prepared(**known), settings.rank, operations)
-    return _iterated(settings, prepared, operations, sample_weights, holdout, progress)
+            initial = Initialization.from_parts(saved)
+            _require_layout(initial.factorization, settings.rank, data.operations)
+    return iterate(settings, initial, data, progress)
 
 
-def _iterated(
+def _require_layout(found: Factorization, rank: int, operations: EntryOperations) -> None:
+    """Require that arrays from a file have the shapes and types of this fit."""
+    m, n = operations.observed.shape
+    number = operations.observed.dtype.type(0)
+    saved = (found.row_factors, found.column_factors, found.row_bias, found.column_bias)
+    shapes = ((m, rank), (n, rank), (m,), (n,))
+    require_same_layout(saved, [np.broadcast_to(number, shape) for shape in shapes])
+
+
+# --- 2. Initialize: factors, noise level, λ and biases ----------------------------------------------
+
+
+def initialize(
     settings: Settings,
-    prepared: Prepared,
     operations: EntryOperations,
     sample_weights: Array | None,
-    holdout: Holdout | None,
-    progress: Progress,
-) -> Fit:
-    """From the start to the end."""
-    settings = replace(settings, reg=prepared.reg, bias_unit=prepared.bias_unit)
-    center, row_bias, column_bias = prepared.center, prepared.row_bias, prepared.column_bias
-    sigma, solver, reason, bias = (
-        prepared.sigma,
-        prepared.solver,
-        prepared.reason,
-        prepared.center is not None,
+    rng: np.random.Generator,
+    choice: SolverChoice,
+) -> Initialization:
+    """Initial factors, the noise level there, λ and biases.
+
+    The solver is another than the chosen one where the choice of biases requires it. A matrix and its
+    transpose have the same initialization, bit for bit.
+    """
+    if is_upright(operations, sample_weights):
+        found = _initialize_upright(settings, operations, sample_weights, rng, choice)
+    else:
+        order = operations.observed.column_order
+        found = _initialize_upright(
+            transposed_settings(settings, operations),
+            operations.transposed,
+            None if sample_weights is None else sample_weights[order],
+            rng,
+            choice,
+        ).transposed
+    if found.factorization.has_bias and settings.bias is not True:
+        spec, reason = _choose_solver(settings, operations, plain_model=False)
+        found = replace(found, solver=spec.name, reason=reason)
+    return found
+
+
+def _initialize_upright(
+    settings: Settings,
+    operations: EntryOperations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    choice: SolverChoice,
+) -> Initialization:
+    """λ is given, or found in two steps: in units of the data, then by the noise level."""
+    paper_reg = settings.reg
+    if settings.auto_reg:
+        problem = Problem(operations, settings.rank, settings.reg)
+        settings, paper_reg = in_units(settings, problem)
+    initial = _initial_point(settings, operations, sample_weights, rng, choice)
+    if settings.auto_reg and initial.ridge is not None:
+        settings, again = _choose_regularization(
+            settings, operations, sample_weights, rng, initial, paper_reg
+        )
+        if again:
+            initial = _initial_point(settings, operations, sample_weights, rng, choice)
+    typical = float(np.median(np.abs(sampled_entries(operations.observed)[2])))
+    sigma = max(initial.sigma, least_sigma(typical, operations.observed.dtype))
+    return Initialization(
+        initial.factorization,
+        sigma,
+        settings.reg,
+        settings.bias_unit,
+        choice.spec.name,
+        choice.reason,
     )
-    loss = settings.loss_at(sigma)
+
+
+def _initial_point(
+    settings: Settings,
+    operations: EntryOperations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    choice: SolverChoice,
+) -> InitialPoint:
+    """The initial point for these settings: biases first, then factors of what they leave."""
+    center: float | None = None
+    init = settings.init
+    if settings.bias is True and isinstance(init, Factorization):
+        center = init.center
+        row_bias = init.row_bias
+        column_bias = init.column_bias
+    elif settings.bias is True:
+        reg = settings.reg / (settings.bias_unit * settings.bias_unit)
+        center, row_bias, column_bias = initial_biases(operations, reg)
+    if sample_weights is not None and not sample_weights.all():
+        # entries without weight have no influence on the initialization either
+        operations = operations.on(operations.observed.select(sample_weights > 0))
+    if choice.spec.initialization == "projection" and init == "auto":
+        return projection_initialization(settings, operations, rng)
+    if center is not None:
+        operations = subtract_biases(operations, center, row_bias, column_bias)
+    observed = operations.observed
+    reg = average_reg(settings, observed.n_entries, observed.shape)
+    problem = Problem(operations, settings.rank, reg, settings.loss.degree)
+    found = initial_point(init, problem, settings.loss, rng)
+    if center is None:
+        return found
+    factors = found.factorization
+    biased = Factorization(
+        factors.row_factors, factors.column_factors, center, row_bias, column_bias
+    )
+    return replace(found, factorization=biased)
+
+
+def _choose_regularization(
+    settings: Settings,
+    operations: EntryOperations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    initial: InitialPoint,
+    paper_reg: float,
+) -> tuple[Settings, bool]:
+    """Settings with λ, and biases where they are open; and whether to initialize again with them.
+
+    λ is the ridge of the noise level. Where the signal is weak, it is the one that predicts held-out
+    entries best; ``init`` is then the factors found so far, or "ridge" if these are of no use.
+    """
+    if settings.loss.degree == 2:
+        assert initial.ridge is not None
+        settings = replace(settings, reg=max(settings.reg, initial.ridge))
+    found = None
+    if initial.weak_signal:
+        found = search_regularization(settings, operations, sample_weights, rng)
+    if found is None and initial.missed_signal:
+        return replace(settings, reg=max(settings.reg, paper_reg)), True
+    if found is None:
+        return settings, False
+    init: Init = "ridge"
+    factors = initial.factorization
+    if not initial.missed_signal and found.bias is factors.has_bias:
+        init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
+    return replace(settings, reg=found.reg, bias=found.bias, init=init), True
+
+
+# --- 3. Iterate, certify ----------------------------------------------------------------------------
+
+
+def iterate(
+    settings: Settings, initial: Initialization, data: Data, progress: Progress
+) -> FitResult:
+    """Run the solver from the initial point; certify the result where that is requested."""
+    spec = get_solver(initial.solver)
+    center = initial.factorization.center
+    loss = settings.loss_at(initial.sigma)
     _log.info(
         "λ %.4g, θ %.4g, %s biases, solver %s",
-        settings.reg,
+        initial.reg,
         loss.theta,
-        "with" if bias else "no",
-        solver,
+        "no" if center is None else "with",
+        spec.name,
     )
-    objective = Objective(loss, settings.reg)
-    U, V = prepared.U, prepared.V
-    watch: dict[str, Any] = {
-        "validation": None if holdout is None else partial(holdout.error, bounds=settings.bounds),
-        "patience": settings.patience,
-    }
-    watch["record"] = file_record(progress.loop("fit"))
-    if solver == "mm":
-        mm = MMSolver(operations, objective, settings.mm)
-        outcome = run(mm, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
-        U, V = outcome.best or mm.factors
-        # the certificate is of the last iterate, which validation may not have kept
-        measured = (
-            mm.criticality()
-            if outcome.best is None or outcome.best_iteration == outcome.iterations
-            else float("nan")
-        )
-        return Fit(
-            U,
-            V,
-            bias,
-            0.0,
-            row_bias[:, 0],
-            column_bias[:, 0],
-            settings.bias_unit,
-            loss,
-            settings.reg,
-            outcome,
-            measured,
-            solver,
-            reason,
-        )
-    if solver == "varpro":
-        varpro = VarPro(operations, Objective(smoothed(loss, _TIP * sigma), settings.reg))
-        outcome = run(varpro, U, V, settings.max_iter, settings.tol, settings.callbacks, **watch)
-        U, V = outcome.best or varpro.factors
-    else:
-        unit = operations.observed.dtype.type(settings.bias_unit)
-        irls = IRLS.on_entries(
-            operations,
-            objective,
-            sigma,
-            center,
-            sample_weights,
-            settings.reg_by_count,
-            settings.bias_unit,
-        )
-        if bias:
-            U, V = np.hstack([U, row_bias / unit]), np.hstack([V, column_bias / unit])
-        outcome = run(
-            irls,
-            U,
-            V,
-            settings.max_iter,
-            settings.tol,
-            settings.callbacks,
-            keep=lambda: irls.augmented_factors,
-            **watch,
-        )
-        U, V = outcome.best or irls.augmented_factors
-        if bias:
-            U, row_bias, V, column_bias = (
-                U[:, :-1].copy(),
-                U[:, -1:] * unit,
-                V[:, :-1].copy(),
-                V[:, -1:] * unit,
-            )
-    measured = float("nan")
-    if settings.certify and not outcome.stopped:
-        U, V, outcome, measured = _certify(settings, operations, objective, U, V, outcome, progress)
-    return Fit(
-        U,
-        V,
-        bias,
-        center or 0.0,
-        row_bias[:, 0],
-        column_bias[:, 0],
-        settings.bias_unit,
+    problem = SolverProblem(
+        data.operations,
         loss,
-        settings.reg,
-        outcome,
-        measured,
+        initial.reg,
+        initial.sigma,
+        center,
+        initial.bias_unit,
+        data.sample_weights,
+        settings.reg_by_count,
+        settings.mm,
+    )
+    solver = spec.build(problem)
+    validation = None
+    if data.holdout is not None:
+        validation = partial(data.holdout.error, bounds=settings.bounds)
+    outcome = run(
         solver,
-        reason,
+        *initial.factorization.augmented(initial.bias_unit),
+        settings.max_iter,
+        settings.tol,
+        settings.callbacks,
+        validation=validation,
+        patience=settings.patience,
+        keep=lambda: solver.augmented_factors,
+        record=file_record(progress.loop("fit")),
+    )
+    U, V = outcome.best or solver.augmented_factors
+    criticality = float("nan")
+    if spec.criticality is not None:
+        # measured at the last iterate, which validation may not have kept
+        if outcome.best is None or outcome.best_iteration == outcome.iterations:
+            criticality = spec.criticality(solver)
+    elif settings.certify is not None and not outcome.stopped:
+        U, V, outcome, criticality = _certify(settings, problem, U, V, outcome, progress)
+    if center is None:
+        # its zero biases are in the memory of the entries already
+        factorization = replace(initial.factorization, row_factors=U, column_factors=V)
+    else:
+        factorization = Factorization.from_augmented(U, V, center, initial.bias_unit)
+    return FitResult(
+        factorization,
+        initial.bias_unit,
+        loss,
+        initial.reg,
+        outcome,
+        criticality,
+        initial.solver,
+        initial.reason,
     )
 
 
 def _certify(
     settings: Settings,
-    operations: EntryOperations,
-    objective: Objective,
+    problem: SolverProblem,
     U: Array,
     V: Array,
     outcome: Outcome,
     progress: Progress,
 ) -> tuple[Array, Array, Outcome, float]:
-    """MM from where the fast solver ended, until the objective itself (kinks and all) is critical."""
+    """Continue with MM until the objective itself, without smoothing, is critical."""
     assert settings.certify is not None
-    mm = MMSolver(operations, objective, settings.certify)
+    assert CERTIFIER.criticality is not None
+    solver = CERTIFIER.build(replace(problem, mm=settings.certify))
     after = run(
-        mm,
+        solver,
         U,
         V,
         settings.max_iter,
@@ -373,8 +574,28 @@ def _certify(
         record=file_record(progress.loop("certify")),
     )
     after.reason = f"{after.reason}, by mm after {outcome.iterations} iterations of the fast solver"
-    return *mm.factors, after, mm.criticality()
+    return *solver.factors, after, CERTIFIER.criticality(solver)
 
 
 def _certifying_tol(settings: Settings) -> float:
-    return min(settings.tol, _CERTIFY_TOL)
+    return min(settings.tol, OPTIONS.tol)
+
+
+def _best(results: list[FitResult], settings: Settings, data: Data) -> FitResult:
+    """The fit with the lowest validation error, or else the lowest objective.
+
+    With several θ, all are compared at the smallest of them.
+    """
+    if len(results) == 1:
+        return results[0]
+    if settings.validation_fraction is not None:
+        return min(results, key=lambda result: result.outcome.best_error)
+    loss = min((result.loss for result in results), key=lambda loss: loss.theta)
+    objective = Objective(loss, min(result.reg for result in results))
+
+    def value(result: FitResult) -> float:
+        found = result.factorization
+        total = data.operations.loss_sum(loss, *found.predictors(), data.sample_weights)
+        return total + objective.penalty(found.row_factors, found.column_factors)
+
+    return min(results, key=value)

@@ -167,7 +167,8 @@ def _sealed_again(
     elif kind == 1:
         del start[str(rng.choice(sorted(start)))]
     elif kind == 2:
-        start["U"] = start["U"][:-1].copy()
+        factors = start["factorization"]
+        factors["row_factors"] = factors["row_factors"][:-1].copy()
     else:
         state["loops"]["fit"]["solver"]["point"] = (np.zeros((3, 2)), np.zeros((3, 2)))
     write(path, Saved(saved.kind, saved.parameters, state))

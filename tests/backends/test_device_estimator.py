@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from conftest import INTERPRETED, needs_gpu
 from robustmf import Observed, RobustMF, load
-from robustmf.initialization import regularization as shrink
+from robustmf.initialization import regularization
 
 pytestmark = [
     needs_gpu,
@@ -114,8 +115,8 @@ def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, dtype, tmp_pat
 @needs_gpu
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_reg_and_biases_are_chosen_on_the_card_as_on_the_host(dtype, monkeypatch):
-    monkeypatch.setattr(shrink, "_SMALL", 0)
-    monkeypatch.setattr(shrink, "_SAMPLE", 10_000)
+    options = replace(regularization.OPTIONS, host_work=0, sample=10_000)
+    monkeypatch.setattr(regularization, "OPTIONS", options)
     observed, clean = stars(400, 300, 0.2, 1.0, dtype)
     cpu, card = both(observed, bounds=(0.5, 5.0))
     assert cpu.has_bias_

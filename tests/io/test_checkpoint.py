@@ -350,7 +350,7 @@ def test_invalid_content_with_a_valid_checksum_is_refused(part, path):
     elif part == "initialization":
         del state["prepared"]["sigma"]
     elif part == "its shape":
-        state["prepared"]["U"] = np.zeros((7, 3))
+        state["prepared"]["factorization"]["row_factors"] = np.zeros((7, 3))
     elif part == "shape of the solver":
         state["loops"]["fit"]["solver"]["point"] = (np.zeros((7, 3)), np.zeros((7, 3)))
     else:

@@ -239,7 +239,7 @@ def test_auto_chooses_by_shape_filling_and_loss_and_says_why():
     few = np.where(np.add.outer(np.arange(20), np.arange(300)) % 10 == 0, wide, np.nan)
     assert RobustMF(2, random_state=0).fit(sparse).solver_ == "varpro"
     assert RobustMF(2, random_state=0).fit(few).solver_ == "irls"  # 0.9 entries a parameter
-    assert is_worth_eliminating((72, 4983), 32_900, 4, kinked=False)  # all tracks of Dinosaur, 1.6
+    assert is_worth_eliminating((72, 4983), 32_900, 4, nonsmooth=False)  # all tracks of Dinosaur, 1.6
     assert RobustMF(2, loss="l1", random_state=0).fit(wide).solver_ == "varpro"
     assert RobustMF(2, random_state=0).fit(wide).solver_ == "irls"
     model = RobustMF(2, random_state=0).fit(square)
@@ -562,7 +562,7 @@ def test_a_certifying_fit_that_does_not_settle_names_the_tolerance_it_did_not_re
 
 def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeypatch, team):
     operations = CPUOperations(make_synthetic(300, random_state=110).train, team)
-    start = Problem(operations, 5, 0.03).ridge_start(np.random.default_rng(1), 15)
+    start = Problem(operations, 5, 0.03).ridge_factors(np.random.default_rng(1), 15)
 
     def objectives(curvature):
         monkeypatch.setattr(irls_module, "OPTIONS", IRLSOptions(curvature=curvature))

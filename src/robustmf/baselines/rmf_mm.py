@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
-from robustmf.initialization.initial_point import gaussian_start
+from robustmf.initialization.initial_point import gaussian_factors
 from robustmf.losses import L1
 from robustmf.solvers.base import Callback
 from robustmf.solvers.mm import LADMPSAP
@@ -115,7 +115,7 @@ class RMFMM(Baseline):
         observed = operations.observed
         rank = int(self.rank)
         objective = Objective(L1(), chosen_reg(self.reg, observed, rank, rng))
-        initial = self.init or gaussian_start(observed.shape, rank, rng, observed.dtype)
+        initial = self.init or gaussian_factors(observed.shape, rank, rng, observed.dtype)
         U, V = (np.array(A, dtype=observed.dtype, order="C") for A in initial)
         steps = MMSteps(
             operations,

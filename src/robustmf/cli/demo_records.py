@@ -20,7 +20,7 @@ from robustmf.datasets import Synthetic, make_synthetic, make_tracks
 from robustmf.datasets.oracle import oracle_factors
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.initialization.problem import interpolated_sigma
-from robustmf.initialization.scales import Held, robust_sigma
+from robustmf.initialization.scales import robust_sigma
 from robustmf.report.fit_record import fit_record
 from robustmf.solvers.objective import paper_reg
 
@@ -101,7 +101,7 @@ def _method_record(data: Synthetic, title: str, model: RobustMF, seconds: float)
     sigma = (
         interpolated_sigma(residuals, degrees_of_freedom)
         if model.loss_.concave
-        else robust_sigma(Held(residuals), degrees_of_freedom)
+        else robust_sigma(residuals, degrees_of_freedom)
     )
     threshold = _FLAG_THRESHOLD * sigma
     flagged = np.abs(residuals) > threshold

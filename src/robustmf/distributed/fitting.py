@@ -27,7 +27,7 @@ from robustmf.distributed.initialization import (
     sample_evenly,
 )
 from robustmf.distributed.noise import noise_facts
-from robustmf.fitting import Fit
+from robustmf.fitting import FitResult
 from robustmf.initialization.initial_point import check_init
 from robustmf.io.checkpoint import Checkpoint
 from robustmf.solvers.base import Outcome, run, warn_of_limit
@@ -141,7 +141,7 @@ class ClusterFit:
             connection, triplets, self._layout.n_blocks, fraction, self._layout.holdout_seed
         )
 
-    def fit(self, settings: Settings) -> tuple[Fit, RemoteEntries]:
+    def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
         """Initialize and iterate; the factors of the result are empty if written as shards."""
         matrix = self.matrix
         check_init(settings.init)
@@ -211,17 +211,12 @@ class ClusterFit:
             )
 
 
-def _as_fit(A: Array, B: Array, estimates: Estimates, outcome: Outcome, n_blocks: int) -> Fit:
+def _as_fit(A: Array, B: Array, estimates: Estimates, outcome: Outcome, n_blocks: int) -> FitResult:
     found = Factorization.from_augmented(A, B, estimates.center, estimates.bias_unit)
     if outcome.best is not None:
         outcome.best = (found.row_factors, found.column_factors)
-    return Fit(
-        found.row_factors,
-        found.column_factors,
-        found.has_bias,
-        found.center or 0.0,
-        found.row_bias,
-        found.column_bias,
+    return FitResult(
+        found,
         estimates.bias_unit,
         estimates.loss,
         estimates.reg,

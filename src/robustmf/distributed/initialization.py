@@ -25,15 +25,18 @@ from robustmf.data.factorization import Factorization
 from robustmf.data.ids import Ids, merge_ids, take_ids
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
+from robustmf.fitting import initialize as initialize_locally
 from robustmf.initialization import problem
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, given_factors
-from robustmf.initialization.prepare import average_reg, in_units, prepare
-from robustmf.initialization.resampling import WIDER, suspects
-from robustmf.initialization.scales import TUNING, Held, Scales, least_sigma
+from robustmf.initialization.regularization import average_reg, in_units
+from robustmf.initialization.resampling import OPTIONS as RESAMPLING
+from robustmf.initialization.resampling import suspects
+from robustmf.initialization.scales import TUNING, Scales, least_sigma
 from robustmf.kernels import repair
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.solvers.fold_in import Columns
+from robustmf.solvers.registry import SolverChoice, get_solver
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
@@ -250,27 +253,25 @@ def initialize_sample(
     if weights is not None:
         weights = Observed.from_indices(positions[0], positions[1], weights, shape).rows.values
     with Team(1) as team:
-        found = prepare(settings, CPUOperations(observed, team), weights, rng, "irls", "")
+        choice = SolverChoice(get_solver("irls"), "")
+        found = initialize_locally(settings, CPUOperations(observed, team), weights, rng, choice)
+    factors = found.factorization
     estimates = Estimates(
         found.sigma,
-        found.center,
+        factors.center,
         found.reg,
         found.bias_unit,
         float(np.median(np.abs(sample.values))),
         settings.loss_at(found.sigma),
     )
     # λ makes UᵀU = VᵀV for all rows; sweeps alone would need hundreds to balance those of a sample
-    balance = found.U.dtype.type(share**0.25)
-    factorization = Factorization(
-        found.U * balance,
-        found.V / balance,
-        found.center,
-        found.row_bias[:, 0],
-        found.column_bias[:, 0],
+    balance = factors.row_factors.dtype.type(share**0.25)
+    balanced = replace(
+        factors,
+        row_factors=factors.row_factors * balance,
+        column_factors=factors.column_factors / balance,
     )
-    return SampleFactors(
-        estimates, (indices[0], indices[1]), factorization.augmented(found.bias_unit)
-    )
+    return SampleFactors(estimates, (indices[0], indices[1]), balanced.augmented(found.bias_unit))
 
 
 def _concatenate(samples: Sequence[Sample]) -> Sample:
@@ -397,7 +398,15 @@ def _refit(
         subsets = n_subsets[:n_rows][group == k]
         seed = block.offset + int(chosen[0])
         own[chosen] = _refit_rows(
-            observed, used, chosen, subsets, own[chosen], design, ridge, WIDER * theta, seed
+            observed,
+            used,
+            chosen,
+            subsets,
+            own[chosen],
+            design,
+            ridge,
+            RESAMPLING.theta_factor * theta,
+            seed,
         )
 
 
@@ -447,7 +456,7 @@ def _from_given_factors(settings: Settings, matrix: Matrix) -> tuple[Estimates, 
     side = _row_side(matrix)
     values, n_entries = _entry_sample(matrix, side, False, problem.SAMPLE)
     if settings.auto_reg:
-        scales = Scales(Held(values.values), matrix.shape, n_entries, settings.rank, settings.reg)
+        scales = Scales(values.values, matrix.shape, n_entries, settings.rank, settings.reg)
         settings, _ = in_units(settings, scales)
     biases = [np.zeros(size, matrix.dtype) for size in matrix.shape]
     center = None
@@ -460,12 +469,10 @@ def _from_given_factors(settings: Settings, matrix: Matrix) -> tuple[Estimates, 
     if center is not None:
         centered = centered - row_bias[i] - column_bias[j] - matrix.dtype.type(center)
     reg = average_reg(settings, n_entries, matrix.shape)
-    scales = Scales(
-        Held(centered), matrix.shape, n_entries, settings.rank, reg, settings.loss.degree
-    )
+    scales = Scales(centered, matrix.shape, n_entries, settings.rank, reg, settings.loss.degree)
     typical = float(np.median(np.abs(values.values)))
     residual = centered - np.einsum("tq,tq->t", left[i], right[j])
-    sigma = max(scales.noise(Held(residual)), least_sigma(typical, matrix.dtype))
+    sigma = max(scales.noise(residual), least_sigma(typical, matrix.dtype))
     estimates = Estimates(
         sigma, center, settings.reg, settings.bias_unit, typical, settings.loss_at(sigma)
     )
@@ -495,7 +502,7 @@ def _fit_biases(settings: Settings, matrix: Matrix, first: int) -> tuple[float, 
     connection = matrix.connection
     reg = settings.reg / (settings.bias_unit * settings.bias_unit)
     sample, _ = _entry_sample(matrix, first, False, SAMPLING.max_center_entries)
-    center, losses = bias_sweeps(Held(sample.values))
+    center, losses = bias_sweeps(sample.values)
     biases = [
         [connection.submit(np.zeros, (size, 1), matrix.dtype) for size in of.sizes]
         for of in matrix.sides

@@ -1,11 +1,12 @@
-"""A start in the right valley: a cheap attempt, a check, and stronger means only where the check asks for them.
+"""Graduated non-convexity: initial factors in the right basin of attraction.
 
-1. Least squares on clipped values, then the Welsch loss with its scale and the ridge falling together (graduated non-convexity).
-2. Repair of the rows and columns whose fit is bad.
-3. The check: noise well below the spread, repair settled, most entries explained. Where it fails and the problem is small
-   enough, message passing and repair again, from new random starts with a slower schedule; the best objective is kept.
+1. Least squares on clipped values; then the Welsch loss, its scale and the ridge decreasing together.
+2. Repair of the rows and columns whose fit is poor.
+3. A check: noise well below the values' scale, repair converged, most entries explained. Where it fails
+   and the problem is small enough, message passing and repair from new random factors, with a slower
+   schedule; the best objective is kept.
 
-docs/design/initialization.md has the figures, and what each part buys.
+See docs/design/initialization.md.
 """
 
 from __future__ import annotations
@@ -22,148 +23,185 @@ from robustmf.initialization.resampling import repair
 
 Array = NDArray[np.floating[Any]]
 
-_RIDGE_SWEEPS = 8
-_ANNEAL = np.geomspace(0.7, 0.06, 20)
 
-#: The cheap attempt's repair may cost about as much as its sweeps did.
-_CHEAP_REPAIR = 60.0
+@dataclass(frozen=True)
+class GraduatedOptions:
+    """Constants of graduated non-convexity. Noise levels are in units of the values' scale.
 
-#: Noise above this share of the spread means that the signal may not have been found.
-_UNSURE = 0.25
+    Attributes
+    ----------
+    ridge_sweeps, strong_ridge_sweeps : int
+        Sweeps of least squares on clipped values, in the fast and in the strong attempt.
+    noise_path : (float, float, int)
+        The noise level along the fast attempt: first, last, number of sweeps, in geometric progression.
+    max_noise : float
+        Above this noise level the signal may not have been found.
+    min_explained : float
+        The share of entries that a reliable fit explains.
+    fast_repair : float
+        The budget of the fast attempt's repair, which costs about as much as its sweeps.
+    strong_repair : float
+        The budget of the strong attempt's repair, in entries × rank².
+    max_work : float
+        Entries × rank² up to which the strong attempt is made; it takes a few seconds.
+    rates : tuple of float
+        Rates of message passing, one strong attempt each.
+    max_message_noise : float
+        The noise level below which message passing counts as converged.
+    """
 
-#: Rates of message passing, one attempt each.
-_RATES = (0.97, 0.985, 0.99)
+    ridge_sweeps: int = 8
+    strong_ridge_sweeps: int = 20
+    noise_path: tuple[float, float, int] = (0.7, 0.06, 20)
+    max_noise: float = 0.25
+    min_explained: float = 0.85
+    fast_repair: float = 60.0
+    strong_repair: float = 3e9
+    max_work: float = 4e6
+    rates: tuple[float, ...] = (0.97, 0.985, 0.99)
+    max_message_noise: float = 0.06
 
-#: Entries × rank² up to which stronger means are tried, and what all trials of one repair may come to then: a few seconds.
-_AFFORDABLE, _STRONG_REPAIR = 4e6, 3e9
+
+OPTIONS = GraduatedOptions()
 
 
 @dataclass
-class Found:
-    """A fit at the Welsch loss."""
+class Candidate:
+    """A fit with the Welsch loss.
+
+    Attributes
+    ----------
+    U, V : array
+    sigma : float
+        Its noise level.
+    reliable : bool
+        Whether it passed the check.
+    """
 
     U: Array
     V: Array
     sigma: float
-    sure: bool
+    reliable: bool
 
 
-def graduated_start(problem: Problem, rng: np.random.Generator) -> Found:
-    """Factors in the right valley, and the noise level there."""
-    small = problem.operations.observed.n_entries * problem.rank**2 <= _AFFORDABLE
+def graduated_factors(problem: Problem, rng: np.random.Generator) -> Candidate:
+    """Factors in the right basin of attraction, and the noise level there."""
+    small = problem.operations.observed.n_entries * problem.rank**2 <= OPTIONS.max_work
     if small and problem.on_host() is not problem:
-        # message passing has no twin on a card, and would not gain by one at this size
-        found = graduated_start(problem.on_host(), rng)
-        return Found(
+        # message passing is not implemented on GPUs and would gain nothing at this size
+        found = graduated_factors(problem.on_host(), rng)
+        return Candidate(
             problem.operations.array(found.U),
             problem.operations.array(found.V),
             found.sigma,
-            found.sure,
+            found.reliable,
         )
-    first = best = _annealed(problem, rng)
-    if best.sure or not small:
+    first = best = _fast_attempt(problem, rng)
+    if best.reliable or not small:
         return best
-    # with many outliers a wrong fit of a row has long factors: the noise's own ridge tells it from the right one less often
-    firm = problem.firmer()
-    for rate in _RATES:
-        found = _propagated(firm, rng, rate)
-        better, same = _compare(firm, found, best)
+    # with many outliers a wrong fit of a row has large factors, which a larger ridge tells from a right one
+    raised = problem.with_paper_reg()
+    for rate in OPTIONS.rates:
+        found = _strong_attempt(raised, rng, rate)
+        better, same = _compare(raised, found, best)
         best = found if better else best
-        if same or best.sure:
+        if same or best.reliable:
             break
-    if best is not first or best.sigma > _UNSURE * problem.spread:
+    if best is not first or best.sigma > OPTIONS.max_noise * problem.scale:
         best.sigma = polish(problem, best.U, best.V, best.sigma)
     return best
 
 
-def continued(problem: Problem, U: Array, V: Array, rng: np.random.Generator) -> Found:
-    """From factors of an earlier fit, in place: what has come since may stand in a bad valley, so rows and columns are repaired."""
-    sigma, settled = repair(
+def continued_factors(problem: Problem, U: Array, V: Array, rng: np.random.Generator) -> Candidate:
+    """Continue from the factors of an earlier fit, in place.
+
+    Entries that were added since may have put rows and columns into poor local minima; these are repaired.
+    """
+    sigma, converged = repair(
         problem,
         U,
         V,
         problem.sigma(problem.residuals(U, V)),
         _seed(rng),
         z=1.0,
-        budget=_CHEAP_REPAIR,
+        budget=OPTIONS.fast_repair,
     )
-    return Found(U, V, sigma, settled)
+    return Candidate(U, V, sigma, converged)
 
 
-def _annealed(problem: Problem, rng: np.random.Generator) -> Found:
-    """The cheap attempt."""
-    U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
-    sigma = own = problem.spread
-    for k, share in enumerate(_ANNEAL):
-        sigma = share * problem.spread
+def _fast_attempt(problem: Problem, rng: np.random.Generator) -> Candidate:
+    U, V = problem.ridge_factors(rng, OPTIONS.ridge_sweeps)
+    sigma = own = problem.scale
+    for k, share in enumerate(np.geomspace(*OPTIONS.noise_path)):
+        sigma = share * problem.scale
         problem.sweep(U, V, problem.ridge(sigma), sigma)
         if k % 4 == 3:
             own = problem.sigma(problem.residuals(U, V))
             if own > 2 * sigma:
                 break
-    sigma, settled = repair(
-        problem, U, V, max(own, 0.6 * sigma), _seed(rng), z=1.0, budget=_CHEAP_REPAIR
+    sigma, converged = repair(
+        problem, U, V, max(own, 0.6 * sigma), _seed(rng), z=1.0, budget=OPTIONS.fast_repair
     )
-    sigma = polish(problem, U, V, sigma, 10 if sigma > _UNSURE * problem.spread else 100)
-    explained = problem.explained(U, V, sigma)
-    return Found(
-        U,
-        V,
-        sigma,
-        settled
-        and sigma <= _UNSURE * problem.spread
-        and explained > 0.85
-        and problem.has_enough_entries,
+    most = OPTIONS.max_noise * problem.scale
+    sigma = polish(problem, U, V, sigma, 10 if sigma > most else 100)
+    reliable = (
+        converged
+        and sigma <= most
+        and problem.explained(U, V, sigma) > OPTIONS.min_explained
+        and problem.has_enough_entries
     )
+    return Candidate(U, V, sigma, reliable)
 
 
-def _propagated(problem: Problem, rng: np.random.Generator, rate: float) -> Found:
-    """The strong attempt."""
-    budget = _STRONG_REPAIR / (problem.operations.observed.n_entries * problem.rank**2)
-    U, V = problem.ridge_start(rng, 20)
-    first = propagate(problem, U, V, rate)
-    sigma, settled = repair(problem, U, V, first, _seed(rng), z=0.0, budget=budget)
-    lost = sigma > _UNSURE * problem.spread
-    sigma = polish(problem, U, V, sigma, 10 if lost else 100)
-    if sigma <= _UNSURE * problem.spread:
-        # once more at the final θ, which tells right from wrong better
-        sigma, settled = repair(problem, U, V, sigma, _seed(rng), z=0.0, budget=budget)
+def _strong_attempt(problem: Problem, rng: np.random.Generator, rate: float) -> Candidate:
+    work = problem.operations.observed.n_entries * problem.rank**2
+    budget = OPTIONS.strong_repair / work
+    most = OPTIONS.max_noise * problem.scale
+    U, V = problem.ridge_factors(rng, OPTIONS.strong_ridge_sweeps)
+    message_sigma = propagate(problem, U, V, rate)
+    sigma, converged = repair(problem, U, V, message_sigma, _seed(rng), z=0.0, budget=budget)
+    sigma = polish(problem, U, V, sigma, 10 if sigma > most else 100)
+    if sigma <= most:
+        # once more at the final θ, which separates right from wrong fits better
+        sigma, converged = repair(problem, U, V, sigma, _seed(rng), z=0.0, budget=budget)
         sigma = polish(problem, U, V, sigma)
-    return Found(
-        U, V, sigma, settled and sigma <= _UNSURE * problem.spread and first < 0.06 * problem.spread
+    reliable = (
+        converged and sigma <= most and message_sigma < OPTIONS.max_message_noise * problem.scale
     )
+    return Candidate(U, V, sigma, reliable)
 
 
 def polish(problem: Problem, U: Array, V: Array, sigma: float, sweeps: int = 100) -> float:
-    """Sweeps at the ridge of the noise, not below λ, until the fit moves by less than 1 % of σ̂. Returns σ̂.
+    """Sweep with the ridge of the noise level, until the fit moves by less than 1 % of σ̂. Return σ̂.
 
-    θ follows σ̂, at most halved in five sweeps.
+    θ follows σ̂ and is at most halved every five sweeps.
     """
     residual = problem.residuals(U, V)
     for _ in range(0, sweeps, 5):
         for _ in range(5):
             problem.sweep(U, V, problem.ridge(sigma), sigma)
-        before, residual = residual, problem.residuals(U, V)
-        moved, last = float(np.sqrt(np.mean(np.square(residual - before, dtype=np.float64)))), sigma
+        before = residual
+        residual = problem.residuals(U, V)
+        moved = float(np.sqrt(np.mean(np.square(residual - before, dtype=np.float64))))
+        last = sigma
         sigma = max(problem.sigma(residual), 0.5 * sigma)
         if moved < 0.01 * sigma and sigma > 0.9 * last:
             break
     return sigma
 
 
-def _compare(problem: Problem, new: Found, old: Found) -> tuple[bool, bool]:
-    """Whether the new fit is better, at the smaller of the two scales, and whether both say the same of most entries."""
+def _compare(problem: Problem, new: Candidate, old: Candidate) -> tuple[bool, bool]:
+    """Whether the new fit is better at the smaller noise level, and whether both predict the same."""
     sigma = min(new.sigma, old.sigma)
-    # a fit that passed the check beats one that did not, unless its objective is plainly worse: a wrong row costs far less than 1 %
-    handicap = 1.01 if new.sure and not old.sure else 1.0
-    better = problem.objective(new.U, new.V, sigma) < handicap * problem.objective(
-        old.U, old.V, sigma
-    )
+    # a reliable fit is preferred unless its objective is clearly worse: a wrong row costs far less than 1 %
+    handicap = 1.01 if new.reliable and not old.reliable else 1.0
+    new_objective = problem.objective(new.U, new.V, sigma)
+    better = new_objective < handicap * problem.objective(old.U, old.V, sigma)
     difference = problem.residuals(new.U, new.V) - problem.residuals(old.U, old.V)
     return better, float(np.median(np.abs(difference))) < 0.2 * sigma
 
 
-def better_of(problem: Problem, one: Found, other: Found) -> Found:
+def better_of(problem: Problem, one: Candidate, other: Candidate) -> Candidate:
     """The better of two fits."""
     return one if _compare(problem, one, other)[0] else other
 

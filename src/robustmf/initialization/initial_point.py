@@ -1,7 +1,7 @@
-"""Where the iteration starts: factors, and the noise level seen there.
+"""The initial point of the iterations: factors, biases, and the noise level there.
 
-The paper's Gaussian start leads every nonconvex loss into a bad valley. "auto" is a start that works; docs/design/initialization.md has the
-figures.
+From the paper's Gaussian factors every nonconvex loss ends in a bad local minimum; ``init="auto"`` avoids
+that. See docs/design/initialization.md.
 """
 
 from __future__ import annotations
@@ -14,131 +14,161 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.data.factorization import Factorization
-from robustmf.initialization.graduated import Found, continued, graduated_start
+from robustmf.initialization.graduated import Candidate, continued_factors, graduated_factors
 from robustmf.initialization.problem import Problem
-from robustmf.initialization.scales import Held, Values
 from robustmf.losses import L2, Huber, Loss
 from robustmf.solvers.settings import Init
 
 Array = NDArray[np.floating[Any]]
 
-_RIDGE_SWEEPS = 15
-_BIAS_SWEEPS = 10
 
-#: A fit that explains less than this share of the entries has not found the signal.
-_MOST = 0.5
+@dataclass(frozen=True)
+class InitialPointOptions:
+    """Constants of initial points.
+
+    Attributes
+    ----------
+    ridge_sweeps : int
+        Sweeps of ``init="ridge"``.
+    bias_sweeps : int
+        Sweeps of the biases alone.
+    min_explained : float
+        A fit that explains a smaller share of the entries has not found the signal.
+    """
+
+    ridge_sweeps: int = 15
+    bias_sweeps: int = 10
+    min_explained: float = 0.5
+
+
+OPTIONS = InitialPointOptions()
 
 
 @dataclass(frozen=True)
-class Start:
-    """Factors to start at, and the robust standard deviation of their residuals.
+class InitialPoint:
+    """Factors (and biases) to start from, with what is known about the noise there.
 
-    Where the search for the right valley was made: the ridge that goes with the noise; whether the signal is weak beside the noise; and
-    whether it was lost: with coarse values (half stars) a bounded loss can fit a few of them exactly and call the others outliers.
+    Attributes
+    ----------
+    factorization : Factorization
+    sigma : float
+        The robust standard deviation of the residuals.
+    ridge : float or None, default=None
+        The ridge that corresponds to the noise; None where no search for the right basin was made.
+    weak_signal : bool, default=False
+        Whether the signal is weak relative to the noise, or was missed.
+    missed_signal : bool, default=False
+        Whether the search failed: with coarse values (half stars) a bounded loss may fit a few of them
+        exactly and treat the others as outliers.
     """
 
-    U: Array
-    V: Array
+    factorization: Factorization
     sigma: float
     ridge: float | None = None
-    weak: bool = False
-    lost: bool = False
+    weak_signal: bool = False
+    missed_signal: bool = False
 
     @classmethod
-    def of(cls, found: Found, problem: Problem) -> Start:
-        """What the search found."""
-        lost = problem.explained(found.U, found.V, found.sigma) < _MOST
+    def from_candidate(cls, found: Candidate, problem: Problem) -> InitialPoint:
+        """The result of a search for the right basin of attraction."""
+        missed = problem.explained(found.U, found.V, found.sigma) < OPTIONS.min_explained
         return cls(
-            found.U,
-            found.V,
+            _without_biases(problem.operations, found.U, found.V),
             found.sigma,
             problem.ridge(found.sigma),
-            lost or problem.is_weak(found.sigma),
-            lost,
+            missed or problem.is_weak(found.sigma),
+            missed,
         )
 
 
-def gaussian_start(
+def _without_biases(operations: EntryOperations, U: Array, V: Array) -> Factorization:
+    """UVᵀ, with zero biases in the memory of the entries."""
+    row_bias, column_bias = (operations.array(np.zeros(len(A), A.dtype)) for A in (U, V))
+    return Factorization(U, V, None, row_bias, column_bias)
+
+
+def gaussian_factors(
     shape: tuple[int, int], rank: int, rng: np.random.Generator, dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
     """Independent N(0, 1) factors, as the paper states."""
     m, n = shape
-    return rng.standard_normal((m, rank)).astype(dtype), rng.standard_normal((n, rank)).astype(
-        dtype
-    )
+    U = rng.standard_normal((m, rank)).astype(dtype)
+    V = rng.standard_normal((n, rank)).astype(dtype)
+    return U, V
 
 
-def make_start(
+def initial_point(
     init: Init | Factorization, problem: Problem, loss: Loss, rng: np.random.Generator
-) -> Start:
-    """The start that ``init`` asks for."""
-    observed = problem.operations.observed
-    if isinstance(init, Factorization) and loss.robust:
-        return Start.of(
-            continued(problem, init.row_factors.copy(), init.column_factors.copy(), rng), problem
-        )
+) -> InitialPoint:
+    """The initial point, without biases, for a value of the parameter ``init``."""
+    operations = problem.operations
+    observed = operations.observed
     if isinstance(init, Factorization):
+        if loss.robust:
+            U = init.row_factors.copy()
+            V = init.column_factors.copy()
+            return InitialPoint.from_candidate(continued_factors(problem, U, V, rng), problem)
         init = (init.row_factors, init.column_factors)
     if not isinstance(init, str):
-        U, V = map(
-            problem.operations.array,
-            given_factors(init, observed.shape, problem.rank, observed.dtype),
-        )
+        given = given_factors(init, observed.shape, problem.rank, observed.dtype)
+        U, V = map(operations.array, given)
     elif init == "random":
-        U, V = map(
-            problem.operations.array,
-            gaussian_start(observed.shape, problem.rank, rng, observed.dtype),
-        )
+        drawn = gaussian_factors(observed.shape, problem.rank, rng, observed.dtype)
+        U, V = map(operations.array, drawn)
     elif init == "ridge" or not loss.robust:
-        U, V = problem.ridge_start(rng, _RIDGE_SWEEPS)
+        U, V = problem.ridge_factors(rng, OPTIONS.ridge_sweeps)
     else:
-        return Start.of(graduated_start(problem, rng), problem)
-    return Start(U, V, problem.sigma(problem.residuals(U, V)))
+        return InitialPoint.from_candidate(graduated_factors(problem, rng), problem)
+    sigma = problem.sigma(problem.residuals(U, V))
+    return InitialPoint(_without_biases(operations, U, V), sigma)
 
 
-def bias_sweeps(values: Values) -> tuple[float, list[Loss]]:
-    """The center, and the loss of each sweep over the biases: once least squares, then the Huber loss."""
-    center = values.median()
-    size = values.distances(center).median() or 1.0
-    return center, [L2(), *[Huber(size)] * (_BIAS_SWEEPS - 1)]
+def bias_sweeps(values: Array) -> tuple[float, list[Loss]]:
+    """The center, and the loss of each sweep over the biases: first least squares, then Huber's."""
+    center = float(np.median(values))
+    size = float(np.median(np.abs(values - center))) or 1.0
+    return center, [L2(), *[Huber(size)] * (OPTIONS.bias_sweeps - 1)]
 
 
 def bias_half_step(
     operations: EntryOperations, loss: Loss, reg: float, own: Array, other: Array, center: float
 ) -> None:
-    """The rows' biases, in place, the columns' held."""
+    """Solve for the biases of the rows, in place, with those of the columns held fixed.
+
+    Both are arrays with one column.
+    """
     operations.half_step(
         loss, reg, own, np.ones_like(other), shifts=other[:, 0] + other.dtype.type(center)
     )
 
 
-def bias_start(operations: EntryOperations, reg: float) -> tuple[float, Array, Array]:
-    """Center, row and column biases by themselves."""
+def initial_biases(operations: EntryOperations, reg: float) -> tuple[float, Array, Array]:
+    """Center, row biases and column biases of a model without factors."""
     observed = operations.observed
-    center, losses = bias_sweeps(Held(observed.rows.values))
+    center, losses = bias_sweeps(observed.rows.values)
     b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
     for loss in losses:
         bias_half_step(operations, loss, reg, b, c, center)
         bias_half_step(operations.transposed, loss, reg, c, b, center)
-    return center, b, c
+    return center, b[:, 0], c[:, 0]
 
 
-def without_biases(
+def subtract_biases(
     operations: EntryOperations, center: float, row_bias: Array, column_bias: Array
 ) -> EntryOperations:
-    """What the biases leave over."""
+    """Operations on the entries minus center and biases."""
     rows = operations.observed.rows
     left = (
         rows.values
-        - row_bias[rows.group_of_entry(), 0]
-        - column_bias[rows.indices, 0]
+        - row_bias[rows.group_of_entry()]
+        - column_bias[rows.indices]
         - rows.values.dtype.type(center)
     )
     return operations.on(operations.observed.with_values(left))
 
 
-def check_init(init: Init | Factorization) -> None:
-    """Refuse what :func:`make_start` does not know."""
+def check_init(init: Any) -> None:
+    """Refuse a value of the parameter ``init`` that :func:`initial_point` does not know."""
     if isinstance(init, Factorization):
         return
     if isinstance(init, str):
@@ -156,14 +186,15 @@ def check_init(init: Init | Factorization) -> None:
 def given_factors(
     init: tuple[ArrayLike, ArrayLike], shape: tuple[int, int], rank: int, dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
-    """A pair (U, V) that was given, checked, as copies."""
+    """A pair (U, V) given by the user, checked and copied."""
     try:
         U, V = (np.array(A, dtype=dtype, order="C") for A in init)
     except (TypeError, ValueError) as error:
         raise TypeError(f"init=(U, V) must be two arrays of real numbers: {error}") from None
     if U.shape != (shape[0], rank) or V.shape != (shape[1], rank):
         raise ValueError(
-            f"init=(U, V) must have shapes {(shape[0], rank)}, {(shape[1], rank)}, got {U.shape}, {V.shape}"
+            f"init=(U, V) must have shapes {(shape[0], rank)}, {(shape[1], rank)}, "
+            f"got {U.shape}, {V.shape}"
         )
     if not (np.isfinite(U).all() and np.isfinite(V).all()):
         raise ValueError("init=(U, V) must be finite, got NaN or infinity")

@@ -1,7 +1,11 @@
-"""Approximate message passing (TAP form): finds the right valley where a quarter of the entries and more are outliers."""
+"""Approximate message passing (TAP form).
+
+It finds the right basin of attraction where a quarter of the entries and more are outliers.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,48 +16,86 @@ from robustmf.initialization.problem import Problem
 
 Array = NDArray[np.floating[Any]]
 
-_MOST_ITERATIONS = 250
 
-#: The noise level starts and ends at these shares of the spread.
-_FIRST_NOISE, _LAST_NOISE = 0.3, 0.04
+@dataclass(frozen=True)
+class MessagePassingOptions:
+    """Constants of message passing. Lengths are in units of the values' scale.
 
-#: What messages begin with is rounded to multiples of this.
-_GRID = 2.0**-24
+    Attributes
+    ----------
+    max_iter : int
+        The largest number of iterations.
+    initial_noise, final_noise : float
+        The noise level of inliers at the beginning, and the one at which the iteration ends.
+    outlier_noise : float
+        The standard deviation of outliers at the beginning.
+    min_outlier_noise : float
+        Its lower bound; it is also at least three times the noise level.
+    outlier_share : float
+        The share of outliers at the beginning.
+    share_bounds : (float, float)
+        Bounds on the share of outliers.
+    initial_size : float
+        The root mean square of the initial factors, in units of the one that matches the values.
+    grid : float
+        Initial messages are rounded to multiples of this.
+    steady : int
+        The iteration ends when the estimate of the noise has been stable for this many iterations.
+    """
 
-#: Iterations in which the estimate of the noise must hold still.
-_STEADY = 5
+    max_iter: int = 250
+    initial_noise: float = 0.3
+    final_noise: float = 0.04
+    outlier_noise: float = 1.5
+    min_outlier_noise: float = 0.5
+    outlier_share: float = 0.2
+    share_bounds: tuple[float, float] = (0.005, 0.6)
+    initial_size: float = 0.7
+    grid: float = 2.0**-24
+    steady: int = 5
+
+
+OPTIONS = MessagePassingOptions()
 
 
 def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
-    """Message passing from (U, V), in place; the noise level falls by ``rate`` an iteration, but not below its estimate.
+    """Pass messages from (U, V), in place, and return the final noise level.
 
-    Returns the noise level where it ended. All is in units of the spread, and rounded, on the way: messages of few entries a parameter
-    may never settle, and what then differs in the last digits at the start, as with data in another unit, would differ in the first.
+    The noise level falls by ``rate`` per iteration, but not below its estimate. Data and factors are
+    rounded, in units of the scale: with few entries per parameter messages may not converge, and a
+    difference in the last digits, such as that of another unit of the data, would then grow to the
+    first ones.
     """
-    rows, spread, r = _in_units_of_spread(problem), problem.spread, problem.rank
-    columns, observed, prior = (
-        rows.transposed,
-        rows.observed,
-        float(_rounded(np.array(problem.prior / spread))),
-    )
-    at_row, at_column = np.arange(observed.n_entries), observed.column_order
+    scale = problem.scale
+    rank = problem.rank
+    rows = _in_units_of_scale(problem)
+    columns = rows.transposed
+    observed = rows.observed
+    variance = float(_rounded(np.array(problem.factor_variance / scale)))
+    by_row = np.arange(observed.n_entries)
+    by_column = observed.column_order
     for factor in (U, V):
         size = float(np.sqrt(np.mean(np.square(factor, dtype=np.float64))))
-        factor *= factor.dtype.type(0.7 / max(size, float(np.finfo(factor.dtype).tiny)))
-        factor[:] = _rounded(factor) * factor.dtype.type(np.sqrt(prior))
-    of_rows, of_columns = (
-        np.tile(0.5 * prior * np.eye(r), (len(factor), 1, 1)) for factor in (U, V)
+        tiny = float(np.finfo(factor.dtype).tiny)
+        factor *= factor.dtype.type(OPTIONS.initial_size / max(size, tiny))
+        factor[:] = _rounded(factor) * factor.dtype.type(np.sqrt(variance))
+    row_covariances, column_covariances = (
+        np.tile(0.5 * variance * np.eye(rank), (len(factor), 1, 1)) for factor in (U, V)
     )
-    row_weights, column_weights = np.zeros(observed.n_entries), np.zeros(observed.n_entries)
-    row_precision = column_precision = 1 / prior
-    s2, t2, share, steady = _FIRST_NOISE**2, 1.5**2, 0.2, 0
-    for k in range(_MOST_ITERATIONS):
+    row_weights = np.zeros(observed.n_entries)
+    column_weights = np.zeros(observed.n_entries)
+    row_precision = column_precision = 1 / variance
+    s2 = OPTIONS.initial_noise**2
+    t2 = OPTIONS.outlier_noise**2
+    share = OPTIONS.outlier_share
+    steady = 0
+    for k in range(OPTIONS.max_iter):
         rows.propagate(
             U,
-            of_rows,
+            row_covariances,
             V,
-            of_columns,
-            at_row,
+            column_covariances,
+            by_row,
             row_weights,
             column_weights,
             row_precision,
@@ -61,12 +103,12 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
             t2,
             share,
         )
-        inliers, energy, outliers, far_energy = columns.propagate(
+        inliers, energy, outliers, outlier_energy = columns.propagate(
             V,
-            of_columns,
+            column_covariances,
             U,
-            of_rows,
-            at_column,
+            row_covariances,
+            by_column,
             column_weights,
             row_weights,
             column_precision,
@@ -75,29 +117,32 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
             share,
         )
         estimate = energy / max(inliers, 1e-9)
-        settled = k > 10 and s2 * rate**2 < estimate < s2 * 1.02
-        steady = steady + 1 if settled else 0
+        is_steady = k > 10 and s2 * rate**2 < estimate < s2 * 1.02
+        steady = steady + 1 if is_steady else 0
         s2 = max(estimate, s2 * rate**2)
-        share = float(np.clip(outliers / observed.n_entries, 0.005, 0.6))
-        t2 = max(far_energy / max(outliers, 1e-9), 9 * s2, 0.5**2)
-        row_precision, column_precision = _precision(U, of_rows), _precision(V, of_columns)
-        if steady >= _STEADY or s2 < _LAST_NOISE**2:
+        share = float(np.clip(outliers / observed.n_entries, *OPTIONS.share_bounds))
+        t2 = max(outlier_energy / max(outliers, 1e-9), 9 * s2, OPTIONS.min_outlier_noise**2)
+        row_precision = _precision(U, row_covariances)
+        column_precision = _precision(V, column_covariances)
+        if steady >= OPTIONS.steady or s2 < OPTIONS.final_noise**2:
             break
     for factor in (U, V):
-        factor *= factor.dtype.type(np.sqrt(spread))
-    return float(np.sqrt(s2)) * spread
+        factor *= factor.dtype.type(np.sqrt(scale))
+    return float(np.sqrt(s2)) * scale
 
 
-def _in_units_of_spread(problem: Problem) -> EntryOperations:
+def _in_units_of_scale(problem: Problem) -> EntryOperations:
     observed = problem.near.observed
-    return problem.near.on(
-        observed.with_values(_rounded(observed.rows.values / observed.dtype.type(problem.spread)))
-    )
+    values = observed.rows.values / observed.dtype.type(problem.scale)
+    return problem.near.on(observed.with_values(_rounded(values)))
 
 
 def _rounded(x: Array) -> Array:
-    """To so many digits that in float64 two units of the data all but never show in them; float32 has no more to begin with."""
-    return np.round(x / _GRID) * _GRID
+    """Rounded to fewer digits than float64 has, so that the unit of the data does not show.
+
+    In float32 nothing is rounded.
+    """
+    return np.round(x / OPTIONS.grid) * OPTIONS.grid
 
 
 def _precision(factor: Array, covariances: Array) -> float:

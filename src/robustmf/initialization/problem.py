@@ -1,8 +1,9 @@
-"""Entries to be factorized at one rank and λ: their scales, and the passes over them that a start is made of."""
+"""Entries to be factorized with one rank and λ: their scales, and the passes of initializations."""
 
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,30 +12,59 @@ from numpy.typing import NDArray
 from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
-from robustmf.initialization.scales import FAR, TUNING, Held, Scales, least_noise
+from robustmf.initialization.scales import FAR, TUNING, Scales, least_noise
 from robustmf.losses import L2, Welsch
 from robustmf.solvers.objective import Objective, paper_reg
 
 Array = NDArray[np.floating[Any]]
 
-#: Scales are estimated on at most this many entries.
+#: Scales are estimated from at most this many entries.
 SAMPLE = 1 << 18
 
-#: Noise above this share of the spread: the signal is weak.
-_WEAK = 1 / 3
 
-#: A ridge of this share of a row's normal matrix pulls its factors in by as much; on small matrices the paper's λ is more.
-_LITTLE_OF_A_ROW = 0.01
+@dataclass(frozen=True)
+class ProblemOptions:
+    """Constants of initial factors and of the signal's strength.
+
+    Attributes
+    ----------
+    weak_signal : float
+        The signal is weak if the noise level is above this share of the values' scale.
+    row_ridge : float
+        The paper's λ replaces a smaller one up to this share of a row's normal matrix; it then shrinks
+        the factors by about as much.
+    initial_size : float
+        Standard deviation of random factors, in units of the one that matches the values.
+    strong_ridge : float
+        The ridge of least squares on clipped values, in units of scale²/factor variance.
+    max_row_ridge : float
+        The same ridge is at most this share of a row's normal matrix.
+    clip : float
+        Values are clipped to this many scales around the median.
+    """
+
+    weak_signal: float = 1 / 3
+    row_ridge: float = 0.01
+    initial_size: float = 0.3
+    strong_ridge: float = 3
+    max_row_ridge: float = 0.5
+    clip: float = 2
 
 
-def interpolated_sigma(residual: Array, spent: float) -> float:
-    """σ̂ of a fit with a kinked loss, which makes as many residuals zero as it has parameters: the median of the others."""
-    kept = np.sort(np.abs(residual))[int(spent * len(residual)) :]
+OPTIONS = ProblemOptions()
+
+
+def interpolated_sigma(residual: Array, parameter_share: float) -> float:
+    """σ̂ of a fit with a nonsmooth loss: the median of the residuals that are not interpolated.
+
+    Such a fit makes as many residuals zero as it has parameters.
+    """
+    kept = np.sort(np.abs(residual))[int(parameter_share * len(residual)) :]
     return max(1.4826 * float(np.median(kept)), least_noise(residual.dtype))
 
 
 class Problem(Scales):
-    """One set of entries to be factorized at one rank and λ, with its scales."""
+    """One set of entries to be factorized with one rank and λ, with its scales."""
 
     def __init__(
         self, operations: EntryOperations, rank: int, reg: float, degree: int | None = 2
@@ -43,7 +73,7 @@ class Problem(Scales):
         self._sample = sampled_entries(operations.observed)
         self._near: EntryOperations | None = None
         super().__init__(
-            Held(self._sample[2]),
+            self._sample[2],
             operations.observed.shape,
             operations.observed.n_entries,
             rank,
@@ -51,79 +81,77 @@ class Problem(Scales):
             degree,
         )
 
-    def firmer(self) -> Problem:
-        """The same with λ raised to the paper's, in units of the data, where that is little beside what the entries of a row say."""
-        firm = copy(self)
+    def with_paper_reg(self) -> Problem:
+        """The same with λ raised to the paper's in units of the data, where that hardly shrinks rows."""
+        raised = copy(self)
         paper = paper_reg(self.shape) * self.paper_unit
-        firm.reg = max(self.reg, min(paper, _LITTLE_OF_A_ROW * self.prior * self.entries_a_row))
-        return firm
+        most = OPTIONS.row_ridge * self.factor_variance * self.entries_per_row
+        raised.reg = max(self.reg, min(paper, most))
+        return raised
 
     def on_host(self) -> Problem:
         """The same problem in the memory of the host."""
         host = self.operations.host()
-        return (
-            self if host is self.operations else Problem(host, self.rank, self.reg)
-        )  # λ is a ridge already
+        # λ is a ridge already
+        return self if host is self.operations else Problem(host, self.rank, self.reg)
 
     @property
     def near(self) -> EntryOperations:
-        """The entries whose values are not outliers by themselves; computed on first use."""
+        """The entries that are not evident outliers."""
         if self._near is None:
             kept = self._is_near(self.operations.observed.rows.values)
-            self._near = (
-                self.operations
-                if kept.all()
-                else self.operations.on(self.operations.observed.select(kept))
-            )
+            self._near = self.operations
+            if not kept.all():
+                self._near = self.operations.on(self.operations.observed.select(kept))
         return self._near
 
     def residuals(self, U: Array, V: Array) -> Array:
-        """Residuals of the entries that stand for all: every one of them, up to ``SAMPLE``."""
+        """Residuals of a sample of the entries: of all, up to ``SAMPLE``."""
         i, j, values = self._sample
         return values - np.einsum("tq,tq->t", U[i], V[j])
 
     def sigma(self, residual: Array, reg: float | None = None) -> float:
         """Noise level of a fit with these residuals."""
-        return self.noise(Held(residual), reg)
+        return self.noise(residual, reg)
 
     def is_weak(self, sigma: float) -> bool:
-        """Whether noise is much of what the entries say, or there are too few of them to see how much: factors then fit mostly noise."""
-        return sigma > _WEAK * self.spread or not self.has_enough_entries
+        """Whether factors fit mostly noise: the noise is large, or there are too few entries to see it."""
+        return sigma > OPTIONS.weak_signal * self.scale or not self.has_enough_entries
 
     def random_factors(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Small Gaussian factors."""
         observed = self.operations.observed
-        size = 0.3 * np.sqrt(self.prior)
+        size = OPTIONS.initial_size * np.sqrt(self.factor_variance)
         U, V = (
             (size * rng.standard_normal((k, self.rank))).astype(observed.dtype)
             for k in observed.shape
         )
         return self.operations.array(U), self.operations.array(V)
 
-    def ridge_start(self, rng: np.random.Generator, sweeps: int) -> tuple[Array, Array]:
-        """Least squares on clipped values, with a ridge so strong that single outliers cannot shape the factors."""
+    def ridge_factors(self, rng: np.random.Generator, sweeps: int) -> tuple[Array, Array]:
+        """Least squares on clipped values, with a ridge so strong that single outliers have little effect."""
         U, V = self.random_factors(rng)
         ridge = min(
-            3 * self.spread * self.spread / self.prior, 0.5 * self.prior * self.entries_a_row
+            OPTIONS.strong_ridge * self.scale * self.scale / self.factor_variance,
+            OPTIONS.max_row_ridge * self.factor_variance * self.entries_per_row,
         )
-        clip = (self.middle - 2 * self.spread, self.middle + 2 * self.spread)
+        width = OPTIONS.clip * self.scale
+        clip = (self.median - width, self.median + width)
         observed = self.operations.observed
-        by_row, by_column = (
-            self._near_weights(observed.rows.values),
-            self._near_weights(observed.columns.values),
-        )
+        by_row = self._near_weights(observed.rows.values)
+        by_column = self._near_weights(observed.columns.values)
         for _ in range(sweeps):
             self.operations.half_step(L2(), ridge, U, V, by_row, clip=clip)
             self.operations.transposed.half_step(L2(), ridge, V, U, by_column, clip=clip)
         return U, V
 
     def _is_near(self, values: Array) -> NDArray[np.bool_]:
-        return np.abs(values - values.dtype.type(self.middle)) <= FAR * self.spread
+        return np.abs(values - values.dtype.type(self.median)) <= FAR * self.scale
 
     def _near_weights(self, values: Array) -> Array | None:
-        """Weight 0 for outliers on their face, 1 for the rest; None where there are none."""
-        far = FAR * self.spread
-        if values.min() >= self.middle - far and values.max() <= self.middle + far:
+        """Weight 0 for evident outliers, 1 for the rest; None where there are none."""
+        far = FAR * self.scale
+        if values.min() >= self.median - far and values.max() <= self.median + far:
             return None
         return self._is_near(values).astype(values.dtype)
 
@@ -136,16 +164,16 @@ class Problem(Scales):
         operations: EntryOperations | None = None,
     ) -> None:
         """One sweep of reweighted least squares with the Welsch loss at noise level σ, in place."""
-        operations, loss = operations or self.operations, Welsch(TUNING * sigma)
+        operations = operations or self.operations
+        loss = Welsch(TUNING * sigma)
         operations.half_step(loss, ridge, U, V)
         operations.transposed.half_step(loss, ridge, V, U)
 
     def explained(self, U: Array, V: Array, sigma: float) -> float:
-        """Mean Welsch weight of the entries that are not outliers on their face: the share of them that the fit explains."""
+        """The share of entries that the fit explains: their mean Welsch weight, without evident outliers."""
         near = self._is_near(self._sample[2])
-        return float(
-            Welsch(TUNING * sigma).weight(self.residuals(U, V)[near]).mean(dtype=np.float64)
-        )
+        weights = Welsch(TUNING * sigma).weight(self.residuals(U, V)[near])
+        return float(weights.mean(dtype=np.float64))
 
     def objective(self, U: Array, V: Array, sigma: float) -> float:
         """The objective with the Welsch loss at noise level σ."""
@@ -154,7 +182,7 @@ class Problem(Scales):
 
 
 def sampled_entries(observed: Observed) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
-    """Coordinates and values of all entries, or of ``SAMPLE`` spread evenly over them."""
+    """Indices and values of all entries, or of ``SAMPLE`` evenly spaced ones."""
     rows = observed.rows
     if observed.n_entries <= SAMPLE:
         return rows.group_of_entry(), rows.indices, rows.values

@@ -1,7 +1,8 @@
-"""Rows and columns whose fit is bad, solved again from random subsets of their entries."""
+"""Refit rows and columns whose fit is poor, from random subsets of their entries."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,61 +14,104 @@ from robustmf.initialization.scales import TUNING
 
 Array = NDArray[np.floating[Any]]
 
-_MOST_TRIALS = 300
-_MOST_ROUNDS = 12
-_SWEEPS_BETWEEN = 3
 
-#: Candidates are judged at a θ that is a little wider, since the other side is not at its best yet.
-WIDER = 1.15
+@dataclass(frozen=True)
+class ResamplingOptions:
+    """Constants of the repair.
+
+    Attributes
+    ----------
+    max_subsets : int
+        The largest number of subsets for one row.
+    max_rounds : int
+        The largest number of rounds over rows and columns.
+    sweeps : int
+        Sweeps after a side has changed.
+    theta_factor : float
+        Candidates are compared at a θ larger by this factor, because the other side is not converged.
+    failure : float
+        The probability that no subset is free of outliers; the number of subsets is twice the one that
+        achieves it.
+    """
+
+    max_subsets: int = 300
+    max_rounds: int = 12
+    sweeps: int = 3
+    theta_factor: float = 1.15
+    failure: float = 1e-3
+
+
+OPTIONS = ResamplingOptions()
 
 
 def suspects(
     operations: EntryOperations, U: Array, V: Array, theta: float, z: float
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Rows that explain fewer of their entries than the median row by z standard deviations, worst first; and subsets to try for each.
+    """Rows that explain fewer of their entries than the median row by z standard deviations.
 
-    Twice as many as make a subset without outliers all but sure (1 − 1e-3), at the row's own share of explained entries.
+    Returns the rows, the worst first, and the number of subsets to try for each, which depends on the
+    row's own share of explained entries.
     """
     counts = np.maximum(operations.observed.rows.counts, 1)
     shares = operations.explained_shares(U, V, theta)
-    middle = float(np.median(shares))
-    deficit = (middle - shares) / np.sqrt(max(middle * (1 - middle), 0.03) / counts)
+    median = float(np.median(shares))
+    deficit = (median - shares) / np.sqrt(max(median * (1 - median), 0.03) / counts)
     rows = np.flatnonzero(deficit > z)
     rows = rows[np.argsort(-deficit[rows], kind="stable")]
     clean = np.clip(shares[rows], 0.1, 0.95) ** U.shape[1]
-    return rows, np.minimum(_MOST_TRIALS, np.ceil(2 * np.log(1e-3) / np.log1p(-clean))).astype(
-        np.int64
-    )
+    subsets = np.ceil(2 * np.log(OPTIONS.failure) / np.log1p(-clean))
+    return rows, np.minimum(OPTIONS.max_subsets, subsets).astype(np.int64)
 
 
 def repair(
     problem: Problem, U: Array, V: Array, sigma: float, seed: int, z: float, budget: float
 ) -> tuple[float, bool]:
-    """Alternate repair of rows and of columns with sweeps, until nothing changes. Returns σ̂, and whether it settled.
+    """Alternate the repair of rows and of columns with sweeps, until nothing changes.
 
-    ``z`` says how bad a row must be to be tried; ``budget`` how often all trials together may look at as many entries as there are.
+    Parameters
+    ----------
+    U, V : array
+        Changed in place.
+    sigma : float
+        The noise level.
+    z : float
+        How poor a row must be, see :func:`suspects`.
+    budget : float
+        How many entries all subsets together may contain, in units of the number of entries.
+
+    Returns
+    -------
+    (float, bool)
+        σ̂, and whether the repair converged within the budget.
     """
     operations = problem.operations
     sides = ((operations, U, V), (operations.transposed, V, U))
     left = budget * operations.observed.n_entries
-    for k in range(_MOST_ROUNDS):
-        ridge, theta = problem.ridge(sigma), TUNING * sigma
-        changed, exhausted = 0, False
+    for k in range(OPTIONS.max_rounds):
+        ridge = problem.ridge(sigma)
+        theta = TUNING * sigma
+        changed = 0
+        exhausted = False
         for side, (rows_of, P, Q) in enumerate(sides):
-            rows, trials = suspects(rows_of, P, Q, theta, z)
-            work = np.cumsum(trials * rows_of.observed.rows.counts[rows])
+            rows, subsets = suspects(rows_of, P, Q, theta, z)
+            work = np.cumsum(subsets * rows_of.observed.rows.counts[rows])
             within = int(np.searchsorted(work, left, side="right"))
             exhausted |= within < len(rows)
             if within == 0:
                 continue
             left -= float(work[within - 1])
-            new = int(
-                rows_of.repair_rows(
-                    P, Q, ridge, WIDER * theta, rows[:within], trials[:within], seed + 2 * k + side
-                ).sum()
+            improved = rows_of.repair_rows(
+                P,
+                Q,
+                ridge,
+                OPTIONS.theta_factor * theta,
+                rows[:within],
+                subsets[:within],
+                seed + 2 * k + side,
             )
+            new = int(improved.sum())
             changed += new
-            for _ in range(_SWEEPS_BETWEEN if new else 0):
+            for _ in range(OPTIONS.sweeps if new else 0):
                 problem.sweep(Q, P, ridge, sigma, rows_of.transposed)
         if not changed:
             return sigma, not exhausted

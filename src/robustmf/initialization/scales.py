@@ -1,175 +1,176 @@
-"""Location, spread and noise of many numbers, by medians alone: how they are found does not depend on where the numbers are."""
+"""Location, scale and noise level of many numbers, by medians alone."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 
-#: θ/σ of the Welsch loss while looking for the valley: 98.8 % efficient, and blunt to anything beyond 6σ.
-TUNING = 2.985
-
-#: Values further than this many spreads from the median are outliers on their face; starts do without them.
-FAR = 8.0
-
-#: σ̂ is taken over the residuals within this many σ̂, so that outliers do not widen it.
-_TRIM = 4.0
-
-
-class Values(Protocol):
-    """Numbers, wherever they are: in an array, or in parts on many machines."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Their precision."""
-
-    def __len__(self) -> int: ...
-
-    def median(self) -> float:
-        """The middle one, or the mean of the two in the middle."""
-
-    def mean(self) -> float:
-        """Their mean."""
-
-    def distances(self, middle: float) -> Self:
-        """|x − middle|."""
-
-    def within(self, middle: float, most: float) -> Self:
-        """Those no further from ``middle`` than ``most``."""
+#: 1.4826·MAD of a normal distribution is its standard deviation.
+_MAD_FACTOR = 1.4826
 
 
 @dataclass(frozen=True)
-class Held:
-    """An array of numbers."""
+class ScaleOptions:
+    """Constants of the estimates.
 
-    array: Array
+    Attributes
+    ----------
+    tuning : float
+        θ/σ of the Welsch loss during the initialization: 98.8 % efficient, and insensitive to anything
+        beyond 6σ.
+    far : float
+        Values further than this many scales from the median are evident outliers; initializations do
+        not use them.
+    trim : float
+        σ̂ is computed from the residuals within this many σ̂, so that outliers do not inflate it.
+    """
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Their precision."""
-        return self.array.dtype
+    tuning: float = 2.985
+    far: float = 8.0
+    trim: float = 4.0
 
-    def __len__(self) -> int:
-        return len(self.array)
 
-    def median(self) -> float:
-        """The middle one, or the mean of the two in the middle."""
-        return float(np.median(self.array))
-
-    def mean(self) -> float:
-        """Their mean."""
-        return float(self.array.mean(dtype=np.float64))
-
-    def distances(self, middle: float) -> Held:
-        """|x − middle|."""
-        return Held(np.abs(self.array - middle))
-
-    def within(self, middle: float, most: float) -> Held:
-        """Those no further from ``middle`` than ``most``."""
-        return Held(self.array[np.abs(self.array - middle) <= most])
+OPTIONS = ScaleOptions()
+TUNING = OPTIONS.tuning
+FAR = OPTIONS.far
 
 
 def power(unit: float, exponent: int) -> float:
-    """unit^exponent by products: a unit that is a power of two then changes no digit, which C's ``pow`` does not promise."""
+    """unit^exponent by products.
+
+    A unit that is a power of two then changes no digit, which C's ``pow`` does not guarantee.
+    """
     product = math.prod([unit] * abs(exponent), start=1.0)
     return product if exponent >= 0 else 1 / product
 
 
 def least_noise(dtype: np.dtype[Any]) -> float:
-    """No spread or noise is taken to be less, whatever the unit: the inverse of its square is still a number in this precision."""
+    """The smallest scale or noise level in this precision: the inverse of its square is finite."""
     return float(np.finfo(dtype).tiny) ** 0.5 * 1e3
 
 
-def robust_sigma(residual: Values, spent: float) -> float:
-    """1.4826·median|e| of the residuals within 4σ̂ (three passes), times (1 − spent)^(−1/4), ``spent`` = parameters/entries.
+def robust_sigma(residual: Array, parameter_share: float) -> float:
+    """A robust standard deviation of residuals.
 
-    The power 1/2 is the usual correction for the parameters spent; but where θ follows σ̂ it can run away (σ̂ up, outliers in, σ̂ up).
-    1/4 is stable and costs less than 1 % of accuracy.
+    1.4826·median|e| of the residuals within 4σ̂ (three passes), times (1 − p)^(−1/4) with p =
+    ``parameter_share``, the number of parameters per entry. The usual correction for the degrees of
+    freedom has the power 1/2; where θ follows σ̂ it may diverge (σ̂ increases, outliers count, σ̂
+    increases). 1/4 is stable and costs less than 1 % of accuracy.
     """
-    size = kept = residual.distances(0.0)
+    size = kept = np.abs(residual)
     sigma = 0.0
     for _ in range(3):
-        sigma = max(1.4826 * kept.median(), least_noise(size.dtype))
-        kept = size.within(0.0, _TRIM * sigma)
-    return sigma * max(1 - spent * len(size) / len(kept), 0.2) ** -0.25
+        sigma = max(_MAD_FACTOR * float(np.median(kept)), least_noise(size.dtype))
+        kept = size[size <= OPTIONS.trim * sigma]
+    return sigma * max(1 - parameter_share * len(size) / len(kept), 0.2) ** -0.25
 
 
 def least_sigma(typical: float, dtype: np.dtype[Any]) -> float:
-    """Where the fit is exact, noise is taken to be this small beside values whose median |value| is ``typical``."""
+    """The noise level of an exact fit to values whose median |value| is ``typical``."""
     return max(1e-8 * (typical or 1.0), least_noise(dtype))
 
 
 class Scales:
-    """What a start needs to know of the data to be factorized at one rank and λ. All else is relative to these.
+    """The scales of data that are factorized with one rank and one λ.
+
+    Parameters
+    ----------
+    values : array
+        A sample of the values.
+    shape : (int, int)
+    n_entries : int
+        The number of all entries.
+    rank : int
+    reg : float
+        λ for a loss of this ``degree``.
+    degree : int or None, default=2
+        The degree of homogeneity of the loss in the unit of the data.
 
     Attributes
     ----------
-    middle, spread : float
-        Median and 1.4826·MAD of the values that are not outliers on their face.
-    prior : float
-        The variance of a factor's entry that gives values of this size: √((middle² + spread²)/rank).
+    median, scale : float
+        Median and 1.4826·MAD of the values that are not evident outliers.
+    factor_variance : float
+        The variance of a factor's entry that gives values of this size:
+        √((median² + scale²)/rank).
     reg : float
-        λ, given for a loss of this ``degree``, as a ridge on least squares.
+        λ as a ridge on least squares.
+    free_parameters : int
+        The number of free parameters of the model.
     """
 
     def __init__(
         self,
-        values: Values,
+        values: Array,
         shape: tuple[int, int],
         n_entries: int,
         rank: int,
         reg: float,
         degree: int | None = 2,
     ) -> None:
-        """``values`` stand for all of the ``n_entries``."""
-        self.rank, self.shape, self.n_entries = rank, shape, n_entries
+        self.rank = rank
+        self.shape = shape
+        self.n_entries = n_entries
         kept = values
         for _ in range(3):
-            self.middle = kept.median()
-            deviation = kept.distances(self.middle)
-            spread = 1.4826 * deviation.median() or deviation.mean() or abs(self.middle) or 1.0
-            self.spread = max(spread, least_noise(values.dtype))
-            before, kept = kept, values.within(self.middle, FAR * self.spread)
+            self.median = float(np.median(kept))
+            deviation = np.abs(kept - self.median)
+            scale = (
+                _MAD_FACTOR * float(np.median(deviation))
+                or float(deviation.mean(dtype=np.float64))
+                or abs(self.median)
+                or 1.0
+            )
+            self.scale = max(scale, least_noise(values.dtype))
+            before = kept
+            kept = values[np.abs(values - self.median) <= FAR * self.scale]
             if len(kept) == len(before) == len(values):
-                break  # none lies far out: another pass would find the same
-        self.prior = float(np.sqrt((self.middle * self.middle + self.spread * self.spread) / rank))
+                break  # without evident outliers another pass gives the same
+        size = self.median * self.median + self.scale * self.scale
+        self.factor_variance = float(np.sqrt(size / rank))
         self.reg = self.reg_for(2, reg, degree)
         self.free_parameters = rank * (sum(shape) - rank)
 
     @property
     def paper_unit(self) -> float:
-        """The unit of the data beside that of the paper's own problem, which has values of size 2."""
-        return float(np.hypot(self.middle, self.spread)) / 2
+        """The unit of the data relative to the paper's own problem, which has values of size 2."""
+        return float(np.hypot(self.median, self.scale)) / 2
 
     def reg_for(self, wanted: int, reg: float, degree: int | None) -> float:
-        """λ for a loss of this degree as one for a loss of the wanted degree: the two have different units, and agree in the paper's."""
+        """λ for a loss of one degree as λ for a loss of the wanted degree.
+
+        The two have different units, and agree in the paper's unit.
+        """
         return reg if degree is None else reg * power(self.paper_unit, wanted - degree)
 
     @property
-    def entries_a_row(self) -> float:
+    def entries_per_row(self) -> float:
         """Entries of an average row or column, of the side that has fewer."""
         return self.n_entries / max(self.shape)
 
     def ridge(self, sigma: float) -> float:
-        """The ridge of the posterior mode at this noise, not below λ."""
-        return max(self.reg, sigma * sigma / self.prior)
+        """The ridge of the posterior mode at this noise level, at least λ."""
+        return max(self.reg, sigma * sigma / self.factor_variance)
 
-    def noise(self, residual: Values, reg: float | None = None) -> float:
-        """Noise level of a fit, not below where the ridge (λ unless given) would outweigh a bounded loss and pull the best fit to zero."""
+    def noise(self, residual: Array, reg: float | None = None) -> float:
+        """The noise level of a fit.
+
+        It is at least the level below which the ridge (λ unless given) would outweigh a bounded loss and
+        pull the best fit to zero.
+        """
+        ridge = self.reg if reg is None else reg
         floor = (
-            np.sqrt(
-                4 * (self.reg if reg is None else reg) * self.prior * self.rank / self.entries_a_row
-            )
-            / TUNING
+            np.sqrt(4 * ridge * self.factor_variance * self.rank / self.entries_per_row) / TUNING
         )
         return max(robust_sigma(residual, self.free_parameters / self.n_entries), float(floor))
 
     @property
     def has_enough_entries(self) -> bool:
-        """Whether there are at least twice as many entries as parameters, so that residuals tell the noise."""
+        """Whether there are at least two entries per parameter, so that residuals show the noise."""
         return self.free_parameters < 0.5 * self.n_entries

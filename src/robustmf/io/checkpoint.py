@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 #: Kind of the file, and version of its content.
 _KIND = "checkpoint"
-_VERSION = 2
+_VERSION = 3
 
 _PARTS = frozenset({"seed", "ended", "prepared", "loops"})
 

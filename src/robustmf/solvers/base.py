@@ -1,4 +1,7 @@
-"""The one loop around every solver: stopping, clock, history, validation, callbacks, interruption, checkpoints."""
+"""The interface of solvers, and the one loop around all of them.
+
+The loop owns stopping, timing, the history, validation, callbacks, interruption and checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,57 @@ Array = NDArray[np.floating[Any]]
 _log = logging.getLogger(__name__)
 
 
+@dataclass
+class Outcome:
+    """The history of an iteration and how it ended.
+
+    Attributes
+    ----------
+    history : dict of lists
+        One value per iteration, the initial point included, for each recorded quantity.
+    iterations : int
+        The number of iterations.
+    converged : bool
+    stopped : bool
+        Whether a callback or Ctrl-C ended the iteration, so that nothing shall follow.
+    reason : str
+        Why it ended; empty while it runs.
+    objective : float
+        The last objective.
+    best : (array, array) or None
+        The iterate with the lowest validation error, where there was validation.
+    best_iteration : int
+    best_error : float
+    """
+
+    history: dict[str, list[float]] = field(default_factory=dict)
+    iterations: int = 0
+    converged: bool = False
+    stopped: bool = False
+    reason: str = ""
+    objective: float = float("inf")
+    best: tuple[Array, Array] | None = None
+    best_iteration: int = 0
+    best_error: float = float("inf")
+
+    def parts(self) -> dict[str, Any]:
+        """The fields by name, not copied; ``Outcome(**parts)`` is the inverse."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    def record(self, **row: float) -> None:
+        """Append one value to each quantity of the history."""
+        self.objective = row["objective"]
+        for name, value in row.items():
+            self.history.setdefault(name, []).append(value)
+
+    def drop_incomplete_row(self) -> None:
+        """Remove the last row of the history if an interruption left it incomplete."""
+        complete = min(map(len, self.history.values()), default=0)
+        self.history = {name: values[:complete] for name, values in self.history.items()}
+
+
 class Solver(Protocol):
-    """A solver is a start and a step; everything else is the loop's."""
+    """A solver is an initial point and a step; everything else belongs to the loop."""
 
     @property
     def factors(self) -> tuple[Array, Array]:
@@ -33,50 +85,56 @@ class Solver(Protocol):
         ...
 
     def begin(self, U: Array, V: Array) -> float:
-        """Take the start; return the objective there."""
+        """Start at (U, V); return the objective there."""
         ...
 
     def step(self) -> float:
-        """One outer iteration; return the objective after it."""
+        """Make one outer iteration; return the objective after it."""
         ...
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
-        """Why the iteration has converged, given the last two objectives; None while it has not. See :func:`small_change`."""
+        """Why the iteration has converged, given the last two objectives; None while it has not.
+
+        See :func:`small_change`.
+        """
         ...
 
     def report(self) -> dict[str, float]:
-        """What else is worth keeping of this iteration; called outside the clock."""
+        """Further quantities of this iteration for the history; not timed."""
         ...
 
 
 class Resumable(Solver, Protocol):
-    """A solver that can be put down and taken up again, by another process."""
+    """A solver whose state can be saved, and restored by another process."""
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on and ``begin`` does not set: arrays and plain values."""
+        """Everything that the next step depends on and ``begin`` does not set: arrays and plain values."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from ``state``; ``begin`` has been called with the start of the same fit."""
+        """Continue from ``state``; ``begin`` has been called with the initial point of the same fit."""
         ...
 
 
 class Record(Protocol):
-    """Where a loop writes down how far it is."""
+    """Where a loop saves its progress."""
 
     def resume(self, solver: Any) -> tuple[Outcome, float, float] | None:
-        """Put the solver (a :class:`Resumable`) where it stood last, in whatever process: outcome so far, objective, seconds."""
+        """Restore the solver (a :class:`Resumable`) to what was saved last.
+
+        Returns the outcome so far, the objective and the seconds; None if nothing was saved.
+        """
         ...
 
     def offer(
         self, solver: Any, outcome: Outcome, objective: float, seconds: float, must: bool
     ) -> None:
-        """Write all that down, if it is time to or ``must`` be."""
+        """Save the progress if the interval since the last time has passed, or ``must`` is true."""
         ...
 
 
 def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
-    """``saved``, whose arrays must be of the shapes and types that ``own`` has: kernels look up without asking."""
+    """``saved``, if its arrays have the shapes and types of ``own``; kernels do not check bounds."""
     if len(saved) != len(own) or any(
         A.shape != B.shape or A.dtype != B.dtype for A, B in zip(saved, own, strict=True)
     ):
@@ -85,17 +143,28 @@ def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
 
 
 def small_change(before: float, objective: float, tol: float) -> str | None:
-    """The usual rule: the objective has fallen by no more than ``tol`` of its value."""
-    return (
-        f"the objective changed by less than tol={tol:g}"
-        if before - objective <= tol * abs(before)
-        else None
-    )
+    """The usual criterion: the objective has decreased by no more than ``tol`` of its value."""
+    if before - objective <= tol * abs(before):
+        return f"the objective changed by less than tol={tol:g}"
+    return None
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees after each iteration. The factors are copies: they may be kept, and changing them changes nothing."""
+    """What a callback receives after each iteration.
+
+    Attributes
+    ----------
+    iteration : int
+        0 is the initial point.
+    objective : float
+    seconds : float
+        Time of all iterations so far.
+    factors : (array, array)
+        Factors whose product is the prediction; copies, which may be kept and changed.
+    details : dict
+        Further quantities that the solver reports.
+    """
 
     iteration: int
     objective: float
@@ -111,40 +180,6 @@ Callback = Callable[[Snapshot], bool | None]
 Validation = Callable[[Array, Array], float]
 
 
-@dataclass
-class Outcome:
-    """How the loop ended.
-
-    ``stopped``: by a callback or by Ctrl-C, so that nothing shall follow. ``best``: the iterate with the lowest validation error,
-    where there was validation.
-    """
-
-    history: dict[str, list[float]] = field(default_factory=dict)
-    iterations: int = 0
-    converged: bool = False
-    stopped: bool = False
-    reason: str = ""
-    objective: float = float("inf")
-    best: tuple[Array, Array] | None = None
-    best_iteration: int = 0
-    best_error: float = float("inf")
-
-    def parts(self) -> dict[str, Any]:
-        """The fields by name, not copied."""
-        return {part.name: getattr(self, part.name) for part in fields(self)}
-
-    def record(self, **line: float) -> None:
-        """Append one line to the history."""
-        self.objective = line["objective"]
-        for name, value in line.items():
-            self.history.setdefault(name, []).append(value)
-
-    def drop_half_line(self) -> None:
-        """Where an interruption fell into a line of the history: without that line."""
-        whole = min(map(len, self.history.values()), default=0)
-        self.history = {name: values[:whole] for name, values in self.history.items()}
-
-
 def run(
     solver: Solver,
     U: Array,
@@ -158,19 +193,31 @@ def run(
     keep: Callable[[], tuple[Array, Array]] | None = None,
     record: Record | None = None,
 ) -> Outcome:
-    """Step until the solver has settled, ``max_iter`` is reached, or something else ends it.
+    """Step until the solver has converged, ``max_iter`` is reached, or something else ends the loop.
 
-    That is a callback, Ctrl-C, or ``patience`` iterations in a row without a lower validation error. The clock runs during steps only,
-    not while a line of history is computed, the validation error measured, a callback works or a checkpoint is written.
+    That is a callback, Ctrl-C, or ``patience`` iterations in a row without a lower validation error. Only
+    the steps are timed, not the history, the validation error, callbacks and checkpoints.
 
     Parameters
     ----------
+    solver : Solver
+    U, V : array
+        The initial point.
+    max_iter : int
+        The largest number of iterations.
+    tol : float
+        The tolerance, see :meth:`Solver.settled`.
+    callbacks : sequence of callables, default=()
+        Called with a :class:`Snapshot` after each iteration.
     validation : callable, optional
-        The error of the solver's ``factors`` on entries held out; the iterate where it is lowest ends up in ``Outcome.best``.
+        The error of the solver's ``factors`` on entries held out; the iterate where it is lowest becomes
+        ``Outcome.best``.
+    patience : int, default=5
+        Iterations without a lower validation error after which the loop ends.
     keep : callable, optional
-        What to copy of such an iterate; by default the solver's ``factors``.
+        What to copy of the best iterate; by default the solver's ``factors``.
     record : Record, optional
-        Where to go on from, and to write down each iteration that is worth it; the solver is then a :class:`Resumable`.
+        Where to resume from and to save progress; the solver is then a :class:`Resumable`.
     """
     outcome = Outcome()
     started = time.perf_counter()
@@ -179,23 +226,26 @@ def run(
     known = None if record is None else record.resume(solver)
     if known is not None:
         outcome, objective, seconds = known
-    tell = _Teller(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
+    observe = _Observer(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
     stopped = False
     try:
-        stopped = known is None and tell(objective, seconds)
+        stopped = known is None and observe(objective, seconds)
         while not stopped and not outcome.reason and outcome.iterations < max_iter:
             started = time.perf_counter()
-            before, objective = objective, solver.step()
+            before = objective
+            objective = solver.step()
             seconds += time.perf_counter() - started
             outcome.iterations += 1
             if not np.isfinite(objective):
                 raise NumericalError(
-                    f"the objective became {objective}; the values may be too large for their precision ({U.dtype})"
+                    f"the objective became {objective}; "
+                    f"the values may be too large for their precision ({U.dtype})"
                 )
-            stopped = tell(objective, seconds)
+            stopped = observe(objective, seconds)
             reason = solver.settled(before, objective, tol)
             if reason is not None:
-                outcome.converged, outcome.reason = True, reason
+                outcome.converged = True
+                outcome.reason = reason
             elif (
                 validation is not None
                 and not stopped
@@ -207,19 +257,10 @@ def run(
         if not outcome.reason and not stopped:
             outcome.reason = _limit(max_iter)
     except KeyboardInterrupt:
-        outcome.drop_half_line()
-        outcome.converged, outcome.stopped, outcome.reason = False, True, "interrupted"
-        kept = (
-            "the result so far"
-            if outcome.best is None
-            else f"iteration {outcome.best_iteration}, the best so far,"
-        )
-        warn_user(
-            f"fit interrupted after {outcome.iterations} iterations; {kept} is kept",
-            InterruptedFitWarning,
-        )
+        _interrupt(outcome)
     if not outcome.reason:
-        outcome.stopped, outcome.reason = True, "stopped by a callback"
+        outcome.stopped = True
+        outcome.reason = "stopped by a callback"
     _log.info(
         "%s after %d iterations, %.3g s: objective %.9g",
         outcome.reason,
@@ -230,22 +271,38 @@ def run(
     return outcome
 
 
+def _interrupt(outcome: Outcome) -> None:
+    """End an outcome by Ctrl-C, with a warning."""
+    outcome.drop_incomplete_row()
+    outcome.converged = False
+    outcome.stopped = True
+    outcome.reason = "interrupted"
+    kept = "the result so far"
+    if outcome.best is not None:
+        kept = f"iteration {outcome.best_iteration}, the best so far,"
+    warn_user(
+        f"fit interrupted after {outcome.iterations} iterations; {kept} is kept",
+        InterruptedFitWarning,
+    )
+
+
 def _limit(max_iter: int) -> str:
     return f"max_iter={max_iter} reached"
 
 
 def warn_of_limit(outcome: Outcome, max_iter: int, tol: float) -> None:
-    """Warn of a fit that ended at its limit; once a fit, which may be several loops."""
+    """Warn if a fit ended at its limit; called once per fit, which may consist of several loops."""
     if outcome.reason.startswith(_limit(max_iter)):
         warn_user(
-            f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; raise max_iter or tol",
+            f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; "
+            "raise max_iter or tol",
             NotConvergedWarning,
         )
 
 
 @dataclass
-class _Teller:
-    """After an iteration: measures it, writes it down, keeps it if it is the best, and asks the callbacks whether to stop."""
+class _Observer:
+    """After an iteration: record it, keep it if it is the best, and call the callbacks."""
 
     solver: Solver
     outcome: Outcome
@@ -254,15 +311,15 @@ class _Teller:
     keep: Callable[[], tuple[Array, Array]]
 
     def __call__(self, objective: float, seconds: float) -> bool:
-        outcome, details = self.outcome, self.solver.report()
+        """Whether a callback requests to stop."""
+        outcome = self.outcome
+        details = self.solver.report()
         if self.validation is not None:
             error = details["validation"] = self.validation(*self.solver.factors)
             if error < outcome.best_error or outcome.best is None:
-                outcome.best, outcome.best_error, outcome.best_iteration = (
-                    _copies(self.keep()),
-                    error,
-                    outcome.iterations,
-                )
+                outcome.best = _copies(self.keep())
+                outcome.best_error = error
+                outcome.best_iteration = outcome.iterations
         outcome.record(
             iteration=outcome.iterations, objective=objective, seconds=seconds, **details
         )
@@ -272,7 +329,7 @@ class _Teller:
         snapshot = Snapshot(
             outcome.iterations, objective, seconds, _copies(self.solver.factors), details
         )
-        # a list: every callback is told, also after one of them asked to stop
+        # a list: every callback is called, also after one of them requested to stop
         answers = [callback(snapshot) for callback in self.callbacks]
         return any(answers)
 

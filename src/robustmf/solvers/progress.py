@@ -12,19 +12,30 @@ from robustmf.solvers.base import Snapshot
 
 
 class ProgressBar:
-    """Shows what is going on, on standard error; a context and a callback.
+    """A progress bar on standard error: a context manager and a callback.
 
-    Until the first iteration is told, the start is being looked for, and the bar swings. Then iteration, objective, validation
-    error, time gone and time left if all ``max_iter`` iterations are needed.
+    During the initialization the bar pulses. Then it shows the iteration, the objective, the validation
+    error, the elapsed time and the remaining time if all ``max_iter`` iterations are needed.
+
+    Parameters
+    ----------
+    title : str
+    max_iter : int
     """
 
     def __init__(self, title: str, max_iter: int) -> None:
-        self._title, self._max_iter = title, max_iter
+        self._title = title
+        self._max_iter = max_iter
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), TimeElapsedColumn(),
-            TextColumn("left, at most"), TimeRemainingColumn(), console=Console(stderr=True),
-        )  # fmt: skip
-        self._task = self._bar.add_task(f"{title}: looking for a start", total=None, state="")
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            TextColumn("left, at most"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task = self._bar.add_task(f"{title}: initializing", total=None, state="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -37,13 +48,12 @@ class ProgressBar:
         trace: TracebackType | None,
     ) -> None:
         for task in self._bar.tasks:
-            self._bar.update(
-                task.id, total=max(task.completed, 1), completed=max(task.completed, 1)
-            )
+            done = max(task.completed, 1)
+            self._bar.update(task.id, total=done, completed=done)
         self._bar.stop()
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """One more iteration is done; number 0 begins a fit (there are ``n_init`` of them)."""
+        """Show one more iteration; number 0 begins a fit, of which there are ``n_init``."""
         if snapshot.iteration == 0:
             self._bar.reset(self._task, total=max(self._max_iter, 1), description=self._title)
         state = f"{snapshot.iteration}/{self._max_iter}  objective {snapshot.objective:.6g}"

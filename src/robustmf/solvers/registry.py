@@ -1,61 +1,330 @@
-"""Which solver for which problem, and why, in words."""
+"""The solvers by name: the only place that knows the values of the parameter ``solver``.
+
+An entry declares what a solver requires and supports, how it is initialized, the memory it takes and
+how it is built. To add a solver, write its class (see :class:`~robustmf.solvers.base.Resumable`) in a
+module of this package, and a :class:`SolverSpec` here.
+"""
 
 from __future__ import annotations
 
-from robustmf.data.observed import Observed
-from robustmf.losses import Loss
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-SOLVERS = ("irls", "varpro", "mm")
+import numpy as np
+from numpy.typing import NDArray
 
-#: Up to this many unknowns of the short side, and from this ratio of the sides, V is worth eliminating.
-_SMALL_SIDE, _ELONGATED = 600, 2.0
+from robustmf.backends.base import Capabilities, EntryOperations, SolverMemory
+from robustmf.losses import Loss, smoothed
+from robustmf.solvers.base import Resumable
+from robustmf.solvers.irls import IRLS
+from robustmf.solvers.mm.options import MM
+from robustmf.solvers.mm.solver import MM_MEMORY, MMSolver, require_concave
+from robustmf.solvers.objective import Objective
+from robustmf.solvers.varpro import OPTIONS as VARPRO
+from robustmf.solvers.varpro import VARPRO_MEMORY, VarPro
 
-#: From this share of observed entries, sweeps with a smooth loss end as low as elimination does, in a tenth of the time.
-_WELL_FILLED = 0.5
+Array = NDArray[np.floating[Any]]
 
-#: With fewer entries for each free parameter neither finds the valley of a smooth loss, and elimination takes up to forty times as long.
-_ENTRIES_EACH = 1.25
+
+@dataclass(frozen=True)
+class SolverProblem:
+    """What a solver is built for.
+
+    Attributes
+    ----------
+    operations : EntryOperations
+    loss : Loss
+    reg : float
+        λ.
+    sigma : float
+        The noise level at the initial point.
+    center : float or None, default=None
+        None for a model without biases.
+    bias_unit : float, default=1.0
+        The unit of biases in augmented factors.
+    sample_weights : array over the entries, optional
+    reg_by_count : bool, default=False
+    mm : MM, default=MM()
+        The options of ``mm``.
+    """
+
+    operations: EntryOperations
+    loss: Loss
+    reg: float
+    sigma: float
+    center: float | None = None
+    bias_unit: float = 1.0
+    sample_weights: Array | None = None
+    reg_by_count: bool = False
+    mm: MM = MM()
+
+
+class ModelSolver(Resumable, Protocol):
+    """A solver of the registry."""
+
+    @property
+    def augmented_factors(self) -> tuple[Any, Any]:
+        """(U, V) as solved for; with biases, each with its own bias in its unit as last column."""
+        ...
+
+
+class ProblemShape(NamedTuple):
+    """What the choice between solvers depends on."""
+
+    shape: tuple[int, int]
+    n_entries: int
+    rank: int
+    loss: Loss
+
+
+@dataclass(frozen=True)
+class SolverSpec:
+    """One solver.
+
+    Attributes
+    ----------
+    name : str
+        The value of the parameter ``solver``.
+    summary : str
+        One line about it.
+    build : callable of a SolverProblem
+        Makes a :class:`ModelSolver`.
+    memory : SolverMemory, default=SolverMemory()
+        Its arrays besides the entries and the factors.
+    initialization : {"graduated", "projection"}, default="graduated"
+        The initialization for ``init="auto"``, see :mod:`robustmf.initialization`.
+    supports_biases_and_weights : bool, default=False
+        Whether the model may have biases, entry weights and ``reg_by_count``.
+    requires_host_arrays : bool, default=False
+        Whether the backend must have the capability ``host_arrays``.
+    check : callable (Loss, MM, Capabilities), optional
+        Raises an error, by name, for a loss or options that the solver cannot use.
+    suits : callable of a ProblemShape, optional
+        The reason to choose it for ``solver="auto"``, or None. Without it the solver must be requested.
+    criticality : callable of the solver, optional
+        Measures the criticality of the last iterate. Other solvers can be followed by a certifying run.
+    single_blas_thread : bool, default=True
+        Whether BLAS is limited to one thread: faster for small dense systems, and the same bits on any
+        machine.
+    """
+
+    name: str
+    summary: str
+    build: Callable[[SolverProblem], ModelSolver]
+    memory: SolverMemory = SolverMemory()
+    initialization: str = "graduated"
+    supports_biases_and_weights: bool = False
+    requires_host_arrays: bool = False
+    check: Callable[[Loss, MM, Capabilities], None] | None = None
+    suits: Callable[[ProblemShape], str | None] | None = None
+    criticality: Callable[[Any], float] | None = None
+    single_blas_thread: bool = True
+
+    def is_possible(self, plain_model: bool, capabilities: Capabilities) -> bool:
+        """Whether the solver can be used for this model on a backend with these capabilities."""
+        return (plain_model or self.supports_biases_and_weights) and (
+            capabilities.host_arrays or not self.requires_host_arrays
+        )
+
+
+class SolverChoice(NamedTuple):
+    """A solver, and why it is used."""
+
+    spec: SolverSpec
+    reason: str
+
+
+@dataclass(frozen=True)
+class EliminationOptions:
+    """When eliminating the long side of the matrix is worth its cost.
+
+    Attributes
+    ----------
+    max_unknowns : int
+        The largest number of unknowns of the short side.
+    min_ratio : float
+        The smallest ratio of the long side to the short one.
+    well_filled : float
+        From this share of observed entries, sweeps with a smooth loss end equally low in a tenth of the
+        time.
+    entries_per_parameter : float
+        With fewer entries per free parameter neither solver finds the right minimum of a smooth loss,
+        and elimination takes up to forty times as long.
+    """
+
+    max_unknowns: int = 600
+    min_ratio: float = 2.0
+    well_filled: float = 0.5
+    entries_per_parameter: float = 1.25
+
+
+OPTIONS = EliminationOptions()
+
+
+def is_worth_eliminating(
+    shape: tuple[int, int], n_entries: int, rank: int, nonsmooth: bool
+) -> bool:
+    """Whether one side is so short that the other is best eliminated, and sweeps would do worse."""
+    short = min(shape)
+    long = max(shape)
+    least = OPTIONS.entries_per_parameter * rank * (short + long - rank)
+    hard = nonsmooth or least <= n_entries < OPTIONS.well_filled * short * long
+    return hard and short * rank <= OPTIONS.max_unknowns and long >= OPTIONS.min_ratio * short
+
+
+def _suits_irls(problem: ProblemShape) -> str:
+    m, n = problem.shape
+    return f"{m} × {n} with {problem.n_entries} entries: sweeps of small regressions"
+
+
+def _suits_varpro(problem: ProblemShape) -> str | None:
+    m, n = problem.shape
+    if not is_worth_eliminating(
+        problem.shape, problem.n_entries, problem.rank, problem.loss.concave
+    ):
+        return None
+    return (
+        f"{min(m, n)} × {problem.rank} unknowns on the short side of a {m} × {n} matrix: "
+        "the long side can be eliminated"
+    )
+
+
+def _build_irls(problem: SolverProblem) -> IRLS:
+    return IRLS.on_entries(
+        problem.operations,
+        Objective(problem.loss, problem.reg),
+        problem.sigma,
+        problem.center,
+        problem.sample_weights,
+        problem.reg_by_count,
+        problem.bias_unit,
+    )
+
+
+def _build_varpro(problem: SolverProblem) -> VarPro:
+    loss = smoothed(problem.loss, VARPRO.smoothing * problem.sigma)
+    return VarPro(problem.operations, Objective(loss, problem.reg))
+
+
+def _build_mm(problem: SolverProblem) -> MMSolver:
+    return MMSolver(problem.operations, Objective(problem.loss, problem.reg), problem.mm)
+
+
+def _check_mm(loss: Loss, options: MM, capabilities: Capabilities) -> None:
+    require_concave(loss)
+    if options.needs_host_arrays and not capabilities.host_arrays:
+        raise ValueError(f"inner={options.inner!r} needs device='cpu'; on a GPU use inner='apg'")
+
+
+_SPECS = (
+    SolverSpec(
+        name="irls",
+        summary="iteratively reweighted least squares by sweeps, for large sparse data",
+        build=_build_irls,
+        supports_biases_and_weights=True,
+        suits=_suits_irls,
+        single_blas_thread=False,
+    ),
+    SolverSpec(
+        name="varpro",
+        summary="variable projection, for few rows or columns and any pattern of entries",
+        build=_build_varpro,
+        memory=VARPRO_MEMORY,
+        initialization="projection",
+        requires_host_arrays=True,
+        suits=_suits_varpro,
+    ),
+    SolverSpec(
+        name="mm",
+        summary="majorization–minimization, the paper's algorithm, for concave losses",
+        build=_build_mm,
+        memory=MM_MEMORY,
+        check=_check_mm,
+        criticality=MMSolver.criticality,
+    ),
+)
+
+_BY_NAME = {spec.name: spec for spec in _SPECS}
+
+#: The solvers that ``solver="auto"`` considers, in this order.
+_AUTOMATIC = (_BY_NAME["varpro"], _BY_NAME["irls"])
+
+#: The solver that certifies a critical point after another one.
+CERTIFIER = _BY_NAME["mm"]
+
+
+def solver_names() -> list[str]:
+    """The names of the solvers."""
+    return list(_BY_NAME)
+
+
+def get_solver(name: str) -> SolverSpec:
+    """The solver of this name."""
+    if not isinstance(name, str) or name not in _BY_NAME:
+        names = ", ".join(map(repr, _BY_NAME))
+        raise ValueError(f"solver must be 'auto', {names}, got solver={name!r}")
+    return _BY_NAME[name]
+
+
+def name_and_options(solver: str | MM) -> tuple[str, MM]:
+    """The name of the solver in the parameter ``solver``, and the options of ``mm``."""
+    return ("mm", solver) if isinstance(solver, MM) else (solver, MM())
+
+
+def may_have_biases(solver: str) -> bool:
+    """Whether a model with biases can be fitted with this value of the parameter ``solver``."""
+    return solver == "auto" or get_solver(solver).supports_biases_and_weights
+
+
+def solver_memory(solver: str) -> SolverMemory:
+    """The memory of the named solver; that of ``irls`` while the choice is open."""
+    return get_solver("irls" if solver == "auto" else solver).memory
 
 
 def choose_solver(
-    solver: str, observed: Observed, rank: int, loss: Loss, plain_model: bool, projects: bool = True
-) -> tuple[str, str]:
-    """The solver to use, and the reason.
+    solver: str,
+    shape: tuple[int, int],
+    n_entries: int,
+    rank: int,
+    loss: Loss,
+    *,
+    plain_model: bool,
+    capabilities: Capabilities,
+) -> SolverChoice:
+    """The solver for the parameter ``solver``, and the reason.
 
-    ``plain_model``: no biases, no weights, λ not by count. ``projects``: ``varpro`` can work where the entries lie.
+    Parameters
+    ----------
+    solver : str
+        "auto", or a name.
+    plain_model : bool
+        Whether the model has no biases, no weights and no ``reg_by_count``.
+    capabilities : Capabilities
+        Those of the backend.
     """
     if solver != "auto":
-        if solver not in SOLVERS:
-            raise ValueError(
-                f"solver must be 'auto', {', '.join(map(repr, SOLVERS))}, got solver={solver!r}"
-            )
-        if solver != "irls" and not plain_model:
-            raise ValueError(
-                f"bias, weights and reg_by_count need solver='irls' (or 'auto'), got solver={solver!r}"
-            )
-        if solver == "varpro" and not projects:
-            raise ValueError(
-                "solver='varpro' needs device='cpu'; on a GPU use solver='irls' or 'mm'"
-            )
-        return solver, "asked for"
-    m, n = observed.shape
-    if (
-        projects
-        and plain_model
-        and is_worth_eliminating(observed.shape, observed.n_entries, rank, loss.concave)
-    ):
-        return (
-            "varpro",
-            f"{min(m, n)} × {rank} unknowns on the short side of a {m} × {n} matrix: the long side can be eliminated",
+        spec = get_solver(solver)
+        _require_possible(spec, plain_model, capabilities)
+        return SolverChoice(spec, "asked for")
+    problem = ProblemShape(shape, n_entries, rank, loss)
+    for spec in _AUTOMATIC:
+        if spec.suits is not None and spec.is_possible(plain_model, capabilities):
+            reason = spec.suits(problem)
+            if reason is not None:
+                return SolverChoice(spec, reason)
+    raise AssertionError("the last automatic solver suits every problem")
+
+
+def _require_possible(spec: SolverSpec, plain_model: bool, capabilities: Capabilities) -> None:
+    if not plain_model and not spec.supports_biases_and_weights:
+        able = [repr(one.name) for one in _SPECS if one.supports_biases_and_weights]
+        raise ValueError(
+            f"bias, weights and reg_by_count need solver={' or '.join(able)} (or 'auto'), "
+            f"got solver={spec.name!r}"
         )
-    return "irls", f"{m} × {n} with {observed.n_entries} entries: sweeps of small regressions"
-
-
-def is_worth_eliminating(shape: tuple[int, int], n_entries: int, rank: int, kinked: bool) -> bool:
-    """Whether one side is so short that the other is best eliminated, and sweeps would do worse."""
-    short, long = min(shape), max(shape)
-    hard = (
-        kinked
-        or _ENTRIES_EACH * rank * (short + long - rank) <= n_entries < _WELL_FILLED * short * long
-    )
-    return hard and short * rank <= _SMALL_SIDE and long >= _ELONGATED * short
+    if spec.requires_host_arrays and not capabilities.host_arrays:
+        able = [repr(one.name) for one in _SPECS if not one.requires_host_arrays]
+        raise ValueError(
+            f"solver={spec.name!r} needs device='cpu'; on a GPU use solver={' or '.join(able)}"
+        )

@@ -11,8 +11,8 @@ import pandas as pd
 
 from robustmf import RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.fitting import _iterated
-from robustmf.initialization.prepare import Prepared
+from robustmf.data.factorization import Factorization
+from robustmf.fitting import Data, Initialization, iterate
 from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -79,27 +79,18 @@ class InitialPoint:
         """Fit the same data on one machine from this point, with the same entries held out."""
         estimates = self.estimates
         U, V = self.factors
-        biases = [np.zeros((len(A), 1), A.dtype) for A in (U, V)]
-        if estimates.center is not None:
-            biases = [A[:, -1:] * estimates.bias_unit for A in (U, V)]
-            U, V = (np.ascontiguousarray(A[:, :-1]) for A in (U, V))
         model = RobustMF(settings.pop("rank", 2), solver="irls", n_jobs=1, **settings)
-        prepared = Prepared(
-            U,
-            V,
+        initial = Initialization(
+            Factorization.from_augmented(U, V, estimates.center, estimates.bias_unit),
             estimates.sigma,
-            estimates.center,
-            *biases,
             estimates.reg,
             estimates.bias_unit,
             "irls",
             "",
         )
         with Team(1) as team:
-            operations = CPUOperations(observed, team)
-            result = _iterated(
-                settings_of(model, observed), prepared, operations, weights, holdout, Progress()
-            )
+            data = Data(CPUOperations(observed, team), weights, holdout)
+            result = iterate(settings_of(model, observed), initial, data, Progress())
         return set_model(model, result, observed, weights)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.base import EntryOperations
+from robustmf.backends.base import EntryOperations, SolverMemory
 from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss
 from robustmf.solvers.base import require_same_layout, small_change
@@ -18,6 +18,11 @@ from robustmf.solvers.mm.surrogate import Surrogate
 from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
+
+
+#: Residuals, weights, four arrays of the dual and two for the criticality; the loss is evaluated in
+#: float64.
+MM_MEMORY = SolverMemory(entry_arrays=8, float64_entry_arrays=3, factor_arrays=12, dual_pass=True)
 
 
 def require_concave(loss: Loss) -> None:
