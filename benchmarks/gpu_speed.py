@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 import triton
+from robustmf.solvers.memory import IRLS_MEMORY
 from torch import Tensor
 
 from benchmarks.gpu_agreement import (
@@ -31,7 +32,6 @@ from robustmf.backends.cuda.observed import DeviceObserved
 from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
-from robustmf.solvers.memory import IRLS_MEMORY
 
 MOVIELENS_SHAPE = (69_878, 10_677)
 RANKS = (5, 10, 16, 32, 64)

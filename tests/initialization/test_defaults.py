@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.initialization import regularization as shrink
+from robustmf.initialization import regularization
 from robustmf.selection import entry_train_test_split
 
 
@@ -119,10 +121,11 @@ def test_too_few_entries_choose_nothing():
 
 
 def test_large_data_are_judged_by_whole_rows(operations_on, monkeypatch):
-    monkeypatch.setattr(shrink, "_SAMPLE", 5_000)
+    options = replace(regularization.OPTIONS, sample=5_000)
+    monkeypatch.setattr(regularization, "OPTIONS", options)
     observed = ratings()
     operations = operations_on(observed)
-    part, part_weights = shrink._some_rows(
+    part, part_weights = regularization._sample_rows(
         operations, operations.array(np.arange(observed.n_entries, dtype=float))
     )
     every = -(-observed.n_entries // 5_000)
@@ -134,7 +137,8 @@ def test_large_data_are_judged_by_whole_rows(operations_on, monkeypatch):
 
 
 def test_what_some_rows_choose_is_like_what_all_do(monkeypatch):
-    monkeypatch.setattr(shrink, "_SAMPLE", 5_000)
+    options = replace(regularization.OPTIONS, sample=5_000)
+    monkeypatch.setattr(regularization, "OPTIONS", options)
     observed = ratings()
     small = RobustMF(3, random_state=0).fit(observed)
     monkeypatch.undo()
