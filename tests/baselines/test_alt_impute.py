@@ -48,7 +48,8 @@ def test_result_is_the_convex_optimum(operations):
     assert relative_error(Z, np.load(FIXTURES / "softimpute.npz")["Z_convex_lam4"]) < 1e-5
     assert (model.singular_values_ > 1e-6).sum() == 16
     rows = operations.observed.rows
-    i, j = rows.group_of_entry(), rows.indices
+    i = rows.group_of_entry()
+    j = rows.indices
     e = rows.values - Z[i, j]
     assert 0.5 * np.sum(e**2) + 4 * model.singular_values_.sum() == pytest.approx(
         945.4104, abs=1e-3

@@ -10,7 +10,9 @@ from robustmf.kernels.dictionary import learn_epoch, row_codes
 from robustmf.kernels.propagation import propagate_half
 from robustmf.kernels.subspace import fold_columns, track
 
-M, N, R = 14, 11, 3
+M = 14
+N = 11
+R = 3
 
 
 @pytest.fixture(params=[0, 1, 2])
@@ -32,30 +34,46 @@ def of(rows, i):
 
 
 def test_message_passing(rng, rows):
-    U, V = rng.standard_normal((M, R)), rng.standard_normal((N, R))
+    U = rng.standard_normal((M, R))
+    V = rng.standard_normal((N, R))
     spd = [
         A @ A.transpose(0, 2, 1) + np.eye(R)
         for A in (0.3 * rng.standard_normal((k, R, R)) for k in (M, N))
     ]
     positions = rng.permutation(len(rows.values))
     row_weights, column_weights = rng.uniform(0, 0.5, (2, len(positions)))
-    precision, s2, t2, share = 0.7, 0.2, 4.0, 0.25
-    sums, expected_sums = np.empty((2, 4)), np.zeros(4)
-    expected_U, expected_S, expected_w = U.copy(), spd[0].copy(), row_weights.copy()
+    precision = 0.7
+    s2 = 0.2
+    t2 = 4.0
+    share = 0.25
+    sums = np.empty((2, 4))
+    expected_sums = np.zeros(4)
+    expected_U = U.copy()
+    expected_S = spd[0].copy()
+    expected_w = row_weights.copy()
     normal = lambda e, v: np.exp(-0.5 * e * e / v) / np.sqrt(v)  # noqa: E731
     for i in range(M):
-        A, b = precision * np.eye(R), np.zeros(R)
+        A = precision * np.eye(R)
+        b = np.zeros(R)
         for t in range(rows.pointers[i], rows.pointers[i + 1]):
-            j, z, x = rows.indices[t], positions[t], rows.values[t]
-            S, T, u, v = spd[0][i], spd[1][j], U[i], V[j]
+            j = rows.indices[t]
+            z = positions[t]
+            x = rows.values[t]
+            S = spd[0][i]
+            T = spd[1][j]
+            u = U[i]
+            v = V[j]
             # the contribution of the entry is removed from both sides
             gu = row_weights[z] / (1 - min(0.9, row_weights[z] * v @ S @ v))
             gv = column_weights[z] / (1 - min(0.9, column_weights[z] * u @ T @ u))
-            cu, cv = u - gu * (x - u @ v) * S @ v, v - gv * (x - u @ v) * T @ u
+            cu = u - gu * (x - u @ v) * S @ v
+            cv = v - gv * (x - u @ v) * T @ u
             tu = cv @ (S + gu * np.outer(S @ v, S @ v)) @ cv
             tv = cu @ (T + gv * np.outer(T @ u, T @ u)) @ cu
-            both, e = np.trace(S @ T), x - cu @ cv
-            inlier, outlier = s2 + tu + tv + both, t2 + tu + tv + both
+            both = np.trace(S @ T)
+            e = x - cu @ cv
+            inlier = s2 + tu + tv + both
+            outlier = t2 + tu + tv + both
             p = (1 - share) * normal(e, inlier)
             p /= p + share * normal(e, outlier)
             mean_square = [
@@ -91,7 +109,8 @@ def code(rows, i, D, alpha):
 
 
 def test_row_codes(rng, rows):
-    D, out = rng.standard_normal((N, R)), np.empty((M, R))
+    D = rng.standard_normal((N, R))
+    out = np.empty((M, R))
     row_codes(0, 1, np.array([0, M]), rows.pointers, rows.indices, rows.values, D, 0.4, out)
     np.testing.assert_allclose(
         out, [code(rows, i, D, 0.4) for i in range(M)], rtol=1e-9, atol=1e-12
@@ -99,14 +118,19 @@ def test_row_codes(rng, rows):
 
 
 def test_dictionary_learning(rng, rows):
-    alpha, decay, batch = 0.4, 0.9, 4
+    alpha = 0.4
+    decay = 0.9
+    batch = 4
     order = rng.permutation(M)
     n_batches = -(-M // batch)
     atom_orders = np.array([rng.permutation(R) for _ in range(n_batches)])
     D = rng.standard_normal((N, R))
     D /= 1.2 * np.linalg.norm(D, axis=0)
-    B, C = rng.standard_normal((N, R)), np.eye(R) + 0.1
-    P, counts, slack = np.zeros((M, R)), np.zeros(N, np.int64), 1 - np.square(D).sum(axis=0)
+    B = rng.standard_normal((N, R))
+    C = np.eye(R) + 0.1
+    P = np.zeros((M, R))
+    counts = np.zeros(N, np.int64)
+    slack = 1 - np.square(D).sum(axis=0)
     e = {
         "D": D.copy(),
         "B": B.copy(),
@@ -119,7 +143,8 @@ def test_dictionary_learning(rng, rows):
     for number in range(n_batches):
         visited = order[number * batch : (number + 1) * batch]
         steps = np.arange(seen + 1, seen + len(visited) + 1)
-        weight, seen = 1 - np.prod(1 - steps ** (-decay)), seen + len(visited)
+        weight = 1 - np.prod(1 - steps ** (-decay))
+        seen = seen + len(visited)
         touched = []
         for i in visited:
             e["P"][i] = code(rows, i, e["D"], alpha)
@@ -162,20 +187,24 @@ def test_dictionary_learning(rng, rows):
 
 def l1_fit(U, x, growth, tol, max_iter):
     """Return w = argmin ‖U w − x‖₁ by ADMM, and the dual variable of the residual."""
-    s, y, mu = np.zeros(len(x)), np.zeros(len(x)), 1.25 / np.linalg.norm(x)
+    s = np.zeros(len(x))
+    y = np.zeros(len(x))
+    mu = 1.25 / np.linalg.norm(x)
     for _ in range(max_iter):
         w = np.linalg.lstsq(U, x - s - y / mu, rcond=None)[0]
         z = x - U @ w - y / mu
         s = np.sign(z) * np.maximum(np.abs(z) - 1 / mu, 0)
         h = U @ w + s - x
-        y, mu = y + mu * h, mu * growth
+        y = y + mu * h
+        mu = mu * growth
         if np.linalg.norm(h) < tol:
             break
     return w, y
 
 
 def test_column_coefficients(rng, rows):
-    U, out = np.linalg.qr(rng.standard_normal((N, R)))[0], np.empty((M, R))
+    U = np.linalg.qr(rng.standard_normal((N, R)))[0]
+    out = np.empty((M, R))
     fold_columns(
         0, 1, np.array([0, M]), rows.pointers, rows.indices, rows.values, U, 1.3, 1e-7, 60, out
     )
@@ -189,9 +218,16 @@ def test_subspace_tracking(rng, rows):
     U = np.linalg.qr(rng.standard_normal((N, R)))[0]
     # a column with as many entries as unknowns is fitted exactly, and its dual is rounding error
     order = rng.permutation(np.flatnonzero(rows.counts != R))
-    weights, levels = np.zeros((M, R)), np.empty(len(order))
-    state, gamma_before, w_before = np.array([1.0, 1.0, 0.0]), np.zeros(N), np.zeros(R)
-    E, mu, level, scale, last = U.copy(), 1.0, 1.0, 0.0, None
+    weights = np.zeros((M, R))
+    levels = np.empty(len(order))
+    state = np.array([1.0, 1.0, 0.0])
+    gamma_before = np.zeros(N)
+    w_before = np.zeros(R)
+    E = U.copy()
+    mu = 1.0
+    level = 1.0
+    scale = 0.0
+    last = None
     expected_levels = []
     for i in order:
         j, x = of(rows, i)
@@ -211,7 +247,8 @@ def test_subspace_tracking(rng, rows):
             mu = max(mu - 1 + 2 / (1 + np.exp(correlation / 0.1)), 1.0)
             angle = min(scale * 2.0**-level * size / (1 + mu), np.pi / 3)
             if mu <= 1:
-                level, mu = max(level - 1, 1.0), 3.0
+                level = max(level - 1, 1.0)
+                mu = 3.0
             elif mu > 15:
                 level, mu = (level + 1, 7.0) if level < 20 else (level, 15.0)
             along = w / np.linalg.norm(w)

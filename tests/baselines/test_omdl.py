@@ -36,12 +36,12 @@ def test_means_equal_those_of_the_authors_code(operations):
     for _ in range(3):
         learning.step()
     codes, atoms = learning.factors
-    wanted = (
+    expected = (
         reference["modl_detrend_code"] @ reference["modl_detrend_D"]
         + biases[0][:, None]
         + biases[1]
     )
-    assert relative_error(codes @ atoms.T, wanted) < 1e-10
+    assert relative_error(codes @ atoms.T, expected) < 1e-10
 
 
 def _initial_point(rng):
@@ -52,6 +52,8 @@ def _initial_point(rng):
 def test_complete_data_are_recovered_and_incomplete_data_are_not(recovery):
     """The method is unbiased for complete data only."""
     X, exact, _ = recovery
-    whole = OMDL(5, alpha=1e-3, learning_rate=1.0, batch_size=1, max_iter=10, random_state=0).fit(X)
-    assert relative_error(product(whole), X) < 2e-2
+    complete = OMDL(
+        5, alpha=1e-3, learning_rate=1.0, batch_size=1, max_iter=10, random_state=0
+    ).fit(X)
+    assert relative_error(product(complete), X) < 2e-2
     assert relative_error(product(OMDL(5, alpha=1e-3, random_state=0).fit(exact)), X) > 0.1

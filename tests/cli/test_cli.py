@@ -34,7 +34,7 @@ def last_line(result):
 
 
 @pytest.fixture(scope="module")
-def planted():
+def triplets():
     """Triplets of a noisy rank-2 matrix in random order, and which of them are outliers."""
     rng = np.random.default_rng(3)
     X = (
@@ -44,7 +44,8 @@ def planted():
     )
     i, j = np.nonzero(rng.random(X.shape) < 0.5)
     order = rng.permutation(len(i))
-    i, j = i[order], j[order]
+    i = i[order]
+    j = j[order]
     values = X[i, j].round(3)
     bad = np.zeros(len(i), bool)
     bad[rng.choice(len(i), 40, replace=False)] = True
@@ -53,8 +54,8 @@ def planted():
 
 
 @pytest.fixture
-def table(tmp_path, planted):
-    i, j, values, _ = planted
+def table(tmp_path, triplets):
+    i, j, values, _ = triplets
     path = tmp_path / "table.csv"
     lines = [f'{u},"c, {c}",{v},{k}' for k, (u, c, v) in enumerate(zip(i, j, values, strict=True))]
     path.write_text("\n".join(["user,item,rating,when", *lines]) + "\n")
@@ -68,8 +69,8 @@ def model(table):
     return path
 
 
-def test_fit_saves_the_model_of_the_library(table, model, planted):
-    i, j, values, _ = planted
+def test_fit_saves_the_model_of_the_library(table, model, triplets):
+    i, j, values, _ = triplets
     columns = [f"c, {c}" for c in j]
     entries = robustmf.Observed.from_triplets(row=i.tolist(), col=columns, value=values)
     ours = robustmf.RobustMF(2, bias=False, random_state=0).fit(entries)
@@ -97,8 +98,8 @@ def test_detected_layout_is_printed_to_standard_error(table):
     assert "\x1b" not in run("fit", table, "--rank", 2).output  # no colors outside a terminal
 
 
-def test_layout_options(tmp_path, planted):
-    i, j, values, _ = planted
+def test_layout_options(tmp_path, triplets):
+    i, j, values, _ = triplets
     path = tmp_path / "plain.txt"
     path.write_text("".join(f"{v};{c};{u}\n" for u, c, v in zip(i, j, values, strict=True)))
     result = run(
@@ -138,7 +139,7 @@ def test_predict_adds_a_column_and_keeps_the_others(table, model):
     assert unknown == f'unknown,"c, 3",4711,{fitted.median_:.7g}'
 
 
-def test_predict_computes_intervals_from_held_out_entries(table, tmp_path, planted):
+def test_predict_computes_intervals_from_held_out_entries(table, tmp_path, triplets):
     lines = table.read_text().splitlines()
     train = tmp_path / "train.csv"
     rest = tmp_path / "rest.csv"
@@ -148,8 +149,10 @@ def test_predict_computes_intervals_from_held_out_entries(table, tmp_path, plant
     run("fit", train, "--rank", 2, "-o", model)
     result = run("predict", model, rest, "--held-out", rest, "--json", "--level", 0.8)
     found = json.loads(result.stdout)
-    good = [k for k, one in enumerate(found) if not planted[3][2199 + k]]
-    inside = np.mean([found[k]["lower"] <= planted[2][2199 + k] <= found[k]["upper"] for k in good])
+    good = [k for k, one in enumerate(found) if not triplets[3][2199 + k]]
+    inside = np.mean(
+        [found[k]["lower"] <= triplets[2][2199 + k] <= found[k]["upper"] for k in good]
+    )
     assert 0.75 < inside < 0.87
     assert run("predict", model, rest, "--held-out", train).exit_code == 3
 
@@ -180,12 +183,12 @@ def test_recommend(table, model):
     assert "highest biases" not in mixed.stderr
 
 
-def test_audit_detects_outliers_and_writes_the_file_without_them(table, planted):
+def test_audit_detects_outliers_and_writes_the_file_without_them(table, triplets):
     out = table.with_name("suspicious.csv")
     clean = table.with_name("clean.csv")
     result = run("audit", table, "--rank", 2, "-o", out, "--clean", clean)
     assert result.exit_code == 0, result.output
-    bad = planted[3]
+    bad = triplets[3]
     kept = clean.read_text().splitlines()
     lines = table.read_text().splitlines()
     assert kept[0] == lines[0]
@@ -196,14 +199,14 @@ def test_audit_detects_outliers_and_writes_the_file_without_them(table, planted)
     listed = list(csv.DictReader(out.read_text().splitlines()))
     entries = [(line["row"], line["column"]) for line in listed if line["kind"] == "entry"]
     assert {
-        (str(i), f"c, {j}") for i, j in zip(planted[0][bad], planted[1][bad], strict=True)
+        (str(i), f"c, {j}") for i, j in zip(triplets[0][bad], triplets[1][bad], strict=True)
     } <= set(entries)
     assert all("was expected" in line["reason"] for line in listed if line["kind"] == "entry")
 
 
 @pytest.mark.parametrize("kind", ["csv.gz", "parquet", "npz", "mtx"])
-def test_cleaned_file_has_the_same_format(tmp_path, planted, kind):
-    i, j, values, bad = planted
+def test_cleaned_file_has_the_same_format(tmp_path, triplets, kind):
+    i, j, values, bad = triplets
     path = tmp_path / f"data.{kind}"
     clean = tmp_path / f"clean.{kind}"
     matrix = sp.coo_array((values, (i, j)), shape=(90, 60))

@@ -91,10 +91,10 @@ def test_exit_codes_of_the_page():
 def test_summaries_are_the_first_lines_of_the_docstrings():
     for name, summary in COMMANDS.items():
         module = import_module(f"robustmf.cli.{name}")
-        own = (
+        documentation = (
             module.app.info.help
             if hasattr(module, "app")
             else inspect.getdoc(getattr(module, name))
         )
-        assert own.splitlines()[0] == summary
+        assert documentation.splitlines()[0] == summary
         assert name in PAGE

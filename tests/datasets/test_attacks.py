@@ -102,7 +102,8 @@ def test_shilling_profiles_are_new_rows_at_the_end(ratings, name, direction):
         ), "genuine rows are unchanged"
     for row in range(60, 66):
         part = slice(*made.rows.pointers[row : row + 2])
-        columns, values = made.rows.indices[part], made.rows.values[part]
+        columns = made.rows.indices[part]
+        values = made.rows.values[part]
         assert np.all(np.diff(columns) > 0)
         assert set(values[np.isin(columns, [12, 30])]) == {5.0 if direction == "push" else 1.0}
         assert len(columns) == 2 + 10 + {"bandwagon": 1, "segment": 3}.get(name, 0)

@@ -245,8 +245,11 @@ def test_yahoo_in_both_formats(tmp_path):
 
 def joke_lines():
     """Three users: one rated two jokes (one with 0), one all, one none."""
-    first, second, third = [99.0] * 100, list(np.linspace(-9.5, 9.5, 100).round(2)), [99.0] * 100
-    first[4], first[7] = 0.0, -9.95
+    first = [99.0] * 100
+    second = list(np.linspace(-9.5, 9.5, 100).round(2))
+    third = [99.0] * 100
+    first[4] = 0.0
+    first[7] = -9.95
     return [[2, *first], [100, *second], [0, *third]]
 
 

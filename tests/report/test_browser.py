@@ -40,7 +40,8 @@ HOSTILE_IDS = [
     "\u202egnp.exe",
     "line\nbreak\ttab",
 ]
-PHONE_WIDTH, DESKTOP_WIDTH = 375, 1440
+PHONE_WIDTH = 375
+DESKTOP_WIDTH = 1440
 
 #: The hover labels of the rows on the map, the last plot; Plotly limits the rate of hover events.
 HOVER = """async () => {

@@ -86,9 +86,11 @@ def test_points_in_space_are_recovered():
             rng.uniform(0.5, 2) * np.column_stack([rotation[:2], rng.uniform(100, 300, 2)])
         )
     gauge = rng.standard_normal((4, 4))
-    U, V = np.array(rows) @ gauge, np.column_stack([true, np.ones(200)]) @ np.linalg.inv(gauge).T
+    U = np.array(rows) @ gauge
+    V = np.column_stack([true, np.ones(200)]) @ np.linalg.inv(gauge).T
     found = scene_points(U, V)
-    a, b = found - found.mean(axis=0), true - true.mean(axis=0)
+    a = found - found.mean(axis=0)
+    b = true - true.mean(axis=0)
     left, scale, right = np.linalg.svd(a.T @ b)
     aligned = a @ (left @ right) * scale.sum() / np.square(a).sum()
     np.testing.assert_allclose(aligned, b, atol=1e-6)

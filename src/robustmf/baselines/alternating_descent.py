@@ -18,8 +18,8 @@ from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
-#: Residuals are updated together with the factors and recomputed every so many iterations, which
-#: limits the accumulation of rounding errors.
+#: Number of iterations after which the residuals, which are updated together with the factors, are
+#: recomputed to limit the accumulation of rounding errors.
 _REFRESH_INTERVAL = 100
 
 

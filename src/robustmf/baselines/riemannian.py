@@ -157,8 +157,11 @@ class Metric:
 
     def gradient(self, to_U: Array, to_V: Array) -> Tangent:
         """Return the Riemannian gradient, which is tangent and horizontal, from EV and EᵀU."""
-        U, R, V = self.point.U, self.point.R, self.point.V
-        left, right = self._left, self._right
+        U = self.point.U
+        R = self.point.R
+        V = self.point.V
+        left = self._left
+        right = self._right
         eR = U.T @ to_U
         row = to_U @ R.T - U @ left.lyapunov(2 * _sym(left.matrix @ eR @ R.T))
         column = to_V @ R - V @ right.lyapunov(2 * _sym(right.matrix @ eR.T @ R))
@@ -170,7 +173,9 @@ class Metric:
         The vector is projected onto the tangent space and onto the horizontal space, and rescaled.
         As in the authors' code the scale is the ratio of squared norms, not of norms.
         """
-        U, R, V = self.point.U, self.point.R, self.point.V
+        U = self.point.U
+        R = self.point.R
+        V = self.point.V
         row = _tangent_part(U, x[0], self._left)
         column = _tangent_part(V, x[2], self._right)
         O1, O2 = self._vertical(row, x[1], column)
@@ -185,7 +190,9 @@ class Metric:
         They solve RRᵀO1 + O1RRᵀ − RO2Rᵀ = E and RᵀRO2 + O2RᵀR − RᵀO1R = F, which are elementwise
         equations in the basis of the SVD of R.
         """
-        U, R, V = self.point.U, self.point.R, self.point.V
+        U = self.point.U
+        R = self.point.R
+        V = self.point.V
         E = _skew((U.T @ row) @ self._left.matrix) + _skew(R @ middle.T)
         F = _skew((V.T @ column) @ self._right.matrix) + _skew(R.T @ middle)
         P, s, Qt = np.linalg.svd(R)

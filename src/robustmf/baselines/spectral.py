@@ -27,7 +27,9 @@ def truncated_svd(
     short = min(observed.shape)
     largest = float(np.abs(observed.rows.values).max())
     if largest == 0:
-        U, s, Vt = np.eye(observed.shape[0], rank), np.zeros(rank), np.eye(rank, observed.shape[1])
+        U = np.eye(observed.shape[0], rank)
+        s = np.zeros(rank)
+        Vt = np.eye(rank, observed.shape[1])
         return tuple(np.ascontiguousarray(A, observed.dtype) for A in (U, s, Vt.T))  # type: ignore[return-value]
     # Scaled by a power of two, which is exact, squares neither overflow nor underflow.
     unit = 2.0 ** np.floor(np.log2(largest))
@@ -38,7 +40,9 @@ def truncated_svd(
     else:
         U, s, Vt = svds(X, k=rank, v0=rng.standard_normal(short))
         order = np.argsort(-s)
-        U, s, Vt = U[:, order], s[order], Vt[order]
+        U = U[:, order]
+        s = s[order]
+        Vt = Vt[order]
     return tuple(np.ascontiguousarray(A[..., :rank], observed.dtype) for A in (U, unit * s, Vt.T))  # type: ignore[return-value]
 
 

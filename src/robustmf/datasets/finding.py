@@ -22,8 +22,9 @@ def data_folders(folder: str | Path | None = None) -> list[Path]:
     """
     import pooch  # noqa: PLC0415 - slow import
 
-    own = folder or os.environ.get(VARIABLE)
-    return [*([Path(own).expanduser()] if own else []), Path(pooch.os_cache("robustmf"))]
+    given = folder or os.environ.get(VARIABLE)
+    cache = Path(pooch.os_cache("robustmf"))
+    return [Path(given).expanduser(), cache] if given else [cache]
 
 
 def find_files(

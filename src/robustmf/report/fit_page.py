@@ -244,7 +244,7 @@ def scene_figure(record: dict[str, Any]) -> str:
 def _scene_plot(scene: dict[str, Any]) -> Any:
     x, y, z = zip(*scene["points"], strict=True)
     ordered = sorted(scene["errors"])
-    # A quantile, so that a few large errors do not take up the whole range of colors.
+    # A quantile, so that a few large errors do not occupy most of the range of colors.
     largest_error = ordered[int(0.95 * (len(ordered) - 1))]
     labels = [
         f"point {hover(key)}, seen in {count // 2} frames, residual {error:.3g}"

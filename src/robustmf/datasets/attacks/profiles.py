@@ -25,7 +25,7 @@ Columns = NDArray[np.int64]
 #: Returns the ratings of filler items, given their columns (profiles × fillers) and a generator.
 FillerRatings = Callable[[Columns, np.random.Generator], NDArray[np.floating[Any]]]
 
-#: Data with at most so many different ratings have a discrete rating scale.
+#: Data have a discrete rating scale if the number of different ratings is at most this.
 _MAX_SCALE_STEPS = 100
 
 #: Number of ratings from which the scale is determined.
