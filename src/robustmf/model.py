@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robustmf.backends.base import Backend, EntryOperations, SolverMemory
+from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
 from robustmf.backends.registry import get_backend
 from robustmf.data.checks import match_columns, new_rows, require_magnitude
 from robustmf.data.factorization import UNKNOWN, Factorization
@@ -119,7 +119,7 @@ class FittedModel:
         return self.factors.rank + int(self.factors.has_bias)
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> LocalBackend:
         """Where fold-in and residuals are computed."""
         return get_backend(self.device)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: A NumPy array, or an array of the backend that accepts NumPy's functions.
 Array = Any
 
-#: A pair of (augmented) factors in whatever representation a backend keeps them: arrays, or blocks on
-#: many workers. Both have ``shape`` and ``dtype``.
+#: A pair of (augmented) factors in whatever representation a backend keeps them: arrays, or blocks
+#: on many workers. Both have ``shape`` and ``dtype``.
 Point = tuple[Any, Any]
 
 
@@ -35,7 +35,7 @@ class Capabilities:
     Attributes
     ----------
     entry_operations : bool
-        :meth:`Backend.operations` is available: any solver that is written in terms of
+        The backend is a :class:`LocalBackend`: any solver that is written in terms of
         :class:`EntryOperations`, and the certificate of optimality.
     host_arrays : bool
         Entries and factors are NumPy arrays: variable projection, and the inner solvers of MM that
@@ -323,10 +323,10 @@ class Measurement:
 
 
 class Sweeps(Protocol):
-    """Sweeps of alternating weighted least squares over all rows and columns, for the solver ``irls``.
+    """Sweeps of alternating weighted least squares, for the solver ``irls``.
 
-    An implementation holds the entries, their weights, λ and the bias model. It knows where factors are
-    stored; the solver decides what to do with them.
+    An implementation holds the entries, their weights, λ and the bias model. It knows where factors
+    are stored; the solver decides what to do with them.
     """
 
     @property
@@ -342,7 +342,7 @@ class Sweeps(Protocol):
         """Whether passes over float64 entries can be computed in float32."""
 
     def entries_size(self) -> tuple[float, float, int]:
-        """The sum of the squared values, the sum of the entries' weights, and how many have a positive one."""
+        """Σ of the squared values, Σ of the weights, and the number of positive weights."""
 
     def place(self, U: Any, V: Any) -> Point:
         """The initial factors, in the representation of this backend."""
@@ -470,6 +470,14 @@ class Backend(Protocol):
 
     def check_available(self) -> None:
         """Raise an ImportError or DeviceError, in one line, if this machine cannot run it."""
+
+
+class LocalBackend(Backend, Protocol):
+    """A backend that holds all entries in one memory and offers operations on them.
+
+    Its ``capabilities.entry_operations`` is true. The Dask backend is not one: its entries are
+    distributed, and it offers :class:`Sweeps` only.
+    """
 
     def observe(self, X: Any) -> Observed:
         """The entries of what ``fit`` accepts, in the memory of this backend."""

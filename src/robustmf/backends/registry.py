@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, cast
 
-from robustmf.backends.base import Backend
+from robustmf.backends.base import Backend, LocalBackend
 
 #: Module and class of each backend; imported when first requested.
 _BACKENDS = {
@@ -14,7 +14,7 @@ _BACKENDS = {
 }
 
 
-def get_backend(device: Any) -> Backend:
+def get_backend(device: Any) -> LocalBackend:
     """Return the backend for the value of a parameter ``device``.
 
     Parameters
@@ -32,4 +32,11 @@ def get_backend(device: Any) -> Backend:
         names = " or ".join(map(repr, _BACKENDS))
         raise ValueError(f"device must be {names}, got device={device!r}")
     module, name = _BACKENDS[device]
-    return cast("Backend", getattr(importlib.import_module(module), name)())
+    return cast("LocalBackend", getattr(importlib.import_module(module), name)())
+
+
+def get_cluster_backend() -> Backend:
+    """Return the backend of fits with ``client=``, a Dask client."""
+    from robustmf.backends.dask.backend import DaskBackend  # noqa: PLC0415 - as the others
+
+    return DaskBackend()
