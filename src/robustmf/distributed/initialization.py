@@ -136,22 +136,15 @@ def initialize(
     settings: Settings, matrix: Matrix, rng: np.random.Generator
 ) -> tuple[Estimates, tuple[Factors, Factors]]:
     """Augmented factors for all blocks, and the estimates that the iterations start with."""
-    if isinstance(settings.init, str):
-        estimates, blocks = _from_sample(settings, matrix, rng)
-    else:
-        estimates, blocks = _from_given_factors(settings, matrix)
-    width = settings.rank + (estimates.center is not None)
-    U, V = (matrix.factors(side, of_side, width) for side, of_side in enumerate(blocks))
-    matrix.connection.wait(blocks)
-    U.replicate()
-    V.replicate()
+    found = _from_sample if isinstance(settings.init, str) else _from_given_factors
+    estimates, point = found(settings, matrix, rng)
     _log.info("initialized: noise %.4g", estimates.sigma)
-    return estimates, (U, V)
+    return estimates, point
 
 
 def _from_sample(
     settings: Settings, matrix: Matrix, rng: np.random.Generator
-) -> tuple[Estimates, list[list[Any]]]:
+) -> tuple[Estimates, tuple[Factors, Factors]]:
     """Initialize on a sample of the rows, and fold in the others."""
     connection = matrix.connection
     submit = connection.submit
@@ -178,7 +171,12 @@ def _from_sample(
             submit(fold_in_missing, *one, estimates, settings.reg_by_count)
             for one in zip(of.blocks, blocks[side], sections, strict=True)
         ]
-    return estimates, blocks
+    connection.wait(blocks)
+    width = settings.rank + (estimates.center is not None)
+    U, V = (matrix.factors(side, of_side, width) for side, of_side in enumerate(blocks))
+    U.replicate()
+    V.replicate()
+    return estimates, (U, V)
 
 
 def sample_rows(block: Block, share: float) -> Sample:
@@ -448,16 +446,17 @@ def _refit_rows(
     return found
 
 
-def _from_given_factors(settings: Settings, matrix: Matrix) -> tuple[Estimates, list[list[Any]]]:
+def _from_given_factors(
+    settings: Settings, matrix: Matrix, _: np.random.Generator
+) -> tuple[Estimates, tuple[Factors, Factors]]:
     """Start at ``settings.init``; noise, λ and biases are estimated there."""
     given: Any = settings.init
-    checked = given_factors(given, matrix.shape, settings.rank, matrix.dtype)
-    U, V = (A[matrix.order(side)] for side, A in enumerate(checked))
+    U, V = given_factors(given, matrix.shape, settings.rank, matrix.dtype)
     side = _row_side(matrix)
     values, n_entries = _entry_sample(matrix, side, False, problem.SAMPLE)
     if settings.auto_reg:
         scales = Scales(values.values, matrix.shape, n_entries, settings.rank, settings.reg)
-        settings, _ = in_units(settings, scales)
+        settings = in_units(settings, scales)[0]
     biases = [np.zeros(size, matrix.dtype) for size in matrix.shape]
     center = None
     if settings.bias is True:
@@ -477,13 +476,8 @@ def _from_given_factors(settings: Settings, matrix: Matrix) -> tuple[Estimates, 
         sigma, center, settings.reg, settings.bias_unit, typical, settings.loss_at(sigma)
     )
     augmented = Factorization(U, V, center, *biases).augmented(settings.bias_unit)
-    return estimates, [
-        [
-            matrix.connection.constant(A[low : low + size])
-            for low, size in zip(of.offsets, of.sizes, strict=True)
-        ]
-        for of, A in zip(matrix.sides, augmented, strict=True)
-    ]
+    A, B = (matrix.distribute(side, one) for side, one in enumerate(augmented))
+    return estimates, (A, B)
 
 
 def _row_side(matrix: Matrix) -> int:
@@ -515,7 +509,7 @@ def _fit_biases(settings: Settings, matrix: Matrix, first: int) -> tuple[float, 
                 for one in zip(matrix.sides[side].blocks, biases[side], sections, strict=True)
             ]
     found = connection.gather(biases)
-    return center, [np.concatenate(of_side)[:, 0] for of_side in found]
+    return center, [matrix.in_order(side, parts)[:, 0] for side, parts in enumerate(found)]
 
 
 def _entry_sample(
@@ -524,8 +518,8 @@ def _entry_sample(
     """The sample of entries from which one machine estimates scales, on the client.
 
     With ``weighted``, entries of weight 0 are left out. Also returns the number of entries that it
-    represents. Rows and columns of the sample are those of the matrix, whichever ``side`` the
-    blocks are of.
+    represents. The indices of rows and columns are positions in the order of the ids, whichever
+    ``side`` the blocks are of.
     """
     connection = matrix.connection
     blocks = matrix.sides[side].blocks
@@ -544,9 +538,8 @@ def _entry_sample(
         for one in zip(blocks, starts, strict=True)
     ]
     sample = _concatenate(connection.gather(parts))
-    return (sample if side == 0 else replace(sample, rows=sample.columns, columns=sample.rows)), (
-        n_entries
-    )
+    rows, columns = (sample.rows, sample.columns) if side == 0 else (sample.columns, sample.rows)
+    return replace(sample, rows=matrix.order(0)[rows], columns=matrix.order(1)[columns]), n_entries
 
 
 def _positive(block: Block, weighted: bool) -> NDArray[np.int64]:

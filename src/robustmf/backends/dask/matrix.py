@@ -169,6 +169,15 @@ class Matrix:
         sizes = self.sides[side].sizes
         return Factors(self.connection, blocks, sizes, width, self.dtype, partial(self.order, side))
 
+    def distribute(self, side: int, array: NDArray[Any]) -> Factors:
+        """Factors in the order of the ids, as blocks on the workers."""
+        parts = np.split(array[self.order(side)], self.sides[side].offsets[1:])
+        blocks = [self.connection.constant(part) for part in parts]
+        self.connection.wait(blocks)
+        factors = self.factors(side, blocks, array.shape[1])
+        factors.replicate()
+        return factors
+
     def sections(self, side: int, others: Sequence[Any]) -> list[list[Any]]:
         """For each block of a side, its sections of arrays over the blocks of the other side."""
         return [

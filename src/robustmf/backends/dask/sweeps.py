@@ -83,8 +83,12 @@ class DaskSweeps:
         return self.holdout_error
 
     def place(self, U: Any, V: Any) -> Point:
-        """The factors themselves, which are on the cluster already."""
-        return U, V
+        """The factors as blocks; arrays are in the order of the ids."""
+        A, B = (
+            one if isinstance(one, Factors) else self._matrix.distribute(side, one)
+            for side, one in enumerate((U, V))
+        )
+        return A, B
 
     def predictors(self, point: Point) -> Point:
         """The augmented factors: predictors are formed on the workers."""
