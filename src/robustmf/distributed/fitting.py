@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
+from robustmf.backends.dask.backend import DaskBackend
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.connection import Connection, Factors
 from robustmf.backends.dask.matrix import Matrix, load_matrix
@@ -34,6 +35,7 @@ from robustmf.solvers.base import Outcome, run, warn_of_limit
 from robustmf.solvers.irls import IRLS
 from robustmf.solvers.objective import Objective
 from robustmf.solvers.record import file_record
+from robustmf.solvers.registry import get_solver, solver_names
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
@@ -77,14 +79,17 @@ class RemoteEntries:
 
 def require_cluster(solver: str, n_init: int, certify: Any, device: str) -> None:
     """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
-    supported = {
-        "solver": (solver, ("auto", "irls")),
-        "n_init": (n_init, (1,)),
-        "certify": (certify, (False,)),
+    capabilities = DaskBackend.capabilities
+    names = solver_names()
+    solvers = [name for name in names if get_solver(name).is_possible(True, capabilities)]
+    supported: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "solver": (solver, ("auto", *solvers)),
+        "n_init": (n_init, () if capabilities.several_initializations else (1,)),
+        "certify": (certify, () if capabilities.entry_operations else (False,)),
         "device": (device, ("cpu",)),
     }
     for name, (value, allowed) in supported.items():
-        if value not in allowed:
+        if allowed and value not in allowed:
             raise ValueError(
                 f"{name} must be {' or '.join(map(repr, allowed))} with client=, "
                 f"got {name}={value!r}"

@@ -96,6 +96,9 @@ class SolverSpec:
         The initialization for ``init="auto"``, see :mod:`robustmf.initialization`.
     supports_biases_and_weights : bool, default=False
         Whether the model may have biases, entry weights and ``reg_by_count``.
+    requires_entry_operations : bool, default=True
+        Whether the backend must have the capability ``entry_operations``; otherwise its
+        :class:`~robustmf.backends.base.Sweeps` suffice.
     requires_host_arrays : bool, default=False
         Whether the backend must have the capability ``host_arrays``.
     check : callable (Loss, MM, Capabilities), optional
@@ -115,6 +118,7 @@ class SolverSpec:
     memory: SolverMemory = SolverMemory()
     initialization: str = "graduated"
     supports_biases_and_weights: bool = False
+    requires_entry_operations: bool = True
     requires_host_arrays: bool = False
     check: Callable[[Loss, MM, Capabilities], None] | None = None
     suits: Callable[[ProblemShape], str | None] | None = None
@@ -123,8 +127,10 @@ class SolverSpec:
 
     def is_possible(self, plain_model: bool, capabilities: Capabilities) -> bool:
         """Whether the solver can be used for this model on a backend with these capabilities."""
-        return (plain_model or self.supports_biases_and_weights) and (
-            capabilities.host_arrays or not self.requires_host_arrays
+        return (
+            (plain_model or self.supports_biases_and_weights)
+            and (capabilities.entry_operations or not self.requires_entry_operations)
+            and (capabilities.host_arrays or not self.requires_host_arrays)
         )
 
 
@@ -223,6 +229,7 @@ _SPECS = (
         summary="iteratively reweighted least squares by sweeps, for large sparse data",
         build=_build_irls,
         supports_biases_and_weights=True,
+        requires_entry_operations=False,
         suits=_suits_irls,
         single_blas_thread=False,
     ),
