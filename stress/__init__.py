@@ -1,7 +1,7 @@
-"""Attempts to break robustmf: each trial makes cases, and says how many it tried and which of them failed.
+"""Attempts to break robustmf: each check makes cases, and says how many it tried and which of them failed.
 
-``make torture`` runs them all and prints a table; CI runs each with a few cases (``tests/test_torture.py``). A trial is a module in
-``stress/trials`` with
+``make stress`` runs them all and prints a table; CI runs each with a few cases (``tests/stress/test_stress.py``). A check is a module in
+``stress/checks`` with
 
 - ``TITLE``: what is tried, in a few words;
 - ``CASES`` and ``FEW``: how many cases for the table, and in CI;

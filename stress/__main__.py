@@ -1,6 +1,6 @@
-"""``python -m torture``: every trial, a table, and a record.
+"""``python -m stress``: every check, a table, and a record.
 
-Exits with 1 where a case failed, or a trial crashed or hung: each runs in a process of its own with a time limit.
+Exits with 1 where a case failed, or a check crashed or hung: each runs in a process of its own with a time limit.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from rich.console import Console
 from rich.table import Table
 
 import robustmf
-from stress import trials
+from stress import checks
 
 _RECORD = Path("benchmarks/records/stress.json")
 
 
 def main() -> int:
-    """Run the trials named, or all; exit status."""
+    """Run the checks named, or all; exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m torture", description="Try to break robustmf; say what was tried."
+        prog="python -m stress", description="Try to break robustmf; say what was tried."
     )
     parser.add_argument(
-        "names", nargs="*", help=f"trials to run (default: all): {', '.join(trials.names())}"
+        "names", nargs="*", help=f"checks to run (default: all): {', '.join(checks.names())}"
     )
     parser.add_argument(
         "--times", type=float, default=1.0, help="so many times the usual number of cases"
     )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
     parser.add_argument(
-        "--limit", type=float, default=600, help="seconds for a trial before it counts as hung"
+        "--limit", type=float, default=600, help="seconds for a check before it counts as hung"
     )
     parser.add_argument(
         "--record",
         type=Path,
         default=_RECORD,
-        help="where to write the record; only when all trials run",
+        help="where to write the record; only when all checks run",
     )
     asked = parser.parse_args()
     root = Path(__file__).parents[1]
     if Path.cwd() != root:
         parser.error(
-            f"the trials read and write files of the repository: run this in its root, {root}"
+            f"the checks read and write files of the repository: run this in its root, {root}"
         )
     seed = int(np.random.SeedSequence().entropy % 2**31) if asked.seed is None else asked.seed  # type: ignore[operator]
     print(f"seed {seed}: repeat with --seed {seed}")
     started = time.perf_counter()
-    lines = [_line(name, asked.times, seed, asked.limit) for name in asked.names or trials.names()]
+    lines = [_line(name, asked.times, seed, asked.limit) for name in asked.names or checks.names()]
     seconds = time.perf_counter() - started
     _show(lines, seconds)
     if not asked.names:
@@ -66,7 +66,7 @@ def main() -> int:
         }
         asked.record.write_text(
             json.dumps(
-                {"seed": seed, "seconds": round(seconds, 1), "versions": versions, "trials": lines},
+                {"seed": seed, "seconds": round(seconds, 1), "versions": versions, "checks": lines},
                 indent=1,
             )
         )
@@ -74,10 +74,10 @@ def main() -> int:
 
 
 def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:
-    trial = importlib.import_module(f"stress.trials.{name}")
-    cases, started = max(1, round(trial.CASES * times)), time.perf_counter()
-    line = {"trial": name, "what": trial.TITLE}
-    print(f"{name}: {trial.TITLE} ...", file=sys.stderr, flush=True)
+    check = importlib.import_module(f"stress.checks.{name}")
+    cases, started = max(1, round(check.CASES * times)), time.perf_counter()
+    line = {"check": name, "what": check.TITLE}
+    print(f"{name}: {check.TITLE} ...", file=sys.stderr, flush=True)
     try:
         command = [sys.executable, "-m", "stress.one", name, str(cases), str(seed)]
         ended = subprocess.run(
@@ -109,7 +109,7 @@ def _show(lines: list[dict[str, Any]], seconds: float) -> None:
     console.print(table)
     for line in lines:
         for failure in line["failures"]:
-            console.print(f"{line['trial']}: {failure}", markup=False, highlight=False)
+            console.print(f"{line['check']}: {failure}", markup=False, highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The table of bad input: every public function, every kind of bad input, and what happens; each cell is executed.
 
-``docs/design/bad-input.md`` prints it from here, ``stress/trials/bad_input_table.py`` checks it: an error of the stated type whose message
+``docs/design/bad-input.md`` prints it from here, ``stress/checks/bad_input_table.py`` checks it: an error of the stated type whose message
 matches, or the stated answer. So neither can say what the code does not do.
 """
 

@@ -121,7 +121,7 @@ def _place(error: BaseException) -> tuple[str, int]:
     ours = [
         frame
         for frame in frames
-        if "robustmf" in frame.filename or "stress/trials" in frame.filename
+        if "robustmf" in frame.filename or "stress/checks" in frame.filename
     ]
     frame = (ours or frames)[-1]
     return frame.filename, frame.lineno or 0

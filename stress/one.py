@@ -1,4 +1,4 @@
-"""``python -m stress.one NAME CASES SEED``: one trial in a process of its own; prints its tally as JSON on the last line."""
+"""``python -m stress.one NAME CASES SEED``: one check in a process of its own; prints its tally as JSON on the last line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stress.tally import Tally
 
 
 def run(name: str, cases: int | None, seed: int) -> Tally:
-    """Run a trial here; ``cases`` None: as many as it has for the table."""
-    trial = importlib.import_module(f"stress.trials.{name}")
+    """Run a check here; ``cases`` None: as many as it has for the table."""
+    check = importlib.import_module(f"stress.checks.{name}")
     tally = Tally()
-    trial.run(tally, trial.CASES if cases is None else cases, seed)
+    check.run(tally, check.CASES if cases is None else cases, seed)
     return tally
 
 

@@ -1,4 +1,4 @@
-"""What a trial counts."""
+"""What a check counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tally:
 
     @contextmanager
     def case(self, label: str) -> Iterator[None]:
-        """One case: whatever is raised inside is a failure, told by its label and its last line, and the trial goes on."""
+        """One case: whatever is raised inside is a failure, told by its label and its last line, and the check goes on."""
         self.cases += 1
         try:
             yield

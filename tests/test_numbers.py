@@ -1,4 +1,4 @@
-"""Units, extremes and exact fits: what arithmetic may not change or break. (Many more cases: stress/trials/equivariance.py.)"""
+"""Units, extremes and exact fits: what arithmetic may not change or break. (Many more cases: stress/checks/equivariance.py.)"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from robustmf.report import fit_page
 from robustmf.report.fit_record import fit_record
 from robustmf.solvers.projection import _damped_step
 from stress.kernel_work import kernels_that_never_ran, work
-from stress.trials import equivariance
+from stress.checks import equivariance
 
 
 @pytest.mark.parametrize("shape", [(15, 8), (8, 15), (12, 12)])

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from benchmarks.page import readme_table
 from robustmf.cli import app
-from stress import trials
+from stress import checks
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -81,8 +81,8 @@ def test_links_lead_to_files():
 
 def test_record_of_the_stress_tests_has_all_of_them():
     record = json.loads((ROOT / "benchmarks" / "records" / "stress.json").read_text())
-    assert {line["trial"] for line in record["trials"]} == set(trials.names())
-    assert all(line["cases"] > 0 for line in record["trials"])
+    assert {line["check"] for line in record["checks"]} == set(checks.names())
+    assert all(line["cases"] > 0 for line in record["checks"])
 
 
 def test_picture_is_what_its_script_draws(tmp_path):

@@ -1,4 +1,4 @@
-"""The table of bad input is whole: no public function is missing from it. (Its cells are executed by test_torture.)"""
+"""The table of bad input is whole: no public function is missing from it. (Its cells are executed by test_stress.)"""
 
 import inspect
 

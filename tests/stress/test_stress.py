@@ -1,4 +1,4 @@
-"""Each of the trials of ``make torture``, with a few cases."""
+"""Each of the checks of ``make stress``, with a few cases."""
 
 import importlib
 import json
@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from stress import trials
+from stress import checks
 from stress.one import run
 from stress.tally import Tally
 
 
-@pytest.mark.parametrize("name", trials.names())
-def test_trial_finds_no_failure(name):
-    few = importlib.import_module(f"stress.trials.{name}").FEW
+@pytest.mark.parametrize("name", checks.names())
+def test_check_finds_no_failure(name):
+    few = importlib.import_module(f"stress.checks.{name}").FEW
     tally = run(name, few, seed=0)
     assert tally.cases > 0
     assert tally.failures == []
 
 
-def test_a_failing_case_is_told_and_the_trial_goes_on():
+def test_a_failing_case_is_told_and_the_check_continues():
     tally = Tally()
     for number in range(3):
         with tally.case(f"case {number}"):
@@ -51,7 +51,7 @@ def test_command_prints_a_table_and_keeps_no_record_of_a_part(tmp_path):
     assert not record.exists()
 
 
-def test_a_trial_in_its_own_process_answers_in_json():
+def test_a_check_in_its_own_process_answers_in_json():
     command = [sys.executable, "-m", "stress.one", "kills", "1", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -60,7 +60,7 @@ def test_a_trial_in_its_own_process_answers_in_json():
 
 
 def test_elsewhere_than_in_the_root_the_command_says_so_in_one_line(tmp_path):
-    root = Path(trials.__file__).parents[2]
+    root = Path(checks.__file__).parents[2]
     away = subprocess.run(
         [sys.executable, "-m", "stress", "kills"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
         capture_output=True, text=True, timeout=100, check=False,
