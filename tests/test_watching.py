@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from robustmf import RMFNL, RobustMF
-from robustmf.data.holdout import Holdout, hold_out, select_by_hash, select_by_permutation
-from robustmf.data.observed import Observed
+from robustmf.data.holdout import Holdout
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import (
     EmptyRowsWarning,
@@ -114,84 +113,9 @@ def test_several_starts_with_validation_keep_the_lowest_error(data):
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
 
 
-def permutation_with_seed(observed, weights, fraction, seed):
-    return select_by_permutation(observed, weights, fraction, np.random.default_rng(seed))
-
-
-@pytest.mark.parametrize("choose", [select_by_hash, permutation_with_seed])
-def test_what_is_set_aside_leaves_every_row_and_column_an_entry(choose):
-    rng = np.random.default_rng(0)
-    dense = np.where(rng.random((40, 30)) < 0.08, 1.0, np.nan)
-    dense[np.arange(40), rng.integers(30, size=40)] = 1.0
-    dense[rng.integers(40, size=30), np.arange(30)] = 1.0
-    observed = Observed.from_dense(dense)
-    weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
-    for seed in range(5):
-        kept, _, held_out = hold_out(observed, None, choose(observed, None, 0.5, seed))
-        assert kept.rows.counts.min() >= 1
-        assert kept.columns.counts.min() >= 1
-        assert (
-            0
-            < len(held_out.values)
-            == observed.n_entries - kept.n_entries
-            <= round(observed.n_entries / 2)
-        )
-        kept, kept_weights, held_out = hold_out(
-            observed, weights, choose(observed, weights, 0.5, seed)
-        )
-        assert np.all(held_out.weights == 2)
-        assert len(kept_weights) == kept.n_entries
-    few = hold_out(observed, None, choose(observed, None, 0.1, 0))[2]
-    assert len(few.values) == round(0.1 * observed.n_entries)
+def test_a_fit_without_an_entry_to_hold_out_is_refused():
     with pytest.raises(ValueError, match=r"validation_fraction=0\.5 finds no entry to hold out"):
         RobustMF(1, validation_fraction=0.5).fit(np.ones((1, 1)))
-
-
-def test_what_is_set_aside_is_a_fair_share_of_short_and_long_rows():
-    """Each entry of a row with three or more as often as any other, and no oftener than asked for."""
-    rng = np.random.default_rng(0)
-    lengths = np.repeat([3, 10, 100], [400, 120, 12])
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    columns = np.concatenate([rng.choice(300, length, replace=False) for length in lengths])
-    observed = Observed.from_indices(rows, columns, np.ones(len(rows)))
-    shares = []
-    for seed in range(30):
-        aside = select_by_hash(observed, None, 0.1, seed)
-        assert aside.sum() == round(0.1 * len(rows))
-        shares.append(
-            [
-                aside[lengths[observed.rows.group_of_entry()] == length].mean()
-                for length in (3, 10, 100)
-            ]
-        )
-    np.testing.assert_allclose(np.mean(shares, axis=0), 0.1, atol=0.006)
-
-
-def test_what_is_set_aside_depends_on_ids_not_on_their_order_or_the_entries():
-    rng = np.random.default_rng(1)
-    i, j = np.nonzero(rng.random((30, 20)) < 0.4)
-    names = rng.permutation([f"user {k}" for k in range(30)])
-
-    def places(order, row):
-        entries = Observed.from_triplets(
-            row=row[order].tolist(),
-            col=(3 * j[order]).tolist(),
-            value=rng.normal(size=len(i)).tolist(),
-        )
-        aside = select_by_hash(entries, None, 0.2, 5)
-        at = zip(entries.rows.group_of_entry()[aside], entries.rows.indices[aside], strict=True)
-        return {(entries.row_ids[a], entries.column_ids[b]) for a, b in at}
-
-    chosen = places(np.arange(len(i)), names[i])
-    assert chosen == places(rng.permutation(len(i)), names[i])
-    # rows without ids are called by their numbers
-    bare = Observed.from_indices(i, j, np.ones(len(i)))
-    named = Observed.from_triplets(row=i.tolist(), col=j.tolist(), value=np.ones(len(i)))
-    assert named.row_ids == list(range(30))
-    assert np.array_equal(select_by_hash(bare, None, 0.2, 5), select_by_hash(named, None, 0.2, 5))
-    assert not np.array_equal(
-        select_by_hash(bare, None, 0.2, 5), select_by_hash(bare, None, 0.2, 6)
-    )
 
 
 @pytest.mark.parametrize(

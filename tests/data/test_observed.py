@@ -1,4 +1,4 @@
-"""Observed entries: what is kept, what is refused."""
+"""Observed entries: conversion of every accepted format, and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sparse_formats_agree(make):
     assert observed.rows.indices.tolist() == [0, 2, 2]
 
 
-def test_stored_zeros_are_observations_and_absent_ones_are_not():
+def test_stored_zeros_are_observed_and_others_are_missing():
     X = sp.csr_array((np.array([0.0, 4.0]), (np.array([0, 1]), np.array([1, 0]))), shape=(2, 2))
     assert Observed.from_sparse(X).rows.values.tolist() == [0.0, 4.0]
     assert Observed.from_dense(np.array([[np.nan, 0.0], [4.0, np.nan]])).rows.values.tolist() == [
@@ -86,7 +86,7 @@ def test_input_is_not_modified_nor_aliased():
     assert not np.shares_memory(observed.rows.values, v)
 
 
-def test_triplets_with_ids_of_any_kind():
+def test_triplets_with_ids_of_any_type():
     observed = Observed.from_triplets(
         row=["ann", ("b", 1), 7, "ann"], col=np.array(["x", "y", "x", "z"]), value=[1, 2, 3, 4]
     )
@@ -210,7 +210,7 @@ def test_bad_input_is_refused_by_name(build, error, message):
         build()
 
 
-def test_masks_are_missing_and_padded_formats_are_refused():
+def test_masked_entries_are_missing_and_block_formats_are_refused():
     masked = np.ma.masked_equal(np.array([[1.0, -3.0], [2.0, 4.0]]), -3.0)
     assert as_observed(masked).rows.values.tolist() == [1.0, 2.0, 4.0]
     with pytest.raises(ValueError, match="bsr format, which stores zeros that were not observed"):
@@ -228,7 +228,7 @@ def test_select_and_with_values():
         observed.with_values([1.0])
 
 
-def test_as_observed_takes_what_fit_takes():
+def test_as_observed_accepts_what_fit_accepts():
     observed = Observed.from_dense([[1.0]])
     assert as_observed(observed) is observed
     assert as_observed(sp.csr_array([[1.0]])).n_entries == 1

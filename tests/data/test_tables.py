@@ -1,23 +1,18 @@
-"""Tables and ids: what is taken, how rows and columns are numbered, what is refused."""
+"""Tables of every supported library, and errors in tables and columns."""
 
 from __future__ import annotations
 
-import datetime
 import pickle
 import subprocess
 import sys
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from robustmf import Observed
-from robustmf.data.ids import Vocabulary
 from robustmf.exceptions import DuplicateEntryError
 
 COLUMNS = {"user": [30, 10, 10, -5], "item": ["b", "a", "b", "ü"], "stars": [1.0, 2.0, 3.0, 0.0]}
@@ -71,53 +66,6 @@ def test_columns_without_a_table():
         2,
         3,
     ]
-
-
-KINDS = {
-    "wide integers": ([10**15, -(10**15), 3, 3], [2, 0, 1, 1]),
-    "beyond 64 bits": ([2**70, -1, 2**63, 2**63 + 1], [3, 0, 1, 2]),
-    "text of all lengths": (["b" * 100_000, "", "a\0", "a"], [3, 0, 2, 1]),
-    "text that is not Unicode": (["\udcff", "a"], [1, 0]),
-    "unsigned": (np.array([2**64 - 1, 5, 2**63], np.uint64), [2, 0, 1]),
-    "unsigned, near each other": (np.array([2**64 - 1, 2**64 - 3], np.uint64), [1, 0]),
-    "small integers": (np.array([127, -128, 0], np.int8), [2, 0, 1]),
-    "floats": ([0.5, -0.0, 0.0, -3.5], [2, 1, 1, 0]),
-    "bool": (np.array([True, False]), [1, 0]),
-    "bytes": (np.array([b"b", b"a"]), [1, 0]),
-    "dates": (pl.Series([datetime.date(2020, 1, 2), datetime.date(2019, 1, 1)]), [1, 0]),
-    "NumPy dates": (np.array(["2020-01-02", "2019-01-01"], "M8[D]"), [1, 0]),
-    "decimals": ([Decimal("1.5"), Decimal("0.5")], [1, 0]),
-    "tuples": ([("b", 1), ("a", 2), ("b", 1)], [1, 0, 1]),
-    "mixed": ([("b", 1), "x", 7, "x"], [0, 1, 2, 1]),
-    "one and one": ([1, 1.0, 2], [0, 0, 1]),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_of_any_kind_are_numbered_in_their_order(kind):
-    ids, expected = KINDS[kind]
-    observed = Observed.from_triplets(
-        row=ids, col=list(range(len(expected))), value=[1.0] * len(expected)
-    )
-    order = np.argsort(observed.rows.indices)
-    assert observed.rows.group_of_entry()[order].tolist() == expected
-    given = [ids[k] for k in range(len(expected))]
-    assert [observed.row_ids[k] for k in expected] == [
-        one.item() if hasattr(one, "item") else one for one in given
-    ]
-
-
-@given(
-    st.lists(st.integers(-(2**40), 2**40) | st.integers(-3, 3), min_size=1, max_size=50),
-    st.sampled_from([np.int64, np.float64]),
-)
-@settings(deadline=None, max_examples=60)
-def test_counting_and_hashing_agree_with_sorting(values, dtype):
-    array = np.array(values, dtype)
-    numbers, vocabulary = Vocabulary.encode(array, "row")
-    unique, inverse = np.unique(array, return_inverse=True)
-    assert vocabulary.ids == unique.tolist()
-    assert numbers.tolist() == inverse.tolist()
 
 
 def frame(**changed):
@@ -235,7 +183,7 @@ def test_bad_tables_are_refused_by_name(data, names, error, message):
         Observed.from_triplets(data, row=row, col=col, value=value)
 
 
-def test_categories_without_entries_are_no_ids():
+def test_categories_without_entries_are_not_ids():
     ids = pd.Categorical(["b", "c"], categories=["a", "b", "c", "d"])
     for column in (pd.Series(ids), pl.Series(["b", "c"], dtype=pl.Enum(["a", "b", "c", "d"]))):
         assert Observed.from_triplets(row=column, col=[1, 2], value=[1.0, 2.0]).row_ids == [
@@ -268,17 +216,17 @@ def test_bad_columns_are_refused_by_name(row, error, message):
         Observed.from_triplets(row=row, col=[1, 2], value=[1.0, 2.0])
 
 
-def test_integers_of_128_bits_come_as_python_objects():
+def test_integers_of_128_bits_become_python_objects():
     data = pl.DataFrame({"r": [10**30, 0], "c": [1, 2], "v": [1.0, 2.0]})
     assert Observed.from_triplets(data, row="r", col="c", value="v").row_ids == [0, 10**30]
 
 
-def test_foreign_byte_order_comes_as_python_objects():
+def test_foreign_byte_order_becomes_python_objects():
     data = pd.DataFrame({"r": np.array([2, 1], ">i4"), "c": [1, 2], "v": [1.0, 2.0]})
     assert Observed.from_triplets(data, row="r", col="c", value="v").row_ids == [1, 2]
 
 
-def test_a_duplicate_survives_the_way_between_processes():
+def test_the_error_of_a_duplicate_can_be_pickled():
     error = pickle.loads(pickle.dumps(DuplicateEntryError("u", 3, (1.0, 2.0))))
     assert (error.row, error.column, error.values) == ("u", 3, (1.0, 2.0))
     assert "duplicate entry at row 'u', column 3" in str(error)
@@ -294,10 +242,11 @@ def test_duplicates_by_policy_with_ids():
         assert observed.row_ids == ["u", "v"]
 
 
-def test_arrays_need_no_table_library():
+def test_arrays_require_no_table_library():
     code = (
         "import sys; import numpy as np; from robustmf.data.observed import Observed;"
-        "Observed.from_triplets(row=np.array([3, 1]), col=np.array([1, 2]), value=np.array([1.0, 2.0]));"
+        "Observed.from_triplets("
+        "row=np.array([3, 1]), col=np.array([1, 2]), value=np.array([1.0, 2.0]));"
         "print([m for m in ('pyarrow', 'narwhals', 'pandas', 'polars') if m in sys.modules])"
     )
     assert (

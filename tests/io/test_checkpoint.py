@@ -228,8 +228,8 @@ def test_generators_are_compared_by_their_state(path):
     assert abort_fit(model(loss="lsp", random_state=rng(1)), data, path)
     with pytest.raises(
         CheckpointError,
-        match=r"with other random_state \(another seed: give the one that the fit was started with\)"
-        "; the file is not",
+        match=r"with other random_state \(another seed: give the one that the fit was started "
+        r"with\); the file is not",
     ):
         model(loss="lsp", random_state=rng(0)).fit(data, checkpoint=path)
     assert results(model(loss="lsp", random_state=rng(1)).fit(data, checkpoint=path)) == results(
