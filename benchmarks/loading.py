@@ -18,7 +18,7 @@ from robustmf.datasets.catalog import MOVIELENS, NETFLIX
 from robustmf.datasets.netflix import load_netflix
 from robustmf.io import read_ratings
 
-SMALL = {"entries": 10_000, "netflix_entries": 10_000}
+SMALL = {"entries": 10_000, "netflix_entries": 10_000, "repeats": 1}
 
 #: Seconds that 10 million ratings may take.
 BOUNDS = {"csv": 10.0, "parquet": 2.0}
