@@ -50,9 +50,9 @@ class Case:
 
     def draw_noise(self, shape: Any, rng: np.random.Generator) -> Array:
         """Noise of the entries."""
-        normal = self.tail is None
-        drawn = rng.standard_normal(shape) if normal else rng.standard_t(self.tail, shape)
-        return self.noise * drawn
+        if self.tail is None:
+            return self.noise * rng.standard_normal(shape)
+        return self.noise * np.asarray(rng.standard_t(self.tail, shape))
 
 
 CASES = (

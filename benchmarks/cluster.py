@@ -79,11 +79,11 @@ def overhead(total: int, workers: int, turns: int) -> dict[str, Any]:
 def _model(shape: tuple[int, int], **options: Any) -> RobustMF:
     """A fixed number of sweeps from random factors, with θ and λ given."""
     rng = np.random.default_rng(0)
-    init = tuple(0.5 * rng.standard_normal((size, NETFLIX_RANK), np.float32) for size in shape)
+    init: Any = tuple(0.5 * rng.standard_normal((size, NETFLIX_RANK), np.float32) for size in shape)
     return RobustMF(
         NETFLIX_RANK, solver="irls", theta=1.0, reg=1.0, bias=False, init=init, max_iter=_SWEEPS,
         tol=1e-12, **options,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def _write(folder: str, i: Any, j: Any, values: Any) -> None:

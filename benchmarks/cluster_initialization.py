@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -39,10 +40,7 @@ def problems() -> dict[str, tuple[int, Problem]]:
     made: dict[str, tuple[int, Problem]] = {}
     for m in (500, 1000):
         for share in (0.05, 0.1, 0.2):
-            made[f"m = {m}, {share:.0%} outliers"] = (
-                5,
-                lambda s, m=m, p=share: _synthetic(m, p, s),
-            )  # type: ignore[misc]
+            made[f"m = {m}, {share:.0%} outliers"] = (5, partial(_synthetic, m, share))
     for rank in (5, 10):
         made[f"MovieLens latest-small, rank {rank}"] = (rank, _movielens)
     return made

@@ -87,7 +87,8 @@ def attacked(ratings: Observed, attack: str, seed: int) -> Attacked:
     targets = rng.choice(np.flatnonzero((counts >= 5) & (counts < 50)), TARGETS, replace=False)
     segment = rng.choice(np.argsort(-counts, kind="stable")[:100], 20, replace=False)
     if attack.startswith("love/hate"):
-        return love_hate(ratings, per=attack.removeprefix("love/hate, per "), random_state=seed)
+        per: Any = attack.removeprefix("love/hate, per ")
+        return love_hate(ratings, per=per, random_state=seed)
     if attack.startswith("segment"):
         return segment_attack(ratings, segment, targets, random_state=seed)
     return _INJECTED[attack](ratings, targets, random_state=seed)

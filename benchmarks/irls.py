@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import Any
@@ -79,7 +80,7 @@ def half_steps(scale: float, repeats: int = 25) -> list[dict[str, Any]]:
             def step(on: Any, loss: Any, U: Array, V: Array) -> None:
                 on.half_step(loss, 0.1, U.copy(), V)
 
-            works = {
+            works: dict[str, Callable[[], Any]] = {
                 "plain": plain,
                 "one thread": partial(step, one, lsp, U, V),
                 "two threads": partial(step, two, lsp, U, V),

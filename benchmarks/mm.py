@@ -203,11 +203,11 @@ def table(results: dict[str, Any]) -> str:
         passes.append([*size, *(f"{figure:.1f}" for figure in figures)])
     big = results["large"]
     title = f"Inner solvers to relative accuracy {ACCURACY:g}, m = {results['size']}, one thread"
-    size = f"m = n = {big['side']:,}, {big['entries']:,} entries, rank 5, three outer iterations"
+    problem = f"m = n = {big['side']:,}, {big['entries']:,} entries, rank 5, three outer iterations"
     header = ["rows", "columns", "entries", "rank", "one thread", "all threads", "NumPy and SciPy"]
     return "\n".join([
         markdown(title, ["solver", "iterations", "seconds", "relative to APG"], inner),
         markdown("One pass of the dual, ns per entry", [*header, "× faster"], passes),
-        markdown(size, ["seconds", "peak GB"],
+        markdown(problem, ["seconds", "peak GB"],
                  [[f"{big['seconds']:.1f}", f"{big['peak_gigabytes']:.2f}"]]),
     ])  # fmt: skip

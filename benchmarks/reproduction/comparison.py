@@ -94,8 +94,8 @@ def best_of(cells: dict[str, dict[int, float]]) -> set[str]:
         common = sorted(set(values) & set(filled[first]))
         enough = len(common) >= RULES.fewest and not _dispersed(list(values.values()))
         if name != first and enough:
-            pairs = ([filled[one][seed] for seed in common] for one in (name, first))
-            if not paired_t_test(*pairs).significant:
+            ours, theirs = ([filled[one][seed] for seed in common] for one in (name, first))
+            if not paired_t_test(ours, theirs).significant:
                 best.add(name)
     return best
 

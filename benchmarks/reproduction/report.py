@@ -168,7 +168,7 @@ def _table2(records: Records) -> Section:
     )  # fmt: skip
     competing = (method for method in methods if method != table2.ORACLE)
     charts = _curves(runs, "figure3", competing, _SYNTHETIC, "test RMSE")
-    blocks = [compared.table(runs), compared.verdicts(runs), *charts]
+    blocks: Blocks = [compared.table(runs), compared.verdicts(runs), *charts]
     return _section("table2", "Table 2 and Figure 3: all methods on synthetic data", blocks)
 
 
@@ -199,7 +199,7 @@ def _table3(records: Records) -> Section:
         methods, table3.DATA, table3.PRINTED, _test_error("attacked"), "RMSE",
         reasons=dict.fromkeys(table3.PRINTED, known.TABLE3),
     )  # fmt: skip
-    blocks = [
+    blocks: Blocks = [
         compared.table(runs),
         compared.verdicts(runs),
         *_test_error_tables(runs, methods, table3.DATA),
