@@ -27,7 +27,8 @@ def ratings():
     )
     i, j = np.nonzero(rng.random(values.shape) < 0.6)
     order = rng.permutation(len(i))
-    i, j = i[order], j[order]
+    i = i[order]
+    j = j[order]
     return pd.DataFrame(
         {
             "user": [f"user{k:02}" for k in i],
@@ -63,7 +64,8 @@ def test_predictions_have_the_order_of_the_query(model, ratings):
         np.testing.assert_array_equal(model.predict(users, films), predicted)
     one = model.predict("user07", "film03")
     assert one.shape == ()
-    i, j = model.row_ids_.index("user07"), model.column_ids_.index("film03")
+    i = model.row_ids_.index("user07")
+    j = model.column_ids_.index("film03")
     assert one == pytest.approx(
         model.center_
         + model.row_bias_[i]
@@ -77,7 +79,8 @@ def test_predictions_have_the_order_of_the_query(model, ratings):
 
 
 def test_unknown_ids_are_predicted_by_the_biases(model, plain):
-    i, j = model.row_ids_.index("user07"), model.column_ids_.index("film03")
+    i = model.row_ids_.index("user07")
+    j = model.column_ids_.index("film03")
     predictions = model.predict(["nobody", "user07", "nobody"], ["film03", "nothing", "nothing"])
     np.testing.assert_allclose(
         predictions,

@@ -15,7 +15,8 @@ from robustmf.data.observed import as_observed
 
 @st.composite
 def coordinates(draw):
-    m, n = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    m = draw(st.integers(1, 12))
+    n = draw(st.integers(1, 12))
     places = draw(st.lists(st.integers(0, m * n - 1), min_size=1, max_size=60, unique=True))
     i, j = np.divmod(np.array(places), n)
     return i, j, np.arange(1.0, len(places) + 1), (m, n)
@@ -28,7 +29,8 @@ def test_rows_and_columns_hold_the_same_entries(entries):
     observed = Observed.from_indices(i, j, v, shape)
     dense = np.full(shape, np.nan)
     dense[i, j] = v
-    rows, columns = observed.rows, observed.columns
+    rows = observed.rows
+    columns = observed.columns
     assert np.array_equal(rows.values, dense[~np.isnan(dense)])
     assert np.array_equal(columns.values, dense.T[~np.isnan(dense.T)])
     assert np.array_equal(columns.values, rows.values[observed.column_order])
@@ -79,7 +81,9 @@ def test_precision(given, kept):
 
 
 def test_input_is_not_modified_nor_aliased():
-    i, j, v = np.array([1, 0]), np.array([0, 1]), np.array([5.0, 6.0])
+    i = np.array([1, 0])
+    j = np.array([0, 1])
+    v = np.array([5.0, 6.0])
     for array in (i, j, v):
         array.flags.writeable = False
     observed = Observed.from_indices(i, j, v)
@@ -109,7 +113,9 @@ def test_triplets_from_tables():
 
 
 def test_duplicates_by_policy():
-    i, j, v = [0, 0, 1, 0], [1, 1, 0, 1], np.array([1.0, 2.0, 9.0, 6.0])
+    i = [0, 0, 1, 0]
+    j = [1, 1, 0, 1]
+    v = np.array([1.0, 2.0, 9.0, 6.0])
     with pytest.raises(ValueError, match=r"duplicate entry at row 0, column 1 .*duplicates='last'"):
         Observed.from_indices(i, j, v)
     assert Observed.from_indices(i, j, v, duplicates="last").rows.values.tolist() == [6.0, 9.0]

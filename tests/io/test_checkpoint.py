@@ -112,7 +112,8 @@ def results(estimator):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_fit_aborted_in_every_iteration_has_equal_results(way, dtype, path):
-    data, settings = entries(dtype), WAYS[way]
+    data = entries(dtype)
+    settings = WAYS[way]
     uninterrupted = model(**settings).fit(data)
     runs = 1
     while abort_fit(resumed := model(**settings), data, path, after=1):
@@ -160,7 +161,8 @@ def test_the_file_of_a_complete_fit_holds_the_result_and_is_not_written_again(pa
     data = entries()
     snapshots = []
     first = model(loss="lsp").fit(data, checkpoint=path)
-    content, when = path.read_bytes(), path.stat().st_mtime_ns
+    content = path.read_bytes()
+    when = path.stat().st_mtime_ns
     again = model(loss="lsp", callbacks=[snapshots.append]).fit(data, checkpoint=path)
     assert results(again) == results(first)
     assert again.history_["seconds"] == first.history_["seconds"]
@@ -192,16 +194,14 @@ def test_the_elapsed_time_continues(path):
 
 
 def test_without_a_seed_that_of_the_file_is_used(path, tmp_path):
-    data, settings = (
-        entries(),
-        {
-            "loss": "huber",
-            "init": "random",
-            "n_init": 2,
-            "validation_fraction": 0.1,
-            "random_state": None,
-        },
-    )
+    data = entries()
+    settings = {
+        "loss": "huber",
+        "init": "random",
+        "n_init": 2,
+        "validation_fraction": 0.1,
+        "random_state": None,
+    }
     assert abort_fit(model(**settings), data, path)
     shutil.copy(path, tmp_path / "copy")
     one, other = (

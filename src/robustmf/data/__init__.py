@@ -1,1 +1,1 @@
-"""Observed entries of a matrix, their identifiers, and tables they are read from."""
+"""Observed entries, their ids, tables, factorizations, holdouts."""

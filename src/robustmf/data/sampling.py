@@ -1,4 +1,4 @@
-"""A deterministic sample of many numbered things."""
+"""Evenly spaced samples of indices."""
 
 from __future__ import annotations
 
