@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 import triton
-from robustmf.solvers.memory import IRLS_MEMORY
+from robustmf.solvers.registry import solver_memory
 from torch import Tensor
 
 from benchmarks.gpu_agreement import (
@@ -259,7 +259,7 @@ def memory(drawn: Drawn) -> dict[str, Any]:
     return {
         "peak_gigabytes": _peak(sweeps, X),
         "defaults_peak_gigabytes": _peak(RobustMF(NETFLIX_RANK, **settings), X),
-        "estimate_gigabytes": fit_bytes(size, IRLS_MEMORY) / 1e9,
+        "estimate_gigabytes": fit_bytes(size, solver_memory("irls")) / 1e9,
     }
 
 

@@ -106,7 +106,8 @@ class FitResult:
     outcome : Outcome
         How the iteration ended.
     criticality : float
-        The norm of the smallest element of the Clarke subdifferential; NaN where it was not measured.
+        The norm of the smallest element of the Clarke subdifferential; NaN where it was not
+        measured.
     solver, reason : str
         The solver that was used, and why.
     """
@@ -183,7 +184,8 @@ def _plain(record: FitResult | Initialization) -> dict[str, Any]:
     return plain | {"factorization": dict(vars(record.factorization))}
 
 
-# --- 1. Check, choose the solver, hold out ---------------------------------------------------------
+# --- 1. Check, choose the solver, hold out
+# ---------------------------------------------------------
 
 
 def fit(
@@ -354,7 +356,8 @@ def _require_layout(found: Factorization, rank: int, operations: EntryOperations
     require_same_layout(saved, [np.broadcast_to(number, shape) for shape in shapes])
 
 
-# --- 2. Initialize: factors, noise level, λ and biases ----------------------------------------------
+# --- 2. Initialize: factors, noise level, λ and biases
+# ----------------------------------------------
 
 
 def initialize(
@@ -366,8 +369,8 @@ def initialize(
 ) -> Initialization:
     """Initial factors, the noise level there, λ and biases.
 
-    The solver is another than the chosen one where the choice of biases requires it. A matrix and its
-    transpose have the same initialization, bit for bit.
+    The solver is another than the chosen one where the choice of biases requires it. A matrix and
+    its transpose have the same initialization, bit for bit.
     """
     if is_upright(operations, sample_weights):
         found = _initialize_upright(settings, operations, sample_weights, rng, choice)
@@ -464,8 +467,9 @@ def _choose_regularization(
 ) -> tuple[Settings, bool]:
     """Settings with λ, and biases where they are open; and whether to initialize again with them.
 
-    λ is the ridge of the noise level. Where the signal is weak, it is the one that predicts held-out
-    entries best; ``init`` is then the factors found so far, or "ridge" if these are of no use.
+    λ is the ridge of the noise level. Where the signal is weak, it is the one that predicts
+    held-out entries best; ``init`` is then the factors found so far, or "ridge" if these are of no
+    use.
     """
     if settings.loss.degree == 2:
         assert initial.ridge is not None
@@ -484,7 +488,8 @@ def _choose_regularization(
     return replace(settings, reg=found.reg, bias=found.bias, init=init), True
 
 
-# --- 3. Iterate, certify ----------------------------------------------------------------------------
+# --- 3. Iterate, certify
+# ----------------------------------------------------------------------------
 
 
 def iterate(

@@ -33,7 +33,7 @@ class BiasModel:
     unit: float
 
     def design(self, other: Array) -> tuple[Array, Array | None]:
-        """The regressors that the other side's augmented factors form, and the offset per regressor row.
+        """The regressors of one side, from the other side's augmented factors, and their offsets.
 
         The offsets (center plus the other side's bias) are None without biases.
         """

@@ -16,6 +16,10 @@ from robustmf.losses import Loss
 Array = NDArray[np.floating[Any]]
 
 
+#: The model u_i·v_j.
+NO_BIASES = BiasModel(None, 1.0)
+
+
 class LocalSweeps:
     """The protocol :class:`~robustmf.backends.base.Sweeps` by operations on entries in one memory.
 
@@ -24,8 +28,8 @@ class LocalSweeps:
     operations : EntryOperations
     reg : float
         λ.
-    biases : BiasModel, default=BiasModel(None, 1.0)
-        By default a model without biases.
+    biases : BiasModel, default=NO_BIASES
+        The bias model.
     sample_weights : array over the entries, optional
         The factor of each entry's loss.
     reg_by_count : bool, default=False
@@ -36,7 +40,7 @@ class LocalSweeps:
         self,
         operations: EntryOperations,
         reg: float,
-        biases: BiasModel = BiasModel(None, 1.0),
+        biases: BiasModel = NO_BIASES,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
     ) -> None:
@@ -64,7 +68,7 @@ class LocalSweeps:
         return self._sides[0].capabilities.float32_sweeps
 
     def entries_size(self) -> tuple[float, float, int]:
-        """The sum of the squared values, the sum of the entries' weights, and how many have a positive one."""
+        """The sums of squared values and of weights, and the number of positive weights."""
         return squared_norm(self._sides[0].observed.rows.values[None]), *self._weight
 
     def place(self, U: Array, V: Array) -> Point:

@@ -1,10 +1,12 @@
 """Graduated non-convexity: initial factors in the right basin of attraction.
 
-1. Least squares on clipped values; then the Welsch loss, its scale and the ridge decreasing together.
+1. Least squares on clipped values; then the Welsch loss, its scale and the ridge decreasing
+together.
 2. Repair of the rows and columns whose fit is poor.
-3. A check: noise well below the values' scale, repair converged, most entries explained. Where it fails
-   and the problem is small enough, message passing and repair from new random factors, with a slower
-   schedule; the best objective is kept.
+3. A check: noise well below the values' scale, repair converged, most entries explained. Where it
+fails
+   and the problem is small enough, message passing and repair from new random factors, with a
+   slower schedule; the best objective is kept.
 
 See docs/design/initialization.md.
 """
@@ -33,7 +35,8 @@ class GraduatedOptions:
     ridge_sweeps, strong_ridge_sweeps : int
         Sweeps of least squares on clipped values, in the fast and in the strong attempt.
     noise_path : (float, float, int)
-        The noise level along the fast attempt: first, last, number of sweeps, in geometric progression.
+        The noise level along the fast attempt: first, last, number of sweeps, in geometric
+        progression.
     max_noise : float
         Above this noise level the signal may not have been found.
     min_explained : float
@@ -99,7 +102,8 @@ def graduated_factors(problem: Problem, rng: np.random.Generator) -> Candidate:
     first = best = _fast_attempt(problem, rng)
     if best.reliable or not small:
         return best
-    # with many outliers a wrong fit of a row has large factors, which a larger ridge tells from a right one
+    # with many outliers a wrong fit of a row has large factors, which a larger ridge tells from a
+    # right one
     raised = problem.with_paper_reg()
     for rate in OPTIONS.rates:
         found = _strong_attempt(raised, rng, rate)
@@ -115,7 +119,8 @@ def graduated_factors(problem: Problem, rng: np.random.Generator) -> Candidate:
 def continued_factors(problem: Problem, U: Array, V: Array, rng: np.random.Generator) -> Candidate:
     """Continue from the factors of an earlier fit, in place.
 
-    Entries that were added since may have put rows and columns into poor local minima; these are repaired.
+    Entries that were added since may have put rows and columns into poor local minima; these are
+    repaired.
     """
     sigma, converged = repair(
         problem,
@@ -191,9 +196,10 @@ def polish(problem: Problem, U: Array, V: Array, sigma: float, sweeps: int = 100
 
 
 def _compare(problem: Problem, new: Candidate, old: Candidate) -> tuple[bool, bool]:
-    """Whether the new fit is better at the smaller noise level, and whether both predict the same."""
+    """Whether the new fit is better at the smaller noise level, and whether both agree."""
     sigma = min(new.sigma, old.sigma)
-    # a reliable fit is preferred unless its objective is clearly worse: a wrong row costs far less than 1 %
+    # a reliable fit is preferred unless its objective is clearly worse: a wrong row costs far less
+    # than 1 %
     handicap = 1.01 if new.reliable and not old.reliable else 1.0
     new_objective = problem.objective(new.U, new.V, sigma)
     better = new_objective < handicap * problem.objective(old.U, old.V, sigma)

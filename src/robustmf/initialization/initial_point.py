@@ -1,7 +1,7 @@
 """The initial point of the iterations: factors, biases, and the noise level there.
 
-From the paper's Gaussian factors every nonconvex loss ends in a bad local minimum; ``init="auto"`` avoids
-that. See docs/design/initialization.md.
+From the paper's Gaussian factors every nonconvex loss ends in a bad local minimum; ``init="auto"``
+avoids that. See docs/design/initialization.md.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class InitialPoint:
     weak_signal : bool, default=False
         Whether the signal is weak relative to the noise, or was missed.
     missed_signal : bool, default=False
-        Whether the search failed: with coarse values (half stars) a bounded loss may fit a few of them
-        exactly and treat the others as outliers.
+        Whether the search failed: with coarse values (half stars) a bounded loss may fit a few of
+        them exactly and treat the others as outliers.
     """
 
     factorization: Factorization

@@ -61,10 +61,10 @@ OPTIONS = MessagePassingOptions()
 def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
     """Pass messages from (U, V), in place, and return the final noise level.
 
-    The noise level falls by ``rate`` per iteration, but not below its estimate. Data and factors are
-    rounded, in units of the scale: with few entries per parameter messages may not converge, and a
-    difference in the last digits, such as that of another unit of the data, would then grow to the
-    first ones.
+    The noise level falls by ``rate`` per iteration, but not below its estimate. Data and factors
+    are rounded, in units of the scale: with few entries per parameter messages may not converge,
+    and a difference in the last digits, such as that of another unit of the data, would then grow
+    to the first ones.
     """
     scale = problem.scale
     rank = problem.rank

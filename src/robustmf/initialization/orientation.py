@@ -1,7 +1,7 @@
 """Which side of the matrix an initialization takes as rows.
 
-A matrix and its transpose have the same initial point, bit for bit, because the choice depends on the
-entries alone.
+A matrix and its transpose have the same initial point, bit for bit, because the choice depends on
+the entries alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Array = NDArray[np.floating[Any]]
 def is_upright(operations: EntryOperations, sample_weights: Array | None) -> bool:
     """Whether the rows are the longer side.
 
-    Of a square matrix, whether the sum of squared row sums is larger than that of column sums; if they
-    are equal, the first difference between the matrix and its transpose decides.
+    Of a square matrix, whether the sum of squared row sums is larger than that of column sums; if
+    they are equal, the first difference between the matrix and its transpose decides.
     """
     observed = operations.observed
     m, n = observed.shape

@@ -31,8 +31,8 @@ class ProblemOptions:
     weak_signal : float
         The signal is weak if the noise level is above this share of the values' scale.
     row_ridge : float
-        The paper's λ replaces a smaller one up to this share of a row's normal matrix; it then shrinks
-        the factors by about as much.
+        The paper's λ replaces a smaller one up to this share of a row's normal matrix; it then
+        shrinks the factors by about as much.
     initial_size : float
         Standard deviation of random factors, in units of the one that matches the values.
     strong_ridge : float
@@ -82,7 +82,7 @@ class Problem(Scales):
         )
 
     def with_paper_reg(self) -> Problem:
-        """The same with λ raised to the paper's in units of the data, where that hardly shrinks rows."""
+        """The same with λ raised to the paper's, if that shrinks rows little."""
         raised = copy(self)
         paper = paper_reg(self.shape) * self.paper_unit
         most = OPTIONS.row_ridge * self.factor_variance * self.entries_per_row
@@ -115,7 +115,7 @@ class Problem(Scales):
         return self.noise(residual, reg)
 
     def is_weak(self, sigma: float) -> bool:
-        """Whether factors fit mostly noise: the noise is large, or there are too few entries to see it."""
+        """Whether the noise is large, or there are too few entries to see it."""
         return sigma > OPTIONS.weak_signal * self.scale or not self.has_enough_entries
 
     def random_factors(self, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -129,7 +129,7 @@ class Problem(Scales):
         return self.operations.array(U), self.operations.array(V)
 
     def ridge_factors(self, rng: np.random.Generator, sweeps: int) -> tuple[Array, Array]:
-        """Least squares on clipped values, with a ridge so strong that single outliers have little effect."""
+        """Least squares on clipped values, with a ridge that limits the effect of outliers."""
         U, V = self.random_factors(rng)
         ridge = min(
             OPTIONS.strong_ridge * self.scale * self.scale / self.factor_variance,
@@ -170,7 +170,7 @@ class Problem(Scales):
         operations.transposed.half_step(loss, ridge, V, U)
 
     def explained(self, U: Array, V: Array, sigma: float) -> float:
-        """The share of entries that the fit explains: their mean Welsch weight, without evident outliers."""
+        """The mean Welsch weight of the entries that are not evident outliers."""
         near = self._is_near(self._sample[2])
         weights = Welsch(TUNING * sigma).weight(self.residuals(U, V)[near])
         return float(weights.mean(dtype=np.float64))

@@ -1,9 +1,10 @@
 """λ and biases for ``reg="auto"``.
 
-Where the noise is small relative to the values, λ has little effect, and σ̂²/(variance of a factor) is
-right. Where it is not, as with ratings, most of what factors can fit is noise, the size of the values does
-not determine the size of the factors, and biases alone may be most of the signal. Then a few entries are
-held out, and λ is doubled until they are predicted worse, with biases and without.
+Where the noise is small relative to the values, λ has little effect, and σ̂²/(variance of a factor)
+is right. Where it is not, as with ratings, most of what factors can fit is noise, the size of the
+values does not determine the size of the factors, and biases alone may be most of the signal. Then
+a few entries are held out, and λ is doubled until they are predicted worse, with biases and
+without.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class RegularizationOptions:
     Attributes
     ----------
     noiseless_share : float
-        The share of the paper's λ that remains where there is no noise, so that the factors of rows with
-        few entries are determined.
+        The share of the paper's λ that remains where there is no noise, so that the factors of rows
+        with few entries are determined.
     initial_noise : float
         The search begins with the λ of this noise level, in units of the values' scale.
     held_out : float
@@ -49,16 +50,17 @@ class RegularizationOptions:
     min_held_out : int
         With fewer entries held out, no search is made.
     sample : int
-        The search uses about this many entries, or ``sample_share`` of all where that is more: it then
-        costs a few sweeps over all.
+        The search uses about this many entries, or ``sample_share`` of all where that is more: it
+        then costs a few sweeps over all.
     sample_share : float
     host_work : float
-        Entries × rank² up to which the search runs on the host: a GPU would gain nothing, and the bits are
-        the same on both.
+        Entries × rank² up to which the search runs on the host: a GPU would gain nothing, and the
+        bits are the same on both.
     ridge_sweeps : int
         Sweeps of the initial factors.
     first_sweeps : int
-        Sweeps at the first λ, until it has overfitted: a fit that stops early predicts better than its λ.
+        Sweeps at the first λ, until it has overfitted: a fit that stops early predicts better than
+        its λ.
     sweeps : int
         Sweeps at each further λ, from the factors of the previous one.
     max_doublings : int
@@ -85,7 +87,7 @@ OPTIONS = RegularizationOptions()
 
 
 def in_units(settings: Settings, scales: Scales) -> tuple[Settings, float]:
-    """Settings with a first λ and the unit of biases, in units of the data; and the paper's λ in these."""
+    """Settings with a first λ and the unit of biases for these data, and the paper's λ."""
     paper = _scaled_reg(settings, scales)
     share = OPTIONS.noiseless_share if _follows_noise(settings, scales) else 1.0
     return replace(settings, reg=paper * share, bias_unit=float(np.sqrt(scales.scale))), paper
@@ -255,7 +257,8 @@ class Search:
             point = irls.augmented_factors
             found.append((self.error(*irls.factors), reg))
             lowest = min(found)[0]
-            # while zero factors predict better, an increase shows how far the first λ have overfitted
+            # while zero factors predict better, an increase shows how far the first λ have
+            # overfitted
             if found[-1][0] > (1 + OPTIONS.worse) * lowest and lowest < error_of_zero:
                 break
             reg *= 2

@@ -28,10 +28,11 @@ class ResamplingOptions:
     sweeps : int
         Sweeps after a side has changed.
     theta_factor : float
-        Candidates are compared at a θ larger by this factor, because the other side is not converged.
+        Candidates are compared at a θ larger by this factor, because the other side is not
+        converged.
     failure : float
-        The probability that no subset is free of outliers; the number of subsets is twice the one that
-        achieves it.
+        The probability that no subset is free of outliers; the number of subsets is twice the one
+        that achieves it.
     """
 
     max_subsets: int = 300
@@ -49,8 +50,8 @@ def suspects(
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Rows that explain fewer of their entries than the median row by z standard deviations.
 
-    Returns the rows, the worst first, and the number of subsets to try for each, which depends on the
-    row's own share of explained entries.
+    Returns the rows, the worst first, and the number of subsets to try for each, which depends on
+    the row's own share of explained entries.
     """
     counts = np.maximum(operations.observed.rows.counts, 1)
     shares = operations.explained_shares(U, V, theta)

@@ -22,11 +22,11 @@ class ScaleOptions:
     Attributes
     ----------
     tuning : float
-        θ/σ of the Welsch loss during the initialization: 98.8 % efficient, and insensitive to anything
-        beyond 6σ.
+        θ/σ of the Welsch loss during the initialization: 98.8 % efficient, and insensitive to
+        anything beyond 6σ.
     far : float
-        Values further than this many scales from the median are evident outliers; initializations do
-        not use them.
+        Values further than this many scales from the median are evident outliers; initializations
+        do not use them.
     trim : float
         σ̂ is computed from the residuals within this many σ̂, so that outliers do not inflate it.
     """
@@ -161,8 +161,8 @@ class Scales:
     def noise(self, residual: Array, reg: float | None = None) -> float:
         """The noise level of a fit.
 
-        It is at least the level below which the ridge (λ unless given) would outweigh a bounded loss and
-        pull the best fit to zero.
+        It is at least the level below which the ridge (λ unless given) would outweigh a bounded
+        loss and pull the best fit to zero.
         """
         ridge = self.reg if reg is None else reg
         floor = (
@@ -172,5 +172,5 @@ class Scales:
 
     @property
     def has_enough_entries(self) -> bool:
-        """Whether there are at least two entries per parameter, so that residuals show the noise."""
+        """Whether there are two entries per parameter, so that residuals show the noise."""
         return self.free_parameters < 0.5 * self.n_entries

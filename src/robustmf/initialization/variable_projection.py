@@ -1,8 +1,7 @@
-"""The initialization of ``varpro``: the better of variable projection with the l1 loss and graduated
-non-convexity.
+"""The initialization of the solver ``varpro``: the better of two initial points.
 
-Variable projection from the l1 loss needs no θ and provides one. Graduated non-convexity is not misled by
-outliers that have a low-rank structure of their own.
+Variable projection from the l1 loss needs no θ and provides one. Graduated non-convexity is not
+misled by outliers that have a low-rank structure of their own.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class ProjectionOptions:
     Attributes
     ----------
     ridge_path : tuple of float
-        Ridges on V along a run from a random subspace, in units of the weight of a zero residual: few
-        effective factors first, then all.
+        Ridges on V along a run from a random subspace, in units of the weight of a zero residual:
+        few effective factors first, then all.
     max_runs : int
         The largest number of runs from random subspaces.
     agreements : int
@@ -50,16 +49,16 @@ class ProjectionOptions:
     agreement_tol : float
         The relative difference within which two values count as the same.
     random_smoothing, convex_smoothing : float
-        Smoothing widths of the l1 loss in these runs and in the convex stage, in units of the values'
-        standard deviation.
+        Smoothing widths of the l1 loss in these runs and in the convex stage, in units of the
+        values' standard deviation.
     smoothing : float
         The smoothing width of the final loss, and the smallest noise level, in the same unit.
     repair_attempts : int
         Random halves of a column's entries that the repair of columns tries.
     noise_factor : float
-        The noise level is taken to be this many times what the residuals show, those of the l1 fit and
-        those of the initial point: columns of the long side have few entries, and one that θ rejects
-        leaves its column nearly undetermined.
+        The noise level is taken to be this many times what the residuals show, those of the l1 fit
+        and those of the initial point: columns of the long side have few entries, and one that θ
+        rejects leaves its column nearly undetermined.
     """
 
     ridge_path: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4)
@@ -125,8 +124,8 @@ def projected_factors(
 ) -> tuple[Array, Array]:
     """Factors by variable projection from random subspaces.
 
-    Runs with the l1 loss until two agree; then the loss is changed from a convex one to the final one
-    step by step, and columns are repaired.
+    Runs with the l1 loss until two agree; then the loss is changed from a convex one to the final
+    one step by step, and columns are repaired.
 
     Parameters
     ----------
@@ -235,7 +234,7 @@ def _best_run(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator)
 def _graduate(
     entries: Entries, loss: Loss, reg: float, point: Point, typical: float, max_iter: int
 ) -> Point:
-    """Halve κ from where a typical residual has half the weight of a zero one; then use the loss itself."""
+    """Halve κ from where a typical residual has half the weight of a zero one, down to 1."""
     if reg > 0:
         U, V = balanced(point.U, point.V)
         point = Point(U, V, point.e, point.Q, point.w)
@@ -258,8 +257,8 @@ def _graduate(
 def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator) -> Point:
     """Refit columns in poor local minima.
 
-    v_j is computed from a random half of the column's entries and a few reweighted steps, and kept where
-    the objective is lower.
+    v_j is computed from a random half of the column's entries and a few reweighted steps, and kept
+    where the objective is lower.
     """
     columns = problem.entries.columns
     filled = np.flatnonzero(columns.counts > 0)

@@ -108,11 +108,11 @@ class Resumable(Solver, Protocol):
     """A solver whose state can be saved, and restored by another process."""
 
     def state(self) -> dict[str, Any]:
-        """Everything that the next step depends on and ``begin`` does not set: arrays and plain values."""
+        """What the next step depends on and ``begin`` does not set: arrays and plain values."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``; ``begin`` has been called with the initial point of the same fit."""
+        """Continue from ``state``, after ``begin`` with the initial point of the same fit."""
         ...
 
 
@@ -134,7 +134,7 @@ class Record(Protocol):
 
 
 def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
-    """``saved``, if its arrays have the shapes and types of ``own``; kernels do not check bounds."""
+    """Require that saved arrays have the shapes and types of ``own``, and return them."""
     if len(saved) != len(own) or any(
         A.shape != B.shape or A.dtype != B.dtype for A, B in zip(saved, own, strict=True)
     ):
@@ -193,10 +193,11 @@ def run(
     keep: Callable[[], tuple[Array, Array]] | None = None,
     record: Record | None = None,
 ) -> Outcome:
-    """Step until the solver has converged, ``max_iter`` is reached, or something else ends the loop.
+    """Step until the solver has converged or ``max_iter`` is reached, unless the loop ends earlier.
 
-    That is a callback, Ctrl-C, or ``patience`` iterations in a row without a lower validation error. Only
-    the steps are timed, not the history, the validation error, callbacks and checkpoints.
+    It ends earlier by a callback, Ctrl-C, or ``patience`` iterations in a row without a lower
+    validation error. Only the steps are timed, not the history, the validation error, callbacks and
+    checkpoints.
 
     Parameters
     ----------
@@ -210,8 +211,8 @@ def run(
     callbacks : sequence of callables, default=()
         Called with a :class:`Snapshot` after each iteration.
     validation : callable, optional
-        The error of the solver's ``factors`` on entries held out; the iterate where it is lowest becomes
-        ``Outcome.best``.
+        The error of the solver's ``factors`` on entries held out; the iterate where it is lowest
+        becomes ``Outcome.best``.
     patience : int, default=5
         Iterations without a lower validation error after which the loop ends.
     keep : callable, optional

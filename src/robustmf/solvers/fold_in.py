@@ -1,4 +1,4 @@
-"""Factors for new rows, the columns held: robust regression row by row, with the model's own loss."""
+"""Factors for new rows with the columns held fixed: robust regression row by row."""
 
 from __future__ import annotations
 
@@ -15,14 +15,27 @@ from robustmf.losses import L1, L2, Loss, smoothed
 
 Array = NDArray[np.floating[Any]]
 
-#: Sweeps of least squares, of the convex l1 loss, and of the loss itself.
-_SWEEPS = (1, 8, 12)
 
-#: Width of the rounded tip of a kinked loss, in units of the typical value.
-_ROUNDING = 1e-3
+@dataclass(frozen=True)
+class FoldInOptions:
+    """Constants of fold-in.
 
-#: Parts that a row's entries are left out in.
-_FIFTHS = 5
+    Attributes
+    ----------
+    sweeps : (int, int, int)
+        Sweeps of least squares, of the convex l1 loss, and of the loss itself.
+    smoothing : float
+        The smoothing width of a nonsmooth loss, in units of a typical value.
+    n_folds : int
+        The number of parts of a row's entries that are left out in turn.
+    """
+
+    sweeps: tuple[int, int, int] = (1, 8, 12)
+    smoothing: float = 1e-3
+    n_folds: int = 5
+
+
+OPTIONS = FoldInOptions()
 
 
 def fold_in(
@@ -34,27 +47,34 @@ def fold_in(
     weights: Array | None = None,
     typical: float | None = None,
 ) -> Array:
-    """U minimising the objective with V held (and a shift for each column), by reweighted least squares.
+    """U that minimizes the objective with V held fixed, by reweighted least squares.
 
-    The rows start from l1 regression, which is convex; so a row's bad entries are already known when a loss that can be
-    fooled by its start takes over.
+    The rows start from l1 regression, which is convex: their outliers are known before a loss takes
+    over whose result depends on the initial point.
 
     Parameters
     ----------
+    operations : EntryOperations
+        On the entries of the rows.
+    loss : Loss
+    reg : float or array of shape (m,)
+        The ridge, one for all rows or one per row.
+    V : array of shape (n, r)
+    shifts : array of shape (n,), optional
+        A term of the prediction for each column.
     weights : array over the entries, optional
-        What each entry's loss is multiplied by.
+        The factor of each entry's loss.
     typical : float, optional
-        Size of a typical value; by default that of these rows. With one for all calls, a row's answer does not depend on the
-        rows it comes with.
+        The size of a typical value; by default that of these rows. If it is the same in all calls,
+        the result for a row does not depend on the other rows.
     """
     observed = operations.observed
     if typical is None:
         typical = float(np.median(np.abs(observed.rows.values)))
-    tip = _ROUNDING * (typical or 1.0)
+    smoothing = OPTIONS.smoothing * (typical or 1.0)
+    stages = (L2(), smoothed(L1(), smoothing), smoothed(loss, smoothing))
     U = operations.array(np.zeros((observed.shape[0], V.shape[1]), V.dtype))
-    for stage, sweeps in zip(
-        (L2(), smoothed(L1(), tip), smoothed(loss, tip)), _SWEEPS, strict=True
-    ):
+    for stage, sweeps in zip(stages, OPTIONS.sweeps, strict=True):
         for _ in range(sweeps):
             operations.half_step(stage, reg, U, V, weights, shifts)
     return U
@@ -62,9 +82,22 @@ def fold_in(
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a fitted model, for rows it has not seen. With ``shifts`` (one a column) the rows have a bias, as last factor.
+    """The columns of a fitted model, for rows that it has not seen.
 
-    The ridge on it is λ/``bias_unit``².
+    Attributes
+    ----------
+    V : array of shape (n, r)
+    loss : Loss
+    reg : float
+        λ.
+    reg_by_count : bool
+    shifts : array of shape (n,) or None
+        The prediction for each column of a row about which nothing is known. With it, rows have a
+        bias, as last factor.
+    typical : float
+        The size of a typical value.
+    bias_unit : float
+        The ridge on a bias is λ/bias_unit².
     """
 
     V: Array
@@ -86,11 +119,13 @@ class Columns:
         return operations.array(V), None if shifts is None else operations.array(shifts)
 
     def fold_in(self, operations: EntryOperations, weights: Array | None = None) -> Array:
-        """Factors of the rows; zeros for a row without an entry (of weight > 0), which leaves it the shifts."""
+        """Factors of the rows; zeros for a row without an entry of positive weight."""
         observed = operations.observed
         V, shifts = self._placed_design(operations)
         counts = observed.rows.counts if weights is None else _counts(observed, weights)
-        reg = self.reg * np.maximum(counts, 1).astype(np.float64) if self.reg_by_count else self.reg
+        reg: float | Array = self.reg
+        if self.reg_by_count:
+            reg = self.reg * np.maximum(counts, 1).astype(np.float64)
         if shifts is None:
             return fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)
         unit = V.dtype.type(self.bias_unit)
@@ -100,22 +135,27 @@ class Columns:
         return T
 
     def predict(self, T: Array) -> Array:
-        """The rows that factors predict, dense."""
+        """The dense rows that factors predict."""
         V, shifts = self._design(T.dtype)
         return np.asarray(T @ V.T if shifts is None else T @ V.T + shifts)
 
     def left_out(self, operations: EntryOperations) -> Array:
-        """A prediction for every entry, by its row's other entries alone: each row is folded in five times, a fifth of it left out.
+        """A prediction for every entry by the other entries of its row alone.
 
-        Which fifth an entry belongs to follows from its place within the row, so a row's answer depends on nothing but the row.
+        Each row is folded in once per fold, without the entries of that fold. The fold of an entry
+        is determined by its position within the row, so that the result for a row depends on
+        nothing else.
         """
         observed = operations.observed
-        rows, (V, shifts) = observed.rows, self._placed_design(operations)
-        i, j = rows.group_of_entry(), rows.indices
-        fifth = (operations.array(np.arange(observed.n_entries)) - rows.pointers[i]) % _FIFTHS
+        rows = observed.rows
+        V, shifts = self._placed_design(operations)
+        i = rows.group_of_entry()
+        j = rows.indices
+        position = operations.array(np.arange(observed.n_entries)) - rows.pointers[i]
+        fold = position % OPTIONS.n_folds
         predicted = np.zeros_like(rows.values) if shifts is None else shifts[j]
-        for k in range(_FIFTHS):
-            out = fifth == k
+        for k in range(OPTIONS.n_folds):
+            out = fold == k
             T = self.fold_in(operations, (~out).astype(observed.dtype))
             predicted[out] += np.einsum("tq,tq->t", T[i[out]], V[j[out]])
         return predicted
@@ -128,11 +168,12 @@ def _counts(observed: Observed, weights: Array) -> NDArray[np.intp]:
 def extend(
     operations: EntryOperations, weights: Array | None, columns: Columns, known: Factorization
 ) -> Factorization:
-    """A fit's factors for a larger matrix: new rows folded into the columns, then new columns into all rows.
+    """A factorization of a larger matrix, with new rows and columns folded in.
 
-    ``columns`` has loss, λ and the rest of the fit; the rows and columns known keep their factors.
+    New rows are folded into the columns, then new columns into all rows.
+
+    Known rows and columns keep their factors; ``columns`` has the loss, λ and the other settings.
     """
-    by_row = weights
     by_column = None if weights is None else weights[operations.observed.column_order]
     U, b, V, c = map(
         operations.array,
@@ -143,19 +184,18 @@ def extend(
             known.column_bias[:, None],
         ),
     )
-    for side, side_weights in ((operations, by_row), (operations.transposed, by_column)):
+    for side, side_weights in ((operations, weights), (operations.transposed, by_column)):
         m, n = side.observed.shape
-        other = replace(
-            columns,
-            V=_padded(V, n),
-            shifts=None
-            if columns.shifts is None
-            else _padded(c, n)[:, 0] + c.dtype.type(known.center),
-        )
+        shifts = None
+        if columns.shifts is not None:
+            shifts = _padded(c, n)[:, 0] + c.dtype.type(known.center)
+        other = replace(columns, V=_padded(V, n), shifts=shifts)
         if m > len(U):
             T = other.fold_in(*_later_rows(side, side_weights, len(U)))
-            biases = T[:, U.shape[1] :] if columns.shifts is not None else np.zeros_like(T[:, :1])
-            U, b = np.concatenate([U, T[:, : U.shape[1]]]), np.concatenate([b, biases])
+            rank = U.shape[1]
+            biases = np.zeros_like(T[:, :1]) if columns.shifts is None else T[:, rank:]
+            U = np.concatenate([U, T[:, :rank]])
+            b = np.concatenate([b, biases])
         U, b, V, c = V, c, U, b
     return Factorization(U, V, known.center, b[:, 0], c[:, 0])
 
@@ -167,8 +207,8 @@ def _padded(A: Array, length: int) -> Array:
 def _later_rows(
     operations: EntryOperations, weights: Array | None, first: int
 ) -> tuple[EntryOperations, Array | None]:
-    """The rows from number ``first`` on."""
+    """Operations on the rows from ``first`` on, and their weights."""
     later = operations.observed.later_rows(first)
-    return operations.on(later), None if weights is None else weights[
-        len(weights) - later.n_entries :
-    ]
+    if weights is None:
+        return operations.on(later), None
+    return operations.on(later), weights[len(weights) - later.n_entries :]

@@ -1,10 +1,10 @@
 """``irls``: iteratively reweighted least squares, the solver for large sparse data.
 
-At the current residuals each loss is majorized by a parabola of weight φ'(a)/a. Minimizing the sum of
-the parabolas over the rows, then over the columns, consists of small independent ridge regressions, and
-up to rounding the objective never rises. Each sweep starts from a point extrapolated in the direction
-of the last one (Nesterov 1983); where that would raise the objective, the sweep is repeated without
-extrapolation (O'Donoghue & Candès 2015).
+At the current residuals each loss is majorized by a parabola of weight φ'(a)/a. Minimizing the sum
+of the parabolas over the rows, then over the columns, consists of small independent ridge
+regressions, and up to rounding the objective never rises. Each sweep starts from a point
+extrapolated in the direction of the last one (Nesterov 1983); where that would raise the objective,
+the sweep is repeated without extrapolation (O'Donoghue & Candès 2015).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class IRLSOptions:
     Attributes
     ----------
     curvature : float
-        The share of Newton's curvature in the half-steps of a nonsmooth loss, once its smoothing width
-        has been reduced; see :meth:`EntryOperations.half_step`.
+        The share of Newton's curvature in the half-steps of a nonsmooth loss, once its smoothing
+        width has been reduced; see :meth:`EntryOperations.half_step`.
     """
 
     curvature: float = 0.45
@@ -47,16 +47,17 @@ OPTIONS = IRLSOptions()
 class IRLS:
     """One step is one sweep: all rows, then all columns.
 
-    The solver decides how far to extrapolate, when to repeat a sweep, in which precision to compute, when
-    to reduce the smoothing width and when to stop. The sweeps themselves are the backend's.
+    The solver decides how far to extrapolate, when to repeat a sweep, in which precision to
+    compute, when to reduce the smoothing width and when to stop. The sweeps themselves are the
+    backend's.
 
     Parameters
     ----------
     sweeps : Sweeps
         The entries, their weights, λ and the bias model, with the passes over them.
     objective : Objective
-        H. For a nonsmooth loss the reported objective is that with φ(√(a² + ε²)), which lies above H and
-        falls to it with ε.
+        H. For a nonsmooth loss the reported objective is that with φ(√(a² + ε²)), which lies above
+        H and falls to it with ε.
     sigma : float
         The noise level at the initial point, the unit of ε.
     """
@@ -93,9 +94,9 @@ class IRLS:
         reg_by_count : bool, default=False
             Multiply λ by the number of entries of the row or column.
         bias_unit : float, default=1.0
-            Biases are solved for in this unit, as factors of a constant: the ridge on them is λ/unit².
-            With a unit that grows as the root of the data's unit, as factors do, λ has the same effect
-            on both.
+            Biases are solved for in this unit, as factors of a constant: the ridge on them is
+            λ/unit². With a unit that grows as the root of the data's unit, as factors do, λ has the
+            same effect on both.
         """
         biases = BiasModel(center, bias_unit)
         sweeps = LocalSweeps(operations, objective.reg, biases, sample_weights, reg_by_count)
@@ -163,7 +164,7 @@ class IRLS:
         return None
 
     def step(self) -> float:
-        """One sweep; afterwards the smoothing width is reduced if that promises more than sweeps do."""
+        """One sweep; then the smoothing width is reduced if that promises more than sweeps."""
         momentum = (1 + math.sqrt(1 + 4 * self._momentum**2)) / 2
         extrapolation = (self._momentum - 1) / momentum
         curvature = math.inf if self._smoothing.is_initial else OPTIONS.curvature

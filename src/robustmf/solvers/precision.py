@@ -20,14 +20,14 @@ class PrecisionOptions:
     min_entries : int
         With fewer entries all sweeps are computed in float64: there is little to save.
     tolerance : float
-        Sweeps in float32 end when they have converged to the fit's own tolerance, or to this one if it
-        is larger.
+        Sweeps in float32 end when they have converged to the fit's own tolerance, or to this one if
+        it is larger.
     roundings : int
         The scale within which the loss changes (its smoothing width, or the noise level) must be at
         least this many roundings of a typical value.
     magnitude : float
-        The typical size of values, the mean of weights and θ must lie between this and its inverse, λ
-        below it: squares and quotients must not overflow either.
+        The typical size of values, the mean of weights and θ must lie between this and its inverse,
+        λ below it: squares and quotients must not overflow either.
     """
 
     min_entries: int = 200_000

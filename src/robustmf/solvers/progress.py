@@ -14,8 +14,9 @@ from robustmf.solvers.base import Snapshot
 class ProgressBar:
     """A progress bar on standard error: a context manager and a callback.
 
-    During the initialization the bar pulses. Then it shows the iteration, the objective, the validation
-    error, the elapsed time and the remaining time if all ``max_iter`` iterations are needed.
+    During the initialization the bar pulses. Then it shows the iteration, the objective, the
+    validation error, the elapsed time and the remaining time if all ``max_iter`` iterations are
+    needed.
 
     Parameters
     ----------

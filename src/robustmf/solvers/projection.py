@@ -1,4 +1,4 @@
-"""One point of variable projection: U, the V that belongs to it, and the Levenberg–Marquardt step on U."""
+"""Variable projection: points U with V eliminated, and the Levenberg–Marquardt step on U."""
 
 from __future__ import annotations
 
@@ -16,13 +16,39 @@ from robustmf.losses import Loss
 
 Array = NDArray[np.float64]
 
+#: Blocks of columns (and of rows) of a pass; the order of sums does not depend on the threads.
 _BLOCKS = 16
-_LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e8
+
+
+@dataclass(frozen=True)
+class DampingOptions:
+    """Constants of the Levenberg–Marquardt damping.
+
+    Attributes
+    ----------
+    lowest, highest : float
+        The damping is at least ``lowest``; a step fails when it would exceed ``highest``.
+    growth : float
+        The first increase after a failed attempt; each further one is by twice the factor before.
+    max_decrease : float
+        The largest decrease after a successful step, as a factor.
+    """
+
+    lowest: float = 1e-12
+    highest: float = 1e8
+    growth: float = 2.0
+    max_decrease: float = 0.1
+
+
+OPTIONS = DampingOptions()
 
 
 @dataclass(frozen=True)
 class Point:
-    """U, V, the residuals e and, for the weights w that V was solved with, the bases Q. Entries are by columns."""
+    """U, V, the residuals e and, for the weights w that V was solved with, the bases Q.
+
+    Arrays over the entries are in column order.
+    """
 
     U: Array
     V: Array
@@ -35,19 +61,34 @@ class Entries:
     """The entries by columns, in float64, with the passes over them."""
 
     def __init__(self, observed: Observed, team: Team) -> None:
-        self.columns, self.shape, self.team = observed.columns, observed.shape, team
+        self.columns = observed.columns
+        self.shape = observed.shape
+        self.team = team
         self.values = self.columns.values.astype(np.float64)
         self._column_bounds = block_bounds(self.columns.pointers, _BLOCKS)
         self._row_bounds = block_bounds(np.arange(self.shape[0] + 1), _BLOCKS)
 
     def project(self, U: Array, w: Array, ridge: float) -> Point:
         """V(U) for the weights w."""
-        n, r = self.shape[1], U.shape[1]
-        V, e, Q = np.empty((n, r)), np.empty(len(self.values)), np.empty((len(self.values), r))
+        rank = U.shape[1]
+        V = np.empty((self.shape[1], rank))
+        e = np.empty(len(self.values))
+        Q = np.empty((len(self.values), rank))
         self.team.run(
-            kernels.solve_columns, len(self._column_bounds) - 1, 4 * r * r * len(e),
-            self._column_bounds, self.columns.pointers, self.columns.indices, self.values, w, U, ridge, V, e, Q,
-        )  # fmt: skip
+            kernels.solve_columns,
+            len(self._column_bounds) - 1,
+            4 * rank * rank * len(e),
+            self._column_bounds,
+            self.columns.pointers,
+            self.columns.indices,
+            self.values,
+            w,
+            U,
+            ridge,
+            V,
+            e,
+            Q,
+        )
         return Point(U, V, e, Q, w)
 
     def assemble(self, point: Point, H: Array, g: Array) -> None:
@@ -55,14 +96,27 @@ class Entries:
         r = point.U.shape[1]
         counts = self.columns.counts
         self.team.run(
-            kernels.assemble_rows, len(self._row_bounds) - 1, r * r * int((counts * counts).sum()) // 2,
-            self._row_bounds, self.columns.pointers, self.columns.indices, point.w, point.V, point.e, point.Q, H, g,
-        )  # fmt: skip
+            kernels.assemble_rows,
+            len(self._row_bounds) - 1,
+            r * r * int((counts * counts).sum()) // 2,
+            self._row_bounds,
+            self.columns.pointers,
+            self.columns.indices,
+            point.w,
+            point.V,
+            point.e,
+            point.Q,
+            H,
+            g,
+        )
 
 
 @dataclass(frozen=True)
 class Projected:
-    """Σ φ(e) + λ_u/2 ‖U‖² + λ_v/2 ‖V‖² with V solved for: λ_u = λ_v, or λ_u = 0 on subspaces (UᵀU = mI kept)."""
+    """Σ φ(e) + λ_u/2 ‖U‖² + λ_v/2 ‖V‖² with V eliminated.
+
+    λ_u = λ_v, or λ_u = 0 for the problem on subspaces, where UᵀU = mI is maintained.
+    """
 
     entries: Entries
     loss: Loss
@@ -103,15 +157,19 @@ class LevenbergMarquardt:
     """Steps on U for one projected problem; the objective never rises."""
 
     def __init__(self, problem: Projected, point: Point, damping: float) -> None:
-        self.problem, self.point, self.damping = problem, point, damping
+        self.problem = problem
+        self.point = point
+        self.damping = damping
         self.value = problem.objective(point)
         m, r = point.U.shape
-        self._H, self._g = np.zeros((m * r, m * r)), np.zeros((m, r))
+        self._H = np.zeros((m * r, m * r))
+        self._g = np.zeros((m, r))
 
     def step(self) -> bool:
-        """Refresh the weights, then one damped step; false if no damping lowers the objective."""
+        """Update the weights and make a damped step; false if none lowers the objective."""
         self._refresh()
-        problem, point = self.problem, self.point
+        problem = self.problem
+        point = self.point
         problem.entries.assemble(point, self._H, self._g)
         m, r = point.U.shape
         if problem.ridge_u > 0:
@@ -119,8 +177,8 @@ class LevenbergMarquardt:
             self._g -= problem.ridge_u * point.U
         else:
             self._g -= point.U @ (point.U.T @ self._g) / m
-        growth = 2.0
-        while self.damping < _MOST_DAMPING:
+        growth = OPTIONS.growth
+        while self.damping < OPTIONS.highest:
             if self._try():
                 return True
             self.damping *= growth
@@ -128,17 +186,22 @@ class LevenbergMarquardt:
         return False
 
     def _refresh(self) -> None:
-        """New weights, and V solved with them: the weighted squares majorize the loss. V is kept if rounding says otherwise."""
+        """Update the weights, and solve for V with them: the weighted squares majorize the loss.
+
+        V is kept if the objective rises by rounding.
+        """
         problem = self.problem
         new = problem.at(self.point.U, problem.weights(self.point.e))
         value = problem.objective(new)
         if value <= self.value:
-            self.point, self.value = new, value
+            self.point = new
+            self.value = value
         else:
             self.point = replace(self.point, Q=new.Q, w=new.w)
 
     def _try(self) -> bool:
-        problem, point = self.problem, self.point
+        problem = self.problem
+        point = self.point
         try:
             d = _damped_step(self._H, self._g, point.U, self.damping)
         except (LinAlgError, np.linalg.LinAlgError):
@@ -148,19 +211,22 @@ class LevenbergMarquardt:
         if not value < self.value:
             return False
         gain = min((self.value - value) / max(0.5 * float((d * self._g).sum()), 1e-300), 1.0)
-        self.damping = max(self.damping * max(0.1, 1 - (2 * gain - 1) ** 3), _LEAST_DAMPING)
+        factor = max(OPTIONS.max_decrease, 1 - (2 * gain - 1) ** 3)
+        self.damping = max(self.damping * factor, OPTIONS.lowest)
         if problem.ridge_u > 0:
             U, V = balanced(new.U, new.V)
             new = replace(new, U=U, V=V)
             value = min(value, problem.objective(new))
-        self.point, self.value = new, value
+        self.point = new
+        self.value = value
         return True
 
 
 def _damped_step(H: Array, g: Array, U: Array, damping: float) -> Array:
     """Solve (H + c(μI + UU⁺) ⊗ D)d = g with D = m(UᵀU)⁻¹, c = tr H/(m tr D).
 
-    D makes the step of UVᵀ the same in every gauge; UU⁺ fills the r² directions d = UA, in which H vanishes without a ridge.
+    D makes the step of UVᵀ the same in every gauge; UU⁺ fills the r² directions d = UA, in which H
+    vanishes without a ridge.
     """
     m, r = U.shape
     P, s, Bt = np.linalg.svd(U, full_matrices=False)
@@ -173,7 +239,7 @@ def _damped_step(H: Array, g: Array, U: Array, damping: float) -> Array:
         K[np.diag_indices(m)] += c * damping
         B.reshape(m, r, m, r)[...] += K[:, None, :, None] * D[None, :, None, :]
     if not np.isfinite(B).all():
-        raise LinAlgError("the curvature is beyond the numbers there are")
+        raise LinAlgError("the curvature is not finite")
     # the lower triangle of the C-ordered B is the upper one of Bᵀ for LAPACK: no copy
     factor = cho_factor(B.T, lower=False, overwrite_a=True, check_finite=False)
     return np.asarray(cho_solve(factor, g.ravel(), check_finite=False)).reshape(m, r)

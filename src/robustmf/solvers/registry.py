@@ -1,14 +1,15 @@
 """The solvers by name: the only place that knows the values of the parameter ``solver``.
 
-An entry declares what a solver requires and supports, how it is initialized, the memory it takes and
-how it is built. To add a solver, write its class (see :class:`~robustmf.solvers.base.Resumable`) in a
-module of this package, and a :class:`SolverSpec` here.
+An entry declares what a solver requires and supports, how it is initialized, the memory it takes
+and how it is built. To add a solver, write its class (see
+:class:`~robustmf.solvers.base.Resumable`) in a module of this package, and a :class:`SolverSpec`
+here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -57,7 +58,7 @@ class SolverProblem:
     bias_unit: float = 1.0
     sample_weights: Array | None = None
     reg_by_count: bool = False
-    mm: MM = MM()
+    mm: MM = field(default_factory=MM)
 
 
 class ModelSolver(Resumable, Protocol):
@@ -104,18 +105,20 @@ class SolverSpec:
     check : callable (Loss, MM, Capabilities), optional
         Raises an error, by name, for a loss or options that the solver cannot use.
     suits : callable of a ProblemShape, optional
-        The reason to choose it for ``solver="auto"``, or None. Without it the solver must be requested.
+        The reason to choose it for ``solver="auto"``, or None. Without it the solver must be
+        requested.
     criticality : callable of the solver, optional
-        Measures the criticality of the last iterate. Other solvers can be followed by a certifying run.
+        Measures the criticality of the last iterate. Other solvers can be followed by a certifying
+        run.
     single_blas_thread : bool, default=True
-        Whether BLAS is limited to one thread: faster for small dense systems, and the same bits on any
-        machine.
+        Whether BLAS is limited to one thread: faster for small dense systems, and the same bits on
+        any machine.
     """
 
     name: str
     summary: str
     build: Callable[[SolverProblem], ModelSolver]
-    memory: SolverMemory = SolverMemory()
+    memory: SolverMemory = field(default_factory=SolverMemory)
     initialization: str = "graduated"
     supports_biases_and_weights: bool = False
     requires_entry_operations: bool = True
@@ -152,11 +155,11 @@ class EliminationOptions:
     min_ratio : float
         The smallest ratio of the long side to the short one.
     well_filled : float
-        From this share of observed entries, sweeps with a smooth loss end equally low in a tenth of the
-        time.
+        From this share of observed entries, sweeps with a smooth loss end equally low in a tenth of
+        the time.
     entries_per_parameter : float
-        With fewer entries per free parameter neither solver finds the right minimum of a smooth loss,
-        and elimination takes up to forty times as long.
+        With fewer entries per free parameter neither solver finds the right minimum of a smooth
+        loss, and elimination takes up to forty times as long.
     """
 
     max_unknowns: int = 600

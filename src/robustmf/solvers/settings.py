@@ -28,7 +28,8 @@ class ScaleOptions:
         θ of a smooth loss is this times the constant of 95 % efficiency times σ̂. √2 is 98.7 %
         efficient; gross outliers lie far beyond either.
     nonsmooth : float
-        θ of a nonsmooth loss in units of σ̂, which no θ makes efficient: the paper's θ = 1 at noise 0.1.
+        θ of a nonsmooth loss in units of σ̂, which no θ makes efficient: the paper's θ = 1 at noise
+        0.1.
     """
 
     efficiency: float = float(np.sqrt(2))
@@ -42,9 +43,9 @@ OPTIONS = ScaleOptions()
 class Settings:
     """What to fit and how; see :class:`robustmf.RobustMF` for each parameter.
 
-    ``init`` may also be a :class:`~robustmf.data.factorization.Factorization`, an earlier fit to continue
-    from. ``mm`` are the options of the solver ``mm``. ``certify`` are the options of the MM iterations
-    that certify a critical point at the end, or None.
+    ``init`` may also be a :class:`~robustmf.data.factorization.Factorization`, an earlier fit to
+    continue from. ``mm`` are the options of the solver ``mm``. ``certify`` are the options of the
+    MM iterations that certify a critical point at the end, or None.
     """
 
     rank: int

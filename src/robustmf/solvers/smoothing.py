@@ -1,7 +1,7 @@
 """The smoothing width ε of a nonsmooth loss in ``irls``: its schedule from wide to narrow.
 
-A loss φ with a kink at 0 is replaced by the smoothed loss φ(√(a² + ε²)) − φ(ε). Sweeps with a small ε
-from the beginning would stall: large weights at the kink tie rows and columns to each other.
+A loss φ with a kink at 0 is replaced by the smoothed loss φ(√(a² + ε²)) − φ(ε). Sweeps with a small
+ε from the beginning would stall: large weights at the kink tie rows and columns to each other.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class SmoothingOptions:
     Attributes
     ----------
     initial, final : float
-        The width at first, and the width below which it is not reduced further, in units of the noise
-        level σ̂ at the initial point.
+        The width at first, and the width below which it is not reduced further, in units of the
+        noise level σ̂ at the initial point.
     factor : float
         One reduction multiplies the width by this.
     patience : float
-        The width is reduced when the decrease that further sweeps promise is less than this share of the
-        decrease by the reduction itself.
+        The width is reduced when the decrease that further sweeps promise is less than this share
+        of the decrease by the reduction itself.
     rates : (float, float)
         Bounds on the rate at which the decrease falls from sweep to sweep, by which the decrease of
         further sweeps is extrapolated.
     located : float
-        The initial width is kept until a sweep decreases the objective by less than this share of what
-        the first reduction offers: the basin of attraction is then located.
+        The initial width is kept until a sweep decreases the objective by less than this share of
+        what the first reduction offers: the basin of attraction is then located.
     entries_per_unknown : float
         With more entries per unknown than this, ``located`` grows with the square of their ratio.
     max_steps : int
         The first change of the width is by at most this many reductions at once.
     near_zero_per_unknown : float
-        The first change stops at the width at which no more than this many residuals per unknown are
-        near zero.
+        The first change stops at the width at which no more than this many residuals per unknown
+        are near zero.
     """
 
     initial: float = 0.3
@@ -67,9 +67,9 @@ class ObjectiveByWidth:
     values : list of float
         The objective with each of the widths, the current one first.
     near_zero : list of float
-        For each width but the last, the effective number of residuals near zero: an entry counts by the
-        slope of its loss on the way to the next width, relative to that of a zero residual (1 for
-        residuals well below the width, 0 far above it).
+        For each width but the last, the effective number of residuals near zero: an entry counts by
+        the slope of its loss on the way to the next width, relative to that of a zero residual (1
+        for residuals well below the width, 0 far above it).
     n_entries : int
         The number of entries with a positive weight.
     """
@@ -96,7 +96,8 @@ class SmoothingSchedule:
         self._initial = OPTIONS.initial * sigma
         self._final = OPTIONS.final * sigma
         self.width = self._initial
-        # The decrease by the last sweep with this width (0: there was none), and the last ratio of two.
+        # The decrease by the last sweep with this width (0: there was none), and the last ratio of
+        # two.
         self._decrease = 0.0
         self._rate = 0.5
 
@@ -135,8 +136,8 @@ class SmoothingSchedule:
         if not self._base.concave:
             value = measured.loss_sums[0] + measured.penalty
             return ObjectiveByWidth([value], [], measured.n_weighted)
-        # A smoothed loss is lowered to be 0 at 0. The lowering depends on the width and would hide the
-        # descent, so it is added again.
+        # A smoothed loss is lowered to be 0 at 0. The lowering depends on the width and would hide
+        # the descent, so it is added again.
         lowering = self._base.value(np.array(self._widths(len(measured.loss_sums) > 1)))
         values = np.array(measured.loss_sums) + measured.weight * lowering + measured.penalty
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -146,7 +147,7 @@ class SmoothingSchedule:
         return ObjectiveByWidth(values.tolist(), near_zero.tolist(), measured.n_weighted)
 
     def reductions(self, decrease: float, at: ObjectiveByWidth, n_unknowns: int) -> int:
-        """How many times to reduce the width after a sweep that decreased the objective this much."""
+        """How many times to reduce the width after a sweep with this decrease."""
         values = at.values
         if len(values) == 1:
             return 0

@@ -1,7 +1,7 @@
 """``varpro``: variable projection for few rows (or few columns) and any pattern of entries.
 
-V is eliminated, and Levenberg–Marquardt runs on U alone, with the loss's weights updated before each
-step. Where alternation stalls, as with banded patterns, this converges.
+V is eliminated, and Levenberg–Marquardt runs on U alone, with the loss's weights updated before
+each step. Where alternation stalls, as with banded patterns, this converges.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class VarPro:
         return self._steps.value
 
     def state(self) -> dict[str, Any]:
-        """The point without weights and bases, which each step computes, its value, and the damping."""
+        """The point (without weights and bases, which each step computes), value and damping."""
         point = self._steps.point
         return {
             "U": point.U,

@@ -24,8 +24,8 @@ class APGOptions:
     Attributes
     ----------
     initial_scale : float
-        The curvature of the first step, as a share of its proven upper bound. The line search raises it
-        up to the bound.
+        The curvature of the first step, as a share of its proven upper bound. The line search
+        raises it up to the bound.
     scale_growth : float
         The factor by which the line search raises it.
     gap_interval : int

@@ -18,7 +18,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class SparseSteps:
-    """Steps on a :class:`BoxDual` by passes over the entries; the initial point ``x`` is overwritten."""
+    """Steps on a :class:`BoxDual` by passes over the entries; ``x`` is overwritten."""
 
     def __init__(self, dual: BoxDual, x: Array) -> None:
         self.dual = dual

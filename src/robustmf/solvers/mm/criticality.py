@@ -1,9 +1,9 @@
 """Criticality of a point: the norm of the smallest element of the Clarke subdifferential of H.
 
-At (U, V) the subdifferential is the set of all (λU − XV, λV − XᵀU) with x_t = φ'(|e_t|)·sign(e_t) where
-e_t ≠ 0, and any |x_t| ≤ φ'(0) where e_t = 0. In floating point no residual is exactly 0, so residuals
-below a small width count as 0. The smallest element over those free x_t is a box-constrained
-least-squares problem of the same form as the surrogate's dual.
+At (U, V) the subdifferential is the set of all (λU − XV, λV − XᵀU) with x_t = φ'(|e_t|)·sign(e_t)
+where e_t ≠ 0, and any |x_t| ≤ φ'(0) where e_t = 0. In floating point no residual is exactly 0, so
+residuals below a small width count as 0. The smallest element over those free x_t is a
+box-constrained least-squares problem of the same form as the surrogate's dual.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def criticality(
     witness : array over the entries, optional
         A good estimate of x at the zero residuals, such as the dual point of the last inner solve.
     polish : bool, default=True
-        Minimize over x at the zero residuals. Otherwise the witness is used as it is, which gives an
-        upper bound at the cost of one pass.
+        Minimize over x at the zero residuals. Otherwise the witness is used as it is, which gives
+        an upper bound at the cost of one pass.
     """
     slopes = objective.loss.derivative(residual).astype(residual.dtype, copy=False)
     x = slopes * np.sign(residual)

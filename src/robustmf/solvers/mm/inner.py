@@ -13,8 +13,8 @@ from robustmf.solvers.mm.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
 
-#: An inner solve whose increments do not decrease the surrogate continues for at most this many times
-#: ``max_iter`` steps.
+#: An inner solve whose increments do not decrease the surrogate continues for at most this many
+#: times ``max_iter`` steps.
 PATIENCE = 20
 
 
@@ -48,7 +48,7 @@ class InnerSolver(Protocol):
     """Minimizes a sequence of surrogates, each from the solution of the previous one."""
 
     def solve(self, surrogate: Surrogate, options: MM) -> Increment:
-        """Increments that satisfy the stopping rule and, unless rounding prevents it, decrease the surrogate."""
+        """Increments that satisfy the stopping rule and decrease the surrogate."""
         ...
 
     def state(self) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""LADMPSAP: linearised alternating directions with parallel splitting and adaptive penalty (Lin, Liu & Li 2015).
+"""LADMPSAP: linearized alternating directions with parallel splitting and adaptive penalty.
+
+Lin, Liu & Li (2015).
 
 The inner solver of RMF-MM, on dense arrays. The splitting variable is E, the constraint is
 E + dU Vᵀ + U dVᵀ = M − UVᵀ. The three blocks are updated in parallel from one estimate of the
@@ -65,10 +67,10 @@ class LADMPSAP:
         self._state: Splitting | None = None
 
     def solve(self, surrogate: Surrogate, options: MM) -> Increment:
-        """Iterate until the variables and the constraint have converged and the surrogate has decreased.
+        """Iterate until variables and constraint have converged and the surrogate has decreased.
 
-        ``options.tol`` is not used: with a small initial penalty the objective changes slowly at first,
-        and the iteration would stop at once.
+        ``options.tol`` is not used: with a small initial penalty the objective changes slowly at
+        first, and the iteration would stop at once.
         """
         run = LADMPSAPRun(self, surrogate, self._state)
         check_at = options.max_iter
@@ -127,7 +129,7 @@ class LADMPSAPRun:
         return np.asarray(s.E + s.dU @ V.T + U @ s.dV.T - self._R)
 
     def step(self) -> bool:
-        """Update the three blocks in parallel, then the multiplier; true when all have converged."""
+        """Update the three blocks in parallel, then the multiplier; true on convergence."""
         U, V = self._surrogate.factors
         s = self.state
         beta = self._beta

@@ -24,15 +24,15 @@ class MM:
         observed entries only; the same on dense m × n arrays; or linearized alternating directions
         (LADMPSAP). The last two are for comparison and need m × n memory.
     max_iter : int, default=300
-        The largest number of steps of an inner solve (300 in the paper), unless its increments do not
-        yet decrease the surrogate.
+        The largest number of steps of an inner solve (300 in the paper), unless its increments do
+        not yet decrease the surrogate.
     tol : float, default=1e-6
         An inner solve stops when its objective changes by less than this, relative to its value,
         between two steps (1e-6 in the paper).
     gap : float or None, default=None
-        If given, an inner solve stops by the duality gap instead: when it is at most this share of the
-        decrease reached. The decrease is then at least 1/(1 + gap) of the largest possible one, whatever
-        the scale of the data.
+        If given, an inner solve stops by the duality gap instead: when it is at most this share of
+        the decrease reached. The decrease is then at least 1/(1 + gap) of the largest possible one,
+        whatever the scale of the data.
 
     Examples
     --------

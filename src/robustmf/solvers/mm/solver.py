@@ -1,4 +1,7 @@
-"""RMFNL: majorization–minimization with the convex surrogate (Yao & Kwok 2018, Algorithm 1, corrected)."""
+"""RMFNL: majorization–minimization with the convex surrogate.
+
+Yao & Kwok (2018), Algorithm 1, corrected.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ class MMSolver:
             self._inner.restore(state["inner"], witness)
 
     def step(self) -> float:
-        """One MM iteration: H(new) ≤ F(increments) < F(0) = H(old), or the point does not change."""
+        """One MM iteration: H(new) ≤ F(increments) < F(0) = H(old), or no change."""
         U, V = self._factors
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
         found = self._inner.solve(surrogate, self._options)
@@ -145,13 +148,13 @@ class MMSolver:
             )
 
     def _require_possible(self, at_zero: float, found: Increment) -> None:
-        """The lower bound F − gap on the surrogate's minimum cannot exceed F(0): if it does, a sum is wrong."""
+        """Refuse a lower bound F − gap on the surrogate's minimum above F(0): a sum is wrong."""
         lower = found.value - found.gap
         if lower - at_zero > self._rounding_error():
             raise NumericalError(
-                "the duality gap of an inner solve is impossible: it proves that the surrogate is at "
-                f"least {lower!r}, but its value without increments is {at_zero!r}; an arithmetic "
-                "operation has returned a wrong result"
+                "the duality gap of an inner solve is impossible: it proves that the surrogate is "
+                f"at least {lower!r}, but its value without increments is {at_zero!r}; "
+                "an arithmetic operation has returned a wrong result"
             )
 
     def _rounding_error(self) -> float:

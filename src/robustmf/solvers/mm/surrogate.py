@@ -6,8 +6,8 @@ At (U, V), with e = M − UVᵀ on the entries, w = φ'(|e|), R_i = Σ_j w_ij an
                 + ½ Σ R_i ‖dU_i‖² + ½ Σ C_j ‖dV_j‖² + b,
     b = Σ φ(|e|) − w|e|.
 
-F equals H at (0, 0) and lies above it everywhere. Its dual has one variable x_t per entry, in the box
-|x_t| ≤ w_t:
+F equals H at (0, 0) and lies above it everywhere. Its dual has one variable x_t per entry, in the
+box |x_t| ≤ w_t:
 
     D(x) = ½ Σ_i ‖(XV − λU)_i‖²/(λ+R_i) + ½ Σ_j ‖(XᵀU − λV)_j‖²/(λ+C_j) − ⟨x, e⟩,
     min F = λ/2(‖U‖²+‖V‖²) + b − min D,
@@ -94,8 +94,8 @@ class Surrogate:
     residual : array over the entries
         M − UVᵀ.
     curvature : float, default=1.0
-        A factor of R and C. Below 1 steps are longer, but F need not lie above H: the caller must check
-        that H decreases.
+        A factor of R and C. Below 1 steps are longer, but F need not lie above H: the caller must
+        check that H decreases.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Surrogate:
         )
 
     def value(self, dU: Array, dV: Array, x: Array) -> tuple[float, float]:
-        """F(dU, dV), and the duality gap if (dU, dV) are the primal increments for the dual point x."""
+        """F(dU, dV), and the duality gap if these are the primal increments for x."""
         U, V = self.factors
         loss, gap = self.operations.linearised_loss(self.residual, self.weights, U, V, dU, dV, x)
         quadratic = self.reg * (squared_norm(U + dU) + squared_norm(V + dV))
