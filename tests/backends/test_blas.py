@@ -1,4 +1,4 @@
-"""BLAS held to one thread: given back by the last user, and no trap for processes that are forked meanwhile."""
+"""BLAS is limited to one thread; the last user restores the limit, also across forks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 from robustmf.backends.cpu import blas
 from robustmf.backends.cpu.blas import one_blas_thread
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="requires os.fork")
 
 
 def threads():
@@ -24,7 +24,8 @@ def threads():
 def ends_well(child, seconds=20):
     """Whether ``child``, called in a forked process, returns true in time."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads is meant here
+        # a fork of a process with threads is intended
+        warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
         os._exit(0 if child() else 1)
@@ -43,7 +44,7 @@ def held():
         return threads() == {1}
 
 
-def test_the_last_user_gives_back_what_the_first_found():
+def test_the_last_user_restores_the_limits_before_the_first():
     with threadpool_limits(2, user_api="blas"):
         with one_blas_thread(), one_blas_thread():
             assert threads() == {1}
@@ -64,7 +65,7 @@ def test_a_limit_holds_in_other_threads_after_use_in_this_one():
 
 
 def test_a_limit_holds_although_another_thread_controls_blas():
-    """Calling ``threadpool_limits`` without a context leaves the calling thread in control of OpenBLAS."""
+    """``threadpool_limits`` without a context leaves the calling thread in control of OpenBLAS."""
     limits = threadpool_limits(2, user_api="blas")
     try:
         assert in_thread(held)
@@ -107,7 +108,7 @@ def test_a_fork_waits_for_a_thread_that_changes_limits():
     assert held()
 
 
-def test_a_process_forked_beside_a_user_has_all_threads():
+def test_a_process_forked_by_another_thread_has_all_threads():
     inside, over = threading.Event(), threading.Event()
 
     def use():
@@ -127,17 +128,17 @@ def test_a_process_forked_beside_a_user_has_all_threads():
         assert threads() == {2}
 
 
-def test_the_user_that_forks_is_still_one_in_the_new_process():
+def test_a_user_that_forks_is_still_a_user_in_the_new_process():
     with threadpool_limits(2, user_api="blas"), one_blas_thread():
         assert ends_well(lambda: threads() == {1})
 
 
-def test_fits_do_not_look_for_libraries_again(monkeypatch):
-    """The loader's lock is held meanwhile; a process that is forked in such a moment would hang when it looks for them."""
+def test_libraries_are_searched_once(monkeypatch):
+    """The search holds the loader's lock; a process forked at that moment would deadlock."""
 
-    def looked(self):
-        raise AssertionError("looked for libraries")
+    def search(self):
+        raise AssertionError("searched for libraries")
 
-    monkeypatch.setattr(ThreadpoolController, "_load_libraries", looked)
+    monkeypatch.setattr(ThreadpoolController, "_load_libraries", search)
     with one_blas_thread():
         pass

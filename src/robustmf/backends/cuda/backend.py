@@ -56,14 +56,14 @@ class CUDABackend:
         self, observed: Observed, team: Team, rank: int, solver: SolverMemory
     ) -> CUDAOperations:
         """Operations on these entries, if the GPU has enough memory for a fit of this rank."""
-        from robustmf.backends.cuda.memory import check_memory  # noqa: PLC0415
-        from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
-
         if not self.capabilities.allows_rank(rank):
             raise ValueError(
                 f"device='cuda' fits ranks up to {self.capabilities.max_rank}, "
                 f"a bias counted as one; got {rank}. Use device='cpu'."
             )
+        from robustmf.backends.cuda.memory import check_memory  # noqa: PLC0415
+        from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
+
         placed = cast("DeviceObserved", observed)
         size = ProblemSize(placed.shape, placed.n_entries, rank, placed.dtype.itemsize)
         description = f"rank {rank} with {placed.n_entries} entries"

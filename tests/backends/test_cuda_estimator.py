@@ -1,4 +1,4 @@
-"""The whole estimator on both devices, with its defaults: what a fit chooses, what it predicts, and all that a fitted model answers."""
+"""The estimator with its defaults on both backends: choices, predictions and all methods."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning"),
 ]
 
-needs_gpu = pytest.mark.skipif(
+slow_in_interpreter = pytest.mark.skipif(
     INTERPRETED, reason="takes Triton's interpreter minutes; make gpu-test runs it on a GPU"
 )
 
-#: Few sweeps in Triton's interpreter, which takes a second for one.
+#: Few sweeps in Triton's interpreter, which takes a second for each.
 SWEEPS = {"max_iter": 2} if INTERPRETED else {}
 
 
@@ -36,7 +36,7 @@ def low_rank(m, n, share, seed=0, dtype=np.float64):
 
 
 def stars(m, n, share, noise, dtype, seed=0):
-    """Half stars, mostly a matter of who gives them and to what: the data decides for biases and a strong λ."""
+    """Ratings in half stars, mostly row and column effects: biases and a large λ are best."""
     rng = np.random.default_rng(seed)
     clean = 3.4 + 0.5 * rng.standard_normal((m, 1)) + 0.6 * rng.standard_normal(n)
     clean = clean + 0.1 * rng.standard_normal((m, 2)) @ rng.standard_normal((n, 2)).T
@@ -46,105 +46,104 @@ def stars(m, n, share, noise, dtype, seed=0):
 
 
 def both(observed, **settings):
-    """The same fit on the CPU and on the card."""
+    """The same fit on the CPU and on the GPU."""
     settings = {"rank": 3, "random_state": 0, "n_jobs": 1} | SWEEPS | settings
     return [RobustMF(device=device, **settings).fit(observed) for device in ("cpu", "cuda")]
 
 
-def assert_same_model(cpu, card, clean):
-    """The same choices; RMSE against the clean matrix equal to 1e-3, and predictions apart by no more than that share of it."""
-    assert (card.has_bias_, card.solver_, set(card.history_)) == (
+def assert_same_model(cpu, gpu, clean):
+    """The same choices; RMSE against the clean matrix and predictions equal to 1e-3."""
+    assert (gpu.has_bias_, gpu.solver_, set(gpu.history_)) == (
         cpu.has_bias_,
         cpu.solver_,
         set(cpu.history_),
     )
-    assert (card.reg_, card.theta_) == pytest.approx((cpu.reg_, cpu.theta_), rel=1e-3)
+    assert (gpu.reg_, gpu.theta_) == pytest.approx((cpu.reg_, cpu.theta_), rel=1e-3)
     i, j = np.indices(clean.shape)
-    of_cpu, of_card = (
-        model.predict(i.ravel(), j.ravel()).reshape(clean.shape) for model in (cpu, card)
+    of_cpu, of_gpu = (
+        model.predict(i.ravel(), j.ravel()).reshape(clean.shape) for model in (cpu, gpu)
     )
-    rmse, other = (np.sqrt(np.mean((of - clean) ** 2)) for of in (of_cpu, of_card))
+    rmse, other = (np.sqrt(np.mean((of - clean) ** 2)) for of in (of_cpu, of_gpu))
     assert other == pytest.approx(rmse, rel=1e-3)
-    assert np.sqrt(np.mean((of_card - of_cpu) ** 2)) < 1e-3 * max(rmse, clean.std())
+    assert np.sqrt(np.mean((of_gpu - of_cpu) ** 2)) < 1e-3 * max(rmse, clean.std())
 
 
-def assert_same_answers(cpu, card, observed, tmp_path):
-    """Fold-in, scores, weights, suspicious entries, best columns; and all of it again from a file."""
+def assert_same_results(cpu, gpu, observed, tmp_path):
+    """Fold-in, scores, weights, outlier scores, recommendations; and all again from a file."""
     size = np.abs(np.asarray(cpu.column_factors_)).max()
     np.testing.assert_allclose(
-        card.transform(observed), cpu.transform(observed), atol=1e-3 * max(1, 1 / size)
+        gpu.transform(observed), cpu.transform(observed), atol=1e-3 * max(1, 1 / size)
     )
-    assert card.score(observed, rows="fitted") == pytest.approx(
+    assert gpu.score(observed, rows="fitted") == pytest.approx(
         cpu.score(observed, rows="fitted"), rel=1e-3
     )
-    np.testing.assert_allclose(card.entry_weights(observed), cpu.entry_weights(observed), atol=1e-2)
-    np.testing.assert_allclose(card.outlier_scores(), cpu.outlier_scores(), atol=1e-2)
+    np.testing.assert_allclose(gpu.entry_weights(observed), cpu.entry_weights(observed), atol=1e-2)
+    np.testing.assert_allclose(gpu.outlier_scores(), cpu.outlier_scores(), atol=1e-2)
     few = np.arange(5)
-    np.testing.assert_array_equal(card.recommend(few, 3).items, cpu.recommend(few, 3).items)
-    card.save(tmp_path / "model.rmf")
+    np.testing.assert_array_equal(gpu.recommend(few, 3).items, cpu.recommend(few, 3).items)
+    gpu.save(tmp_path / "model.rmf")
     again = load(tmp_path / "model.rmf")
     assert again.device == "cuda"
-    np.testing.assert_array_equal(again.row_factors_, card.row_factors_)
-    np.testing.assert_array_equal(again.recommend(few, 3).items, card.recommend(few, 3).items)
-    np.testing.assert_array_equal(again.transform(observed), card.transform(observed))
+    np.testing.assert_array_equal(again.row_factors_, gpu.row_factors_)
+    np.testing.assert_array_equal(again.recommend(few, 3).items, gpu.recommend(few, 3).items)
+    np.testing.assert_array_equal(again.transform(observed), gpu.transform(observed))
 
 
 def test_defaults_on_a_strong_signal(tmp_path):
     observed, clean = low_rank(*(24, 20, 0.8) if INTERPRETED else (300, 200, 0.4))
-    cpu, card = both(observed)
+    cpu, gpu = both(observed)
     assert not cpu.has_bias_
-    assert_same_model(cpu, card, clean)
+    assert_same_model(cpu, gpu, clean)
     if not INTERPRETED:  # hundreds of half-steps
-        assert_same_answers(cpu, card, observed, tmp_path)
+        assert_same_results(cpu, gpu, observed, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "size", [(60, 50, 0.8, 0.7), pytest.param((400, 300, 0.2, 1.0), marks=needs_gpu)]
+    "size", [(60, 50, 0.8, 0.7), pytest.param((400, 300, 0.2, 1.0), marks=slow_in_interpreter)]
 )
-@pytest.mark.parametrize("dtype", [pytest.param(np.float64, marks=needs_gpu), np.float32])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float64, marks=slow_in_interpreter), np.float32])
 def test_defaults_on_ratings_choose_the_same_reg_and_biases(size, dtype, tmp_path):
     observed, clean = stars(*size, dtype)
-    cpu, card = both(observed, bounds=(0.5, 5.0))
+    cpu, gpu = both(observed, bounds=(0.5, 5.0))
     assert cpu.has_bias_
-    assert card.reg_ == cpu.reg_
-    assert_same_model(cpu, card, clean)
+    assert gpu.reg_ == cpu.reg_
+    assert_same_model(cpu, gpu, clean)
     if not INTERPRETED:
-        assert_same_answers(cpu, card, observed, tmp_path)
+        assert_same_results(cpu, gpu, observed, tmp_path)
 
 
-@needs_gpu
+@slow_in_interpreter
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_reg_and_biases_are_chosen_on_the_card_as_on_the_host(dtype, monkeypatch):
+def test_reg_and_biases_are_chosen_on_the_gpu_as_on_the_cpu(dtype, monkeypatch):
     options = replace(regularization.OPTIONS, host_work=0, sample=10_000)
     monkeypatch.setattr(regularization, "OPTIONS", options)
     observed, clean = stars(400, 300, 0.2, 1.0, dtype)
-    cpu, card = both(observed, bounds=(0.5, 5.0))
+    cpu, gpu = both(observed, bounds=(0.5, 5.0))
     assert cpu.has_bias_
-    assert card.reg_ == pytest.approx(
-        cpu.reg_, rel=1e-4
-    )  # λ is doubled until it is too much: the next choice would be twice as large
-    assert_same_model(cpu, card, clean)
+    # λ is doubled until it is too large: the next choice would differ by a factor of 2
+    assert gpu.reg_ == pytest.approx(cpu.reg_, rel=1e-4)
+    assert_same_model(cpu, gpu, clean)
 
 
-def test_defaults_with_entries_set_aside():
+def test_defaults_with_held_out_entries():
     observed, clean = low_rank(*(24, 20, 0.8) if INTERPRETED else (300, 200, 0.4))
-    cpu, card = both(observed, validation_fraction=0.1)
-    assert_same_model(cpu, card, clean)
-    np.testing.assert_allclose(card.history_["validation"], cpu.history_["validation"], rtol=1e-3)
-    assert card.best_iteration_ == cpu.best_iteration_
+    cpu, gpu = both(observed, validation_fraction=0.1)
+    assert_same_model(cpu, gpu, clean)
+    np.testing.assert_allclose(gpu.history_["validation"], cpu.history_["validation"], rtol=1e-3)
+    assert gpu.best_iteration_ == cpu.best_iteration_
 
 
-def test_more_rows_than_at_first():
+def test_partial_fit_with_more_rows():
     m, n = (24, 20) if INTERPRETED else (300, 200)
     observed, clean = low_rank(m, n, 0.8)
     dense = as_dense(observed)
     first = Observed.from_dense(dense[: m - 4])
     later = Observed.from_dense(dense[m - 4 :])
-    # repair, which a robust loss goes on with, takes the interpreter minutes
-    cpu, card = both(first, loss="l2" if INTERPRETED else "welsch")
-    for model in (cpu, card):
+    # the repair of rows, which follows with a robust loss, takes the interpreter minutes
+    cpu, gpu = both(first, loss="l2" if INTERPRETED else "welsch")
+    for model in (cpu, gpu):
         model.partial_fit(later)
-    assert_same_model(cpu, card, clean)
+    assert_same_model(cpu, gpu, clean)
 
 
 def as_dense(observed):
@@ -153,19 +152,19 @@ def as_dense(observed):
     return dense
 
 
-@needs_gpu
+@slow_in_interpreter
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_defaults_where_the_start_is_made_on_the_card(dtype):
-    """So many entries that nothing of the start runs on the host; its random subsets are others, its valley the same."""
+def test_defaults_where_the_initialization_runs_on_the_gpu(dtype):
+    """Too many entries for the host: other random subsets, the same local minimum."""
     observed, clean = low_rank(1500, 1200, 0.3, dtype=dtype)
     assert observed.n_entries * 9 > 4e6
-    cpu, card = both(observed)
-    assert_same_model(cpu, card, clean)
-    again = copy.deepcopy(card).fit(observed)
-    np.testing.assert_array_equal(again.row_factors_, card.row_factors_)
+    cpu, gpu = both(observed)
+    assert_same_model(cpu, gpu, clean)
+    again = copy.deepcopy(gpu).fit(observed)
+    np.testing.assert_array_equal(again.row_factors_, gpu.row_factors_)
 
 
-@needs_gpu
+@slow_in_interpreter
 @pytest.mark.parametrize("rank", [3, 20, 40])
 def test_the_same_bits_in_every_run_of_either_solver(rank):
     observed, _ = low_rank(300, 250, 0.5, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""One model on two devices; input from either memory; what is said when there is no card."""
+"""Models on the CUDA backend: equal to the CPU backend, input from both memories, errors."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConverge
 SIZE = (24, 20, 2) if INTERPRETED else (300, 200, 3)
 
 
-#: All that computes on the card, as a user calls it.
-ENTRIES = """
+#: All methods that compute on the GPU.
+METHODS = """
 import warnings
 import numpy as np
 from robustmf import RobustMF
 warnings.simplefilter("ignore")
-fitted = RobustMF(1, max_iter=0, init="ridge", random_state=0).fit(np.ones((3, 3))).set_params(device="cuda")
+fitted = RobustMF(1, max_iter=0, init="ridge", random_state=0).fit(np.ones((3, 3)))
+fitted.set_params(device="cuda")
 new = RobustMF(2, device="cuda")
-for entry in (new.fit, new.fit_transform, new.partial_fit, fitted.partial_fit, fitted.transform, fitted.score, fitted.entry_weights):
+for method in (
+    new.fit, new.fit_transform, new.partial_fit,
+    fitted.partial_fit, fitted.transform, fitted.score, fitted.entry_weights,
+):
     try:
-        entry(np.eye(3))
+        method(np.eye(3))
     except Exception as error:
         print(f"{type(error).__name__}: {error}")
 """
@@ -40,29 +44,29 @@ for entry in (new.fit, new.fit_transform, new.partial_fit, fitted.partial_fit, f
 FIT = ["-m", "robustmf.cli", "fit", "not-even-read.csv", "--device", "cuda"]
 
 
-@pytest.mark.parametrize(("command", "lines"), [(["-c", ENTRIES], 7), (FIT, 1)])
-def test_without_card_or_extra_one_line_says_what_is_missing(command, lines):
+@pytest.mark.parametrize(("command", "lines"), [(["-c", METHODS], 7), (FIT, 1)])
+def test_without_a_gpu_or_the_extra_one_line_reports_what_is_missing(command, lines):
     environment = {
         name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"
     } | {"CUDA_VISIBLE_DEVICES": ""}
     ran = subprocess.run(
         [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
     )
-    said = (ran.stdout + ran.stderr).strip().splitlines()
-    assert len(said) == lines, ran.stderr
+    reported = (ran.stdout + ran.stderr).strip().splitlines()
+    assert len(reported) == lines, ran.stderr
     device = "device='cuda'" if lines > 1 else "--device 'cuda'"
-    for line in said:
+    for line in reported:
         if importlib.util.find_spec("torch") is None:
             assert (
-                f"Error: {device} needs torch and triton; install them with: pip install 'robustmf[gpu]'"
-                in line
+                f"Error: {device} needs torch and triton; "
+                "install them with: pip install 'robustmf[gpu]'" in line
             )
         else:
             assert f"Error: {device} needs an NVIDIA GPU and its driver; PyTorch" in line
 
 
-def test_what_needs_no_card_works_without():
-    """A model that was fitted on a card answers on a machine that has none; and its memory can be asked for."""
+def test_a_model_that_was_fitted_on_a_gpu_predicts_without_one():
+    """Memory can be estimated without a GPU, too."""
     model = (
         RobustMF(1, max_iter=0, init="ridge", random_state=0)
         .fit(np.ones((3, 3)))
@@ -71,15 +75,15 @@ def test_what_needs_no_card_works_without():
     assert model.predict([0, 1], [2, 2]).shape == (2,)
     assert model.recommend([0], 1, exclude_seen=False).items.shape == (1, 1)
     large = {"shape": (480_189, 17_770), "n_entries": 100_000_000, "dtype": "float32"}
-    on_card, on_host = (
+    on_gpu, on_host = (
         RobustMF(10, device=device).memory_estimate(**large) for device in ("cuda", "cpu")
     )
-    assert 7.5e9 < on_card < 8.5e9  # measured with every default: 7.5 GB
-    assert on_host < on_card
+    assert 7.5e9 < on_gpu < 8.5e9  # measured with every default: 7.5 GB
+    assert on_host < on_gpu
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:7", 0, None])
-def test_unknown_devices_are_refused(device):
+def test_unknown_devices_are_refused_by_fit(device):
     with pytest.raises(ValueError, match="device must be 'cpu' or 'cuda'"):
         RobustMF(2, device=device).fit(np.eye(3))
 
@@ -106,42 +110,42 @@ def fits(X, model=RobustMF, weights=None, **settings):
         ),
     ],
 )
-def test_the_same_model_on_both_devices(model, settings):
+def test_the_same_model_on_both_backends(model, settings):
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
     settings = {"rank": rank, "max_iter": 2, "init": "ridge"} | settings
-    cpu, card = fits(observed, model, **settings)
+    cpu, gpu = fits(observed, model, **settings)
     for name in ("row_factors_", "column_factors_", "row_bias_", "column_bias_"):
-        np.testing.assert_allclose(getattr(card, name), getattr(cpu, name), atol=1e-6)
-    assert isinstance(card.row_factors_, np.ndarray)
-    np.testing.assert_allclose(card.history_["objective"], cpu.history_["objective"], rtol=1e-8)
-    assert card.score(observed, rows="fitted") == pytest.approx(
+        np.testing.assert_allclose(getattr(gpu, name), getattr(cpu, name), atol=1e-6)
+    assert isinstance(gpu.row_factors_, np.ndarray)
+    np.testing.assert_allclose(gpu.history_["objective"], cpu.history_["objective"], rtol=1e-8)
+    assert gpu.score(observed, rows="fitted") == pytest.approx(
         cpu.score(observed, rows="fitted"), rel=1e-8
     )
     if not INTERPRETED:  # a hundred half-steps
-        assert card.score(observed) == pytest.approx(cpu.score(observed), rel=1e-6)
-    assert (card.median_, card.scale_) == pytest.approx((cpu.median_, cpu.scale_), rel=1e-12)
-    assert set(card.history_) == set(cpu.history_)
+        assert gpu.score(observed) == pytest.approx(cpu.score(observed), rel=1e-6)
+    assert (gpu.median_, gpu.scale_) == pytest.approx((cpu.median_, cpu.scale_), rel=1e-12)
+    assert set(gpu.history_) == set(cpu.history_)
 
 
 @needs_gpu
-def test_fold_in_weights_and_start_on_both_devices():
+def test_fold_in_weights_and_initialization_on_both_backends():
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
     weights = np.abs(np.sin(np.arange(observed.n_entries))) * (
         np.arange(observed.n_entries) % 7 > 0
     )
-    cpu, card = fits(observed, rank=rank, weights=weights, max_iter=1)
-    np.testing.assert_allclose(card.row_factors_, cpu.row_factors_, atol=1e-6)
-    np.testing.assert_allclose(card.transform(observed), cpu.transform(observed), atol=1e-5)
-    np.testing.assert_allclose(card.entry_weights(observed), cpu.entry_weights(observed), atol=1e-5)
+    cpu, gpu = fits(observed, rank=rank, weights=weights, max_iter=1)
+    np.testing.assert_allclose(gpu.row_factors_, cpu.row_factors_, atol=1e-6)
+    np.testing.assert_allclose(gpu.transform(observed), cpu.transform(observed), atol=1e-5)
+    np.testing.assert_allclose(gpu.entry_weights(observed), cpu.entry_weights(observed), atol=1e-5)
 
 
 @needs_gpu
-def test_validation_sets_the_same_entries_aside_and_residuals_are_clipped():
+def test_validation_holds_out_the_same_entries_and_residuals_are_clipped():
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
-    cpu, card = fits(
+    cpu, gpu = fits(
         observed,
         rank=rank,
         init="ridge",
@@ -150,8 +154,8 @@ def test_validation_sets_the_same_entries_aside_and_residuals_are_clipped():
         bounds=(-1.0, 1.0),
         bias=True,
     )
-    np.testing.assert_allclose(card.history_["validation"], cpu.history_["validation"], rtol=1e-6)
-    assert card.score(observed, rows="fitted") == pytest.approx(
+    np.testing.assert_allclose(gpu.history_["validation"], cpu.history_["validation"], rtol=1e-6)
+    assert gpu.score(observed, rows="fitted") == pytest.approx(
         cpu.score(observed, rows="fitted"), rel=1e-6
     )
 
@@ -171,29 +175,29 @@ def with_ids(i, j, v):
 
 @needs_gpu
 @pytest.mark.parametrize("bias", [False, True])
-def test_more_entries_on_both_devices(bias):
+def test_partial_fit_on_both_backends(bias):
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
     i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
     first = (i < m - 4) & (j < n - 3)
     parts = [with_ids(i[some], j[some], v[some]) for some in (first, ~first)]
-    # repair, which a robust loss goes on with, takes the interpreter minutes
+    # the repair of rows, which follows with a robust loss, takes the interpreter minutes
     loss = "l2" if INTERPRETED else "welsch"
-    cpu, card = fits(
+    cpu, gpu = fits(
         parts[0], rank=rank, loss=loss, init="ridge", max_iter=2, bias=bias, reg_by_count=bias
     )
-    for model in (cpu, card):
+    for model in (cpu, gpu):
         model.partial_fit(parts[1])
-    assert card.row_ids_ == cpu.row_ids_
-    np.testing.assert_array_equal(card.entries_["indices"], cpu.entries_["indices"])
-    np.testing.assert_allclose(card.transform(parts[1]), cpu.transform(parts[1]), atol=1e-2)
-    assert card.score(parts[1], rows="fitted") == pytest.approx(
+    assert gpu.row_ids_ == cpu.row_ids_
+    np.testing.assert_array_equal(gpu.entries_["indices"], cpu.entries_["indices"])
+    np.testing.assert_allclose(gpu.transform(parts[1]), cpu.transform(parts[1]), atol=1e-2)
+    assert gpu.score(parts[1], rows="fitted") == pytest.approx(
         cpu.score(parts[1], rows="fitted"), rel=1e-2
     )
 
 
 @needs_gpu
-def test_entries_stay_on_the_card_until_they_are_asked_for(tmp_path):
+def test_entries_stay_on_the_gpu_until_they_are_used():
     import torch  # noqa: PLC0415
 
     observed, _, _ = random_problem(*SIZE)
@@ -227,7 +231,7 @@ def test_entries_stay_on_the_card_until_they_are_asked_for(tmp_path):
 
 
 @needs_gpu
-def test_a_model_is_saved_from_the_card(tmp_path):
+def test_a_model_is_saved_from_the_gpu(tmp_path):
     pytest.importorskip("safetensors")
     from robustmf import load  # noqa: PLC0415
 
@@ -263,7 +267,7 @@ def test_the_same_bits_in_every_run():
 
 
 @needs_gpu
-def test_entries_are_compressed_on_the_card():
+def test_entries_are_compressed_on_the_gpu():
     import torch  # noqa: PLC0415
 
     from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
@@ -295,7 +299,7 @@ def test_entries_are_compressed_on_the_card():
 @pytest.mark.skipif(
     INTERPRETED or importlib.util.find_spec("cupy") is None, reason="needs a GPU and CuPy"
 )
-def test_arrays_of_other_libraries_come_by_dlpack():
+def test_arrays_of_other_libraries_are_accepted_by_dlpack():
     import cupy  # noqa: PLC0415
     import torch  # noqa: PLC0415
     from cupyx.scipy import sparse  # noqa: PLC0415
@@ -307,7 +311,7 @@ def test_arrays_of_other_libraries_come_by_dlpack():
     rows = observed.rows.group_of_entry()
     dense = np.full(observed.shape, np.nan, observed.dtype)
     dense[rows, observed.rows.indices] = observed.rows.values
-    # copies alone: CuPy compiles what it computes, and takes its time
+    # only copies: CuPy compiles computations, which takes long
     i, j, v, X = (
         cupy.asarray(a) for a in (rows, observed.rows.indices, observed.rows.values, dense)
     )
@@ -326,7 +330,7 @@ def test_arrays_of_other_libraries_come_by_dlpack():
         np.testing.assert_array_equal(
             np.asarray(made.rows.values), observed.rows.values, err_msg=name
         )
-    # what lies on the card already is read where it is
+    # arrays in GPU memory are not copied
     for array in (i, j, v):
         assert _to_gpu(array, torch.device("cuda")).data_ptr() == array.data.ptr
     tensor = torch.ones(3, device="cuda")
@@ -338,7 +342,7 @@ def test_arrays_of_other_libraries_come_by_dlpack():
 
 
 @needs_gpu
-def test_bad_entries_are_refused_as_on_the_host():
+def test_invalid_entries_are_refused_as_on_the_cpu():
     from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
 
     device = "cpu" if INTERPRETED else "cuda"
@@ -360,9 +364,9 @@ def test_bad_entries_are_refused_as_on_the_host():
 
 
 @needs_gpu
-@pytest.mark.skipif(INTERPRETED, reason="the host's memory is not the card's")
-def test_more_than_the_card_holds_is_refused_with_the_sizes_and_leaves_nothing_behind():
-    """In a process of its own, which may have 0.8 GB: entries of the host and of the card that do not fit, then a fit that does."""
+@pytest.mark.skipif(INTERPRETED, reason="requires GPU memory")
+def test_problems_that_exceed_gpu_memory_are_refused_with_the_sizes_and_release_it():
+    """In a process limited to 0.8 GB: entries of the host and of the GPU, then a smaller fit."""
     code = """
 import gc, re
 import numpy as np, scipy.sparse as sp, torch
@@ -372,15 +376,18 @@ total = torch.cuda.get_device_properties(0).total_memory
 torch.cuda.set_per_process_memory_fraction(0.8e9 / total)
 rng = np.random.default_rng(0)
 def entries(n, m=100_000, columns=5000):
-    place = np.unique(rng.integers(0, m * columns, n))
-    return sp.coo_array((rng.standard_normal(len(place)).astype(np.float32), (place // columns, place % columns)), shape=(m, columns))
-model = RobustMF(40, device="cuda", init="random", max_iter=1, theta=1.0, reg=1.0, bias=False, random_state=0)
+    at = np.unique(rng.integers(0, m * columns, n))
+    values = rng.standard_normal(len(at)).astype(np.float32)
+    return sp.coo_array((values, (at // columns, at % columns)), shape=(m, columns))
+model = RobustMF(
+    40, device="cuda", init="random", max_iter=1, theta=1.0, reg=1.0, bias=False, random_state=0
+)
 large, medium, small = entries(30_000_000), entries(8_000_000), entries(20_000)
-on_card = [torch.as_tensor(a).cuda() for a in (medium.row, medium.col, medium.data)]
+on_gpu = [torch.as_tensor(a).cuda() for a in (medium.row, medium.col, medium.data)]
 before = torch.cuda.memory_allocated()
 for X in (large, medium, None):
     try:
-        model.fit(DeviceObserved.from_indices(*on_card, medium.shape) if X is None else X)
+        model.fit(DeviceObserved.from_indices(*on_gpu, medium.shape) if X is None else X)
     except MemoryError as error:
         print(error)
     else:
@@ -393,16 +400,20 @@ RobustMF(2, device="cuda", init="random", max_iter=1, random_state=0).fit(small)
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    refused, left = ran.stdout.splitlines()[::2], ran.stdout.splitlines()[1::2]
-    sizes = r"needs about \d+\.\d GB on cuda(:0)?, which has 0\.\d of \d+\.\d GB free; use device='cpu', float32 values, or fewer entries"
+    refused = ran.stdout.splitlines()[::2]
+    left = ran.stdout.splitlines()[1::2]
+    sizes = (
+        r"needs about \d+\.\d GB on cuda(:0)?, which has 0\.\d of \d+\.\d GB free; "
+        r"use device='cpu', float32 values, or fewer entries"
+    )
     assert re.fullmatch(rf"X with 29\d+ entries {sizes}", refused[0])
-    for said in refused[1:]:
-        assert re.fullmatch(rf"rank 40 with 79\d+ entries {sizes}", said)
+    for message in refused[1:]:
+        assert re.fullmatch(rf"rank 40 with 79\d+ entries {sizes}", message)
     assert left == ["left 0"] * 3
 
 
 @needs_gpu
-def test_solvers_that_need_the_host_are_refused():
+def test_solvers_that_require_host_arrays_are_refused():
     with pytest.raises(ValueError, match="solver='varpro' needs device='cpu'"):
         RobustMF(2, device="cuda", solver="varpro").fit(np.eye(3) + 1)
     with pytest.raises(ValueError, match="fits ranks up to 128, a bias counted as one; got 129"):
@@ -427,7 +438,7 @@ def test_formulas_are_traced():
 
 
 @needs_gpu
-def test_top_columns_leave_out_what_was_seen():
+def test_top_columns_exclude_observed_entries():
     import torch  # noqa: PLC0415
 
     from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
