@@ -18,7 +18,7 @@ def test_rank_band_and_wrong_matches():
     assert both.any(axis=0).all()
     assert not both.all(axis=0).any()
     model = RobustMF(4, loss="l1", reg=1e-9, random_state=0).fit(clean.observed)
-    assert np.abs(model._model().residuals(clean.observed)).max() < 0.1
+    assert np.abs(model.model_.residuals(clean.observed)).max() < 0.1
     wrong = make_tracks(80, 12, noise=0, mismatches=0.1, random_state=1)
     moved = np.abs(wrong.observed.rows.values - clean.observed.rows.values)
     assert (moved[wrong.wrong] >= 30).all()

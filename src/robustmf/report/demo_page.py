@@ -10,7 +10,7 @@ from robustmf.report import fit_page
 from robustmf.report.page import figure, plotly, table, write_page
 from robustmf.report.search_table import SCRIPT, STYLE
 
-HEADER = ["method", "RMSE", "RMSE / oracle", "seconds", "detected", "false positives"]
+HEADER = ["method", "RMSE", "× oracle", "seconds", "detected", "false"]
 
 
 def table_rows(record: dict[str, Any]) -> list[list[str]]:
@@ -40,8 +40,8 @@ def synthetic_summary(record: dict[str, Any]) -> str:
         f"A {data['rows']} × {data['columns']} matrix of rank {data['rank']}: {data['entries']}"
         f" entries are observed ({observed:.1f} %) with noise of standard deviation 0.1, and"
         f" {data['outliers']} of them are outliers with an error of ±5. The RMSE is measured"
-        " against the clean matrix at the unobserved entries. Detected and false positives:"
-        " outliers and clean entries that are flagged."
+        " against the clean matrix at the unobserved entries. Detected and false: outliers and"
+        " clean entries that are flagged."
     )
 
 
