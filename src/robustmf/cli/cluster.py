@@ -1,4 +1,4 @@
-"""Fits on a Dask cluster from the command line: which one, and the file as triplets."""
+"""Options of the command line for fits on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
-        help="Address of its scheduler, e.g. tcp://10.0.0.1:8786.",
+        help="Address of the scheduler, e.g. tcp://10.0.0.1:8786.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -28,32 +28,33 @@ LocalWorkers = Annotated[
     typer.Option(
         "--local-workers",
         min=1,
-        help="Start one here with so many worker processes.",
+        help="Start a local cluster with this number of worker processes.",
         rich_help_panel=_PANEL,
     ),
 ]
 
 
-def is_asked_for(scheduler: str | None, local_workers: int | None) -> bool:
-    """Whether the fit shall be made on a cluster."""
+def is_requested(scheduler: str | None, local_workers: int | None) -> bool:
+    """Whether one of the options requests a fit on a cluster."""
     if scheduler is not None and local_workers is not None:
         raise typer.BadParameter(
-            "goes with --scheduler or alone, not both", param_hint="--local-workers"
+            "cannot be combined with --scheduler: give one of them, not both",
+            param_hint="--local-workers",
         )
     return scheduler is not None or local_workers is not None
 
 
 @contextmanager
 def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]:
-    """A client of the cluster; one that was started here ends with it."""
-    from robustmf.backends.dask import require_dask  # noqa: PLC0415 - so that --help is quick
+    """Context with a client of the cluster; a local cluster is closed at the end."""
+    from robustmf.backends.dask import require_dask  # noqa: PLC0415 - keeps --help fast
 
     require_dask()
-    import distributed  # noqa: PLC0415 - an extra
+    import distributed  # noqa: PLC0415 - Dask is an extra
 
     with ExitStack() as stack:
         if scheduler is None:
-            where: Any = stack.enter_context(
+            address: Any = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=local_workers,
                     threads_per_worker=1,
@@ -62,9 +63,9 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
                 )
             )
         else:
-            where = scheduler
+            address = scheduler
         try:
-            client = stack.enter_context(distributed.Client(where, timeout=10))
+            client = stack.enter_context(distributed.Client(address, timeout=10))
         except ValueError as error:
             raise typer.BadParameter(
                 f"{scheduler!r} is not an address such as tcp://10.0.0.1:8786 ({error})",
@@ -79,12 +80,13 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
 
 
 def as_triplets(path: Path, options: FileOptions) -> Any:
-    """The file or folder as what a fit on a cluster takes."""
-    from robustmf.backends.dask.source import Triplets, pieces_of  # noqa: PLC0415 - so that --help is quick
+    """The triplets of a Parquet file or folder."""
+    from robustmf.backends.dask.source import Triplets, pieces_of  # noqa: PLC0415 - as above
 
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise typer.BadParameter(
-            f"{path} must be a Parquet file or a folder of them with --scheduler or --local-workers",
+            f"{path} must be a Parquet file or a folder of Parquet files with --scheduler or "
+            "--local-workers",
             param_hint="DATA",
         )
     with reading_input():
@@ -97,6 +99,7 @@ def as_triplets(path: Path, options: FileOptions) -> Any:
         )
         pieces, columns = pieces_of(triplets)
     print_note(
-        f"{path}: Parquet in {len(pieces)} pieces; row={columns.row}, col={columns.col}, value={columns.value}"
+        f"{path}: Parquet in {len(pieces)} pieces; "
+        f"row={columns.row}, col={columns.col}, value={columns.value}"
     )
     return triplets

@@ -85,7 +85,7 @@ def fit(
             "needs --report, the page that shows the points", param_hint="--tracks"
         )
     estimator = make_model(rank, bias, model, solver)
-    if cluster.is_asked_for(scheduler, local_workers):
+    if cluster.is_requested(scheduler, local_workers):
         if report is not None:
             raise typer.BadParameter(
                 "needs the entries in this process; omit it with --scheduler or --local-workers",

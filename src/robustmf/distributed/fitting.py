@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask.backend import DaskBackend
-from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.connection import Connection, Factors
 from robustmf.backends.dask.matrix import Matrix, load_matrix
 from robustmf.backends.dask.shards import require_storable, write_shards
@@ -254,7 +253,7 @@ def _samples(matrix: Matrix, max_entries: int) -> list[Any]:
 def _remote_entries(matrix: Matrix) -> RemoteEntries:
     """Ids, counts and a sample of the entries."""
     connection = matrix.connection
-    counts = [connection.map(_counts, side.blocks) for side in matrix.sides]
+    counts = [connection.attributes(side.blocks, "counts") for side in matrix.sides]
     samples: list[Sample]
     samples, *parts = connection.gather(
         [_samples(matrix, max(KEPT_ENTRIES // matrix.n_blocks, 1)), *counts]
@@ -281,7 +280,3 @@ def _remote_values(matrix: Matrix) -> RemoteEntries:
     return RemoteEntries(
         matrix.shape, matrix.n_entries, None, None, (none, none), (none, none), values
     )
-
-
-def _counts(block: Block) -> NDArray[np.int64]:
-    return block.counts

@@ -160,7 +160,7 @@ def _from_sample(
         )
     settings = replace(settings, callbacks=(), solver="irls")
     found = submit(initialize_sample, samples, names, matrix.n_entries, settings, rng)
-    estimates = connection.gather(submit(_estimates, found))
+    estimates = connection.gather(submit(getattr, found, "estimates"))
     blocks = [
         [submit(factors_of, found, side, *one) for one in zip(of.offsets, of.sizes, strict=True)]
         for side, of in enumerate(matrix.sides)
@@ -306,10 +306,6 @@ def _in_order_of_ids(
     positions = merge_ids([part[1] for part in names], role)[0]
     order = np.argsort(known)
     return np.asarray(positions[order[np.searchsorted(known[order], index)]])
-
-
-def _estimates(found: SampleFactors) -> Estimates:
-    return found.estimates
 
 
 def factors_of(found: SampleFactors, side: int, offset: int, size: int) -> Array:

@@ -98,6 +98,10 @@ class Connection:
         """Return futures of the function of each tuple of arguments, as the builtin ``map``."""
         return [self.submit(function, *arguments) for arguments in zip(*columns, strict=True)]
 
+    def attributes(self, objects: Iterable[Any], name: str) -> list[Any]:
+        """Return futures of an attribute of each of the objects."""
+        return [self.submit(getattr, one, name) for one in objects]
+
     def assign_workers(self, n: int) -> list[str]:
         """Addresses of workers for n blocks, distributed evenly over the threads of the cluster."""
         deadline = time.monotonic() + OPTIONS.worker_timeout

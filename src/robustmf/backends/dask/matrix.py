@@ -218,7 +218,7 @@ def load_matrix(
         raise ValueError("weights must not all be 0")
     dtype = np.result_type(*(one.dtype for one in summaries[0] if one.n_entries))
     sizes = [[one.n_ids for one in of_side] for of_side in summaries]
-    ids = [connection.map(_ids, of_side) for of_side in gathered]
+    ids = [connection.attributes(of_side, "ids") for of_side in gathered]
     positions = [
         [
             [submit(locate_ids, other, submit(_needed, one, c)) for c, other in enumerate(others)]
@@ -348,10 +348,6 @@ def _take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
 
 def _part(split: tuple[list[Part], list[Part]], side: int, block: int) -> Part:
     return split[side][block]
-
-
-def _ids(gathered: Gathered) -> Ids:
-    return gathered.ids
 
 
 def _needed(gathered: Gathered, block: int) -> Ids:
