@@ -209,9 +209,6 @@ _UFUNCS: dict[Any, Callable[..., Tensor]] = {
     np.not_equal: _both(torch.ne),
     np.bitwise_and: _both(torch.bitwise_and),
     np.bitwise_or: _both(torch.bitwise_or),
-    np.logical_and: _both(torch.logical_and),
-    np.logical_or: _both(torch.logical_or),
-    np.logical_not: torch.logical_not,
     np.invert: torch.bitwise_not,
     np.negative: torch.neg,
     np.absolute: torch.abs,
@@ -221,15 +218,9 @@ _UFUNCS: dict[Any, Callable[..., Tensor]] = {
     np.expm1: torch.expm1,
     np.log: torch.log,
     np.log1p: torch.log1p,
-    np.sin: torch.sin,
-    np.cos: torch.cos,
-    np.tanh: torch.tanh,
-    np.arctan: torch.arctan,
     np.sign: torch.sign,
     np.ceil: torch.ceil,
-    np.floor: torch.floor,
     np.isfinite: torch.isfinite,
-    np.isnan: torch.isnan,
     np.reciprocal: torch.reciprocal,
     np.matmul: torch.matmul,
 }
@@ -264,14 +255,6 @@ def _einsum(like: Tensor, subscripts: str, *operands: Any, dtype: Any = None) ->
         product = tensors[0] * tensors[1]
         return product.sum(tuple(range(len(target), len(one))))
     return torch.einsum(subscripts, *tensors)
-
-
-def _dot(like: Tensor, a: Any, b: Any) -> Tensor:
-    """The product of two vectors, in the wider of their dtypes."""
-    one = as_tensor(a, like)
-    other = as_tensor(b, like)
-    kind = torch.promote_types(one.dtype, other.dtype)
-    return torch.dot(one.to(kind), other.to(kind))
 
 
 def _filled(number: float) -> Callable[..., Tensor]:
@@ -313,12 +296,9 @@ def _searchsorted(like: Tensor, a: Any, v: Any, side: str = "left") -> Tensor:
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.sum: _sum,
     np.mean: _mean,
     np.median: _median,
     np.einsum: _einsum,
-    np.dot: _dot,
-    np.vdot: _dot,
     np.zeros_like: _filled(0),
     np.ones_like: _filled(1),
     np.empty_like: lambda like, a: torch.empty_like(
@@ -338,6 +318,5 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     ),
     np.searchsorted: _searchsorted,
     np.linalg.norm: lambda like, a: torch.linalg.vector_norm(a.tensor),
-    np.shape: lambda like, a: a.shape,
     np.bincount: lambda like, a, minlength=0: torch.bincount(a.tensor, minlength=minlength),
 }
