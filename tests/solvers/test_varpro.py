@@ -66,7 +66,7 @@ def test_gauss_newton_matrix_is_exact_where_the_fit_is(team):
         assert d.ravel() @ H @ d.ravel() == pytest.approx(curve, rel=1e-4)
 
 
-def test_threads_do_not_change_a_bit(monkeypatch):
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
     X = random_problem(12, 90, 2, share=0.6)[0]
     fits = [
@@ -87,14 +87,14 @@ def test_gauges():
 
 
 @pytest.mark.parametrize("name", loss_names())
-def test_every_loss_descends_and_transposing_changes_nothing_that_matters(name, dtype):
+def test_every_loss_descends_and_the_transpose_has_the_same_solution(name, dtype):
     observed = random_problem(12, 60, 2, share=0.7, dtype=dtype)[0]
     model = RobustMF(2, loss=name, solver="varpro", random_state=0).fit(observed)
     assert np.all(np.diff(model.history_["objective"]) <= 0)
     assert model.row_factors_.shape == (12, 2)
     assert model.row_factors_.dtype == dtype
-    turned = RobustMF(2, loss=name, solver="varpro", random_state=0).fit(observed.transposed)
-    np.testing.assert_allclose(turned.row_factors_, model.column_factors_, rtol=1e-4, atol=1e-4)
+    transposed = RobustMF(2, loss=name, solver="varpro", random_state=0).fit(observed.transposed)
+    np.testing.assert_allclose(transposed.row_factors_, model.column_factors_, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.skipif(
@@ -104,7 +104,7 @@ def test_every_loss_descends_and_transposing_changes_nothing_that_matters(name, 
     ("views", "shape", "share", "bound"),
     [(5, (72, 932), 17.87, 0.302), (6, (72, 557), 20.55, 0.336), (7, (72, 336), 23.10, 0.319)],
 )
-def test_dinosaur_from_random_starts(views, shape, share, bound):
+def test_dinosaur_from_random_initializations(views, shape, share, bound):
     tracks = load_dinosaur(views, DINOSAUR.parents[1])
     assert tracks.shape == shape
     assert 100 * tracks.n_entries / (shape[0] * shape[1]) == pytest.approx(share, abs=0.005)
@@ -116,7 +116,7 @@ def test_dinosaur_from_random_starts(views, shape, share, bound):
     assert good >= 2
 
 
-def test_dinosaur_loader_says_what_is_missing(tmp_path, monkeypatch):
+def test_dinosaur_loader_names_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.delenv("ROBUSTMF_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="set ROBUSTMF_DATA"):
         load_dinosaur()

@@ -41,9 +41,9 @@ def test_objective_never_rises(name, inner, dtype):
 @pytest.mark.parametrize("name", CONCAVE)
 def test_criticality_falls_to_a_thousandth(name):
     data = make_synthetic(60, 50, rank=3, observed=0.8, random_state=0)
-    start = RobustMF(3, loss=name, solver="mm", max_iter=0, random_state=7)
+    initial = RobustMF(3, loss=name, solver="mm", max_iter=0, random_state=7)
     with pytest.warns(UserWarning, match="max_iter=0"):
-        start.fit(data.train)
+        initial.fit(data.train)
     model = RobustMF(
         3,
         loss=name,
@@ -53,38 +53,38 @@ def test_criticality_falls_to_a_thousandth(name):
         random_state=7,
     ).fit(data.train)
     assert model.converged_
-    assert model.criticality_ <= 1e-3 * start.criticality_
-    kinks = np.abs(oracles.residuals(data.train, model.row_factors_, model.column_factors_)) < 1e-4
-    assert kinks.sum() >= 0.9 * (110 * 3 - 9), (
+    assert model.criticality_ <= 1e-3 * initial.criticality_
+    zeros = np.abs(oracles.residuals(data.train, model.row_factors_, model.column_factors_)) < 1e-4
+    assert zeros.sum() >= 0.9 * (110 * 3 - 9), (
         "as many residuals are zero as the model has free parameters"
     )
 
 
-def test_criticality_is_the_gradient_norm_away_from_kinks_and_smallest_at_them(team):
+def test_criticality_is_the_gradient_norm_away_from_zero_residuals_and_smallest_at_them(team):
     observed, U, V = random_problem()
     operations, objective = CPUOperations(observed, team), Objective(make_loss("lsp"), 0.2)
     e = operations.residuals(U, V)
     X = oracles.dense(observed, objective.loss.derivative(e) * np.sign(e))
     plain = np.sqrt(((0.2 * U - X @ V) ** 2).sum() + ((0.2 * V - X.T @ U) ** 2).sum())
     assert criticality(operations, objective, U, V, e) == pytest.approx(plain, rel=1e-10)
-    # put a third of the entries exactly on the kink: any x in the box is allowed there
-    at_kink = np.arange(observed.n_entries) % 3 == 0
+    # make a third of the residuals exactly zero: any x in the box is allowed there
+    at_zero = np.arange(observed.n_entries) % 3 == 0
     values = observed.rows.values.copy()
-    values[at_kink] -= e[at_kink]
+    values[at_zero] -= e[at_zero]
     moved = CPUOperations(observed.with_values(values), team)
     e = moved.residuals(U, V)
     smallest = criticality(moved, objective, U, V, e)
     rng = np.random.default_rng(0)
     slopes = objective.loss.derivative(e)
     for _ in range(50):
-        x = np.where(at_kink, rng.uniform(-1, 1, len(e)), np.sign(e)) * slopes
+        x = np.where(at_zero, rng.uniform(-1, 1, len(e)), np.sign(e)) * slopes
         X = oracles.dense(observed, x)
         assert smallest < np.sqrt(((0.2 * U - X @ V) ** 2).sum() + ((0.2 * V - X.T @ U) ** 2).sum())
 
 
 @pytest.mark.parametrize(("m", "bound"), [(250, 0.112), (500, 0.100), (1000, 0.093)])
 def test_accuracy_on_the_papers_problem(m, bound):
-    """Five seeds, default start, θ = 1, λ = 20/(m+n): the mean RMSE of each nonconvex loss, and l1 above LSP and Laplace."""
+    """Mean RMSE of each nonconvex loss over five seeds with the paper's θ and λ; l1 is worse."""
     mean = {}
     for name in ("l1", "lsp", "geman", "laplace"):
         found = []
@@ -97,24 +97,26 @@ def test_accuracy_on_the_papers_problem(m, bound):
     assert mean["l1"] > max(mean["lsp"], mean["laplace"]), mean
 
 
-def test_the_papers_gaussian_start_knows_nothing_and_fails():
-    """The trap: data and start from one stream and seed would make the start the truth."""
+def test_the_papers_gaussian_initialization_is_independent_of_the_data_and_fails():
+    """Data and initial factors are drawn from separate streams: from one, both would be equal."""
     data = make_synthetic(250, random_state=3)
-    start = RMFNL(5, init="random", random_state=3, max_iter=0)
+    initial = RMFNL(5, init="random", random_state=3, max_iter=0)
     with pytest.warns(UserWarning, match="max_iter=0"):
-        start.fit(data.train)
-    assert data.test_rmse(start.row_factors_, start.column_factors_) == pytest.approx(3.2, abs=0.25)
+        initial.fit(data.train)
+    assert data.test_rmse(initial.row_factors_, initial.column_factors_) == pytest.approx(
+        3.2, abs=0.25
+    )
     stuck = RMFNL(5, init="random", random_state=3).fit(data.train)
     assert data.test_rmse(stuck.row_factors_, stuck.column_factors_) > 2
 
 
-def test_a_loss_of_ones_own_goes_through_the_solver():
+def test_a_user_defined_loss():
     data = make_synthetic(250, random_state=0)
     model = RobustMF(5, loss=Root(), solver="mm", random_state=1).fit(data.train)
     assert data.test_rmse(model.row_factors_, model.column_factors_) < 0.13
 
 
-def test_a_loss_that_lies_about_being_concave_is_found_out():
+def test_a_loss_that_wrongly_claims_to_be_concave_is_detected():
     @dataclass(frozen=True)
     class Cube(Loss):
         name = "cube"
@@ -131,7 +133,7 @@ def test_a_loss_that_lies_about_being_concave_is_found_out():
         RobustMF(3, loss=Cube(), solver="mm", init=(U / 3, V / 3), tol=1e-12).fit(observed)
 
 
-def test_threads_do_not_change_a_bit(monkeypatch):
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     from robustmf.kernels import team as team_module  # noqa: PLC0415
 
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
@@ -143,14 +145,14 @@ def test_threads_do_not_change_a_bit(monkeypatch):
 
 
 def test_an_impossible_duality_gap_raises(monkeypatch):
-    """A lower bound above the surrogate's value without increments means that a sum is wrong, not that the fit has converged."""
+    """A lower bound above the surrogate's value without increments: a sum is wrong."""
     observed, U, V = random_problem()
     value = Surrogate.value
 
-    def half_the_loss_lost(self, dU, dV, x):
+    def too_large(self, dU, dV, x):
         found, _ = value(self, dU, dV, x)
         return found + self.at_zero, 0.0
 
-    monkeypatch.setattr(Surrogate, "value", half_the_loss_lost)
+    monkeypatch.setattr(Surrogate, "value", too_large)
     with pytest.raises(NumericalError, match="duality gap of an inner solve is impossible"):
         RobustMF(3, loss="lsp", solver="mm", init=(U, V)).fit(observed)

@@ -1,4 +1,4 @@
-"""The surrogate touches the objective and lies above it; primal and dual meet; the inner solvers agree."""
+"""The surrogate majorizes the objective; primal and dual agree; so do the inner solvers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def surrogate_at(name, team, seed=0, reg=0.3, dtype=np.float64):
 
 @pytest.mark.parametrize("name", CONCAVE)
 def test_surrogate_is_a_majorizer(name, team):
-    """Equal at 0; above the objective at increments of every size, along random directions and towards better points."""
+    """Equal at 0, and above the objective at increments of every size in random directions."""
     surrogate, objective = surrogate_at(name, team)
     observed, (U, V) = surrogate.operations.observed, surrogate.factors
     zero = np.zeros(observed.n_entries)
@@ -153,7 +153,7 @@ def test_independent_optimum_of_a_conic_solver(team):
         np.testing.assert_allclose(found.dV, fixture["dV"], atol=2e-6)
 
 
-def test_ladmpsap_makes_the_authors_own_steps(team):
+def test_ladmpsap_makes_the_steps_of_the_authors_code(team):
     given, wanted = np.load(FIXTURES / "input.npz"), np.load(FIXTURES / "octave.npz")
     observed = Observed.from_indices(given["i"], given["j"], given["a"], given["M"].shape)
     operations = CPUOperations(observed, team)
@@ -209,14 +209,14 @@ def test_warm_start_saves_steps(team):
     assert warm.iterations < cold.iterations / 2
 
 
-def test_paper_rule_stops_by_relative_change_and_still_descends(team):
+def test_relative_change_stops_an_inner_solve_that_has_descended(team):
     surrogate, _ = surrogate_at("lsp", team)
     loose = SparseAPG().solve(surrogate, MM(tol=1e-4))
     tight = SparseAPG().solve(surrogate, MM(tol=1e-10, max_iter=5000))
     assert loose.iterations < tight.iterations
     assert tight.value <= loose.value < surrogate.at_zero
     hasty = SparseAPG().solve(surrogate, MM(tol=0.99, max_iter=1))
-    assert hasty.value < surrogate.at_zero, "goes on until the surrogate has decreased"
+    assert hasty.value < surrogate.at_zero, "continues until the surrogate has decreased"
 
 
 def test_unknown_inner_solver():
