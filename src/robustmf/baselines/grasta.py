@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
-from robustmf.kernels.subspace import fold_columns, track
+from robustmf.kernels.subspace import MAX_LEVEL, fold_columns, track
 from robustmf.kernels.team import block_bounds
 from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer
@@ -19,17 +18,9 @@ from robustmf.validation import require_integer
 Array = NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True)
-class GRASTAOptions:
-    """Constants of the authors' code for robust matrix completion."""
-
-    #: Factor by which the penalty parameter of ADMM grows per step.
-    penalty_growth: float = 2.0
-    #: Level of the step size controller at which the iteration has converged.
-    max_level: int = 20
-
-
-_OPTIONS = GRASTAOptions()
+#: Factor by which the penalty parameter of ADMM grows per step, as in the authors' code for robust
+#: matrix completion.
+_PENALTY_GROWTH = 2.0
 
 
 class GRASTA(Baseline):
@@ -138,7 +129,7 @@ class SubspaceTracking:
         self._remaining = passes
         self._inner_max_iter = inner_max_iter
         # growth of the penalty, tolerance, number of steps
-        self._admm = (_OPTIONS.penalty_growth, tol, inner_max_iter)
+        self._admm = (_PENALTY_GROWTH, tol, inner_max_iter)
         # the controller's mu, its level, and the scale of its steps (0: not yet set)
         self._controller = np.array([1.0, 0.0, 0.0])
         #: Level of the step size controller after each column of the last pass.
@@ -202,7 +193,7 @@ class SubspaceTracking:
         return float(np.abs(e).sum(dtype=np.float64))
 
     def _is_at_max_level(self) -> bool:
-        return bool(self._controller[1] >= _OPTIONS.max_level)
+        return bool(self._controller[1] >= MAX_LEVEL)
 
     def settled(self, before: float, objective: float, tol: float) -> str | None:
         """Test whether the steps have their smallest size or all passes are made."""

@@ -16,7 +16,7 @@ _MIN_MU = 1.0
 _MAX_MU = 15.0
 
 #: The highest level of the step controller.
-_MAX_LEVEL = 20
+MAX_LEVEL = 20
 
 #: The largest angle of a step.
 _MAX_ANGLE = np.pi / 3
@@ -168,7 +168,7 @@ def _angle(state, size, gamma, w, gamma_before, w_before):
             state[1] -= 1
         mu = _MIN_MU + 2
     elif mu > _MAX_MU:
-        if state[1] < _MAX_LEVEL:
+        if state[1] < MAX_LEVEL:
             state[1] += 1
             mu = (_MAX_MU - 1) / 2
         else:
