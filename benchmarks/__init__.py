@@ -2,7 +2,7 @@
 
 A benchmark is a module of this package named in :mod:`benchmarks.registry`. It has
 
-- a docstring whose first line says what is measured,
+- a docstring whose first line states what is measured,
 - ``run(**options)``, which measures and returns plain data; every option has a default,
 - ``SMALL``, options with which ``run`` takes seconds; its figures then mean nothing,
 - ``table(results)``, which gives the results as Markdown,

@@ -39,7 +39,7 @@ class Run:
     outliers: float
     magnitude: float
     data_seed: int
-    start_seed: int
+    init_seed: int
 
 
 def _robustmf(data: Synthetic, seed: int) -> Any:
@@ -100,7 +100,7 @@ def run_one(one: Run) -> dict[str, Any]:
     oracle = data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seconds, model = timed(lambda: METHODS[one.method](data, one.start_seed), time.process_time)
+        seconds, model = timed(lambda: METHODS[one.method](data, one.init_seed), time.process_time)
     error = data.test_rmse(model.row_factors_, model.column_factors_)
     return {**asdict(one), "ratio": error / oracle, "seconds": seconds}
 

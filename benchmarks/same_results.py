@@ -970,7 +970,8 @@ def add_selection() -> None:
         made = ConformalIntervals(fit(train, **settings), rest)
         rows, columns = (sp.coo_array(rest.to_sparse()).coords[side][:100] for side in (0, 1))
         found = {str(level): made.predict(rows, columns, level) for level in (0.5, 0.9, 0.99)}
-        return {"good_share": made.good_share_} | found
+        share = made.clean_share_ if hasattr(made, "clean_share_") else made.good_share_
+        return {"good_share": share} | found
 
     add("intervals/plain", lambda: intervals(low_rank(80, 60)))
     add("intervals/float32", lambda: intervals(low_rank(80, 60, dtype="float32"), loss="lsp"))
