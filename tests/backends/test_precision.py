@@ -1,4 +1,4 @@
-"""Sweeps in float32 on the way of a fit of float64 entries."""
+"""The first sweeps of a fit of float64 entries are computed in float32."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def for_all(monkeypatch):
 
 @pytest.fixture
 def sweeps(monkeypatch):
-    """In which precision each half-step was made."""
-    made, plain = [], CPUOperations.half_step
+    """Whether each half-step was computed in float32."""
+    made = []
+    plain = CPUOperations.half_step
 
     def half_step(self, *args, single=False, **options):
         made.append(single)
@@ -52,7 +53,7 @@ def width(values, weight=1.0, theta=1.0, reg=0.1, loss="welsch"):
     )
 
 
-def test_which_data_begin_in_float32():
+def test_which_problems_begin_in_float32():
     assert is_large(np.dtype(np.float64), 300_000)
     assert not is_large(np.dtype(np.float64), 100_000)
     assert not is_large(np.dtype(np.float32), 300_000)
@@ -80,7 +81,9 @@ def test_which_data_begin_in_float32():
 @pytest.mark.parametrize(
     ("loss", "bias"), [("lsp", False), ("l1", False), ("welsch", True), ("l2", False)]
 )
-def test_a_fit_begins_in_float32_and_ends_where_float64_does(monkeypatch, sweeps, loss, bias):
+def test_a_fit_begins_in_float32_and_ends_at_the_float64_result(
+    monkeypatch, sweeps, loss, bias
+):
     data = make_synthetic(200, random_state=5)
     theta, tol = None if loss in ("l1", "l2") else 1.0, 2e-5 if loss in ("lsp", "l1") else 1e-6
     fits = []
@@ -104,17 +107,17 @@ def test_a_fit_begins_in_float32_and_ends_where_float64_does(monkeypatch, sweeps
     assert sweeps[-1] is False
     swept = np.array(sweeps)
     assert swept.sum() > 4
-    # once left it is left
+    # float32 is not resumed
     assert np.all(np.diff(np.flatnonzero(swept)) == 1)
     exact, rough = (np.array(model.history_["objective"]) for model in fits)
     assert rough[:6] == pytest.approx(exact[:6], rel=1e-5)
     assert not np.array_equal(rough[:6], exact[:6])
-    # alternation may stall at another point with a kinked loss, as it may for the least of reasons
+    # alternation with a nonsmooth loss may stall at another point after any perturbation
     assert rough[-1] == pytest.approx(exact[-1], rel=1e-2 if loss in ("lsp", "l1") else 1e-5)
     assert fits[1].row_factors_.dtype == np.float64
 
 
-def test_at_the_default_tolerance_one_sweep_in_float64_confirms_the_end(for_all, sweeps):
+def test_at_the_default_tolerance_one_sweep_in_float64_confirms_convergence(for_all, sweeps):
     data = make_synthetic(200, random_state=5)
     model = RobustMF(5, loss="welsch", theta=1.0, solver="irls", init="ridge", random_state=0).fit(
         data.train
@@ -124,7 +127,7 @@ def test_at_the_default_tolerance_one_sweep_in_float64_confirms_the_end(for_all,
     assert "changed by less than tol" in model.stop_reason_
 
 
-def test_values_far_from_zero_beside_their_noise_are_swept_in_float64(for_all, sweeps):
+def test_values_that_are_large_relative_to_their_noise_are_swept_in_float64(for_all, sweeps):
     data = make_synthetic(80, random_state=1).train
     far = data.with_values(data.rows.values + 1e7)
     RobustMF(
@@ -150,7 +153,7 @@ def test_values_far_from_zero_beside_their_noise_are_swept_in_float64(for_all, s
     ids=["1e30", "1e-30", "mixed", "nearly all zero"],
 )
 @pytest.mark.parametrize("loss", ["lsp", "welsch", "l1"])
-def test_odd_values_stay_finite(for_all, scale, loss):
+def test_factors_of_extreme_values_are_finite(for_all, scale, loss):
     X = np.random.default_rng(0).standard_normal((60, 12)) * scale
     model = RobustMF(2, loss=loss, solver="irls", random_state=0).fit(X)
     assert np.isfinite(model.row_factors_).all()
@@ -160,7 +163,7 @@ def test_odd_values_stay_finite(for_all, scale, loss):
 @pytest.mark.filterwarnings(
     f"ignore::{NotConvergedWarning.__module__}.{NotConvergedWarning.__qualname__}"
 )
-def test_a_unit_that_is_a_power_of_four_changes_no_bit(for_all, sweeps):
+def test_scaling_by_a_power_of_four_changes_no_bit(for_all, sweeps):
     data, unit = make_synthetic(100, random_state=2).train, 4.0**5
     rng = np.random.default_rng(0)
     start = [rng.standard_normal((size, 3)) for size in data.shape]
@@ -184,7 +187,7 @@ def test_a_unit_that_is_a_power_of_four_changes_no_bit(for_all, sweeps):
     assert np.array_equal(scaled.row_factors_, math.sqrt(unit) * plain.row_factors_)
 
 
-def test_threads_do_not_change_a_bit(monkeypatch, for_all):
+def test_the_number_of_threads_changes_no_bit(monkeypatch, for_all):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
     data = make_synthetic(150, random_state=1)
     fits = [
@@ -197,7 +200,7 @@ def test_threads_do_not_change_a_bit(monkeypatch, for_all):
 
 
 @pytest.mark.parametrize("steps", [1, 4, 12])
-def test_a_state_goes_on_where_it_was(for_all, team, steps):
+def test_a_restored_state_continues_with_the_same_values(for_all, team, steps):
     observed = make_synthetic(120, random_state=3).train
     rng = np.random.default_rng(0)
     start = [rng.standard_normal((size, 3)) for size in observed.shape]
@@ -206,7 +209,7 @@ def test_a_state_goes_on_where_it_was(for_all, team, steps):
         for _ in range(2)
     )
 
-    def on(solver, count):
+    def continued(solver, count):
         values = []
         for _ in range(count):
             before = solver._value
@@ -215,18 +218,18 @@ def test_a_state_goes_on_where_it_was(for_all, team, steps):
         return values
 
     one.begin(*start)
-    on(one, steps)
+    continued(one, steps)
     state = one.state()
     other.begin(*start)
     other.restore(state)
-    assert on(one, 8) == on(other, 8)
+    assert continued(one, 8) == continued(other, 8)
     assert one.state()["single"] == other.state()["single"]
 
 
 @pytest.mark.parametrize("rank", [3, 8, 9, 10, 11, 17, 18, 26])
 @pytest.mark.parametrize("curvature", [np.inf, 0.45])
 @pytest.mark.parametrize("options", ["plain", "weights and shifts"])
-def test_half_steps_in_float32_are_those_in_float64_but_for_rounding(
+def test_half_steps_in_float32_equal_those_in_float64_up_to_rounding(
     team, rank, curvature, options
 ):
     rng = np.random.default_rng(rank)
@@ -234,9 +237,10 @@ def test_half_steps_in_float32_are_those_in_float64_but_for_rounding(
     values = rng.standard_normal(len(i))
     observed = Observed.from_indices(i.astype(np.int32), j.astype(np.int32), values, (70, 160))
     U, V = rng.standard_normal((70, rank)), rng.standard_normal((160, rank))
-    loss, given = smoothed(make_loss("lsp", 1.0), 0.1), {}
+    loss = smoothed(make_loss("lsp", 1.0), 0.1)
+    given = {}
     if options != "plain":
-        # what a shift takes away must not have been rounded with it
+        # a shift must be subtracted before values are rounded to float32
         shifts = 1e5 + rng.standard_normal(160)
         observed = observed.with_values(observed.rows.values + shifts[observed.rows.indices])
         given = {"sample_weights": rng.random(len(i)), "shifts": shifts}
@@ -251,12 +255,12 @@ def test_half_steps_in_float32_are_those_in_float64_but_for_rounding(
 
 
 @pytest.mark.parametrize("name", ["l1", "lsp", "geman", "welsch", "cauchy", "huber"])
-def test_sums_of_losses_in_float32_are_those_in_float64_but_for_rounding(team, name):
+def test_sums_of_losses_in_float32_equal_those_in_float64_up_to_rounding(team, name):
     observed = make_synthetic(100, random_state=0).train
     rng = np.random.default_rng(0)
     U, V = (rng.standard_normal((size, 10)) for size in observed.shape)
     loss = make_loss(name, None if name == "l1" else 1.3)
-    losses = [smoothed(loss, tip) for tip in (0.1, 0.01)] if loss.concave else [loss]
+    losses = [smoothed(loss, epsilon) for epsilon in (0.1, 0.01)] if loss.concave else [loss]
     one, other = (
         CPUOperations(observed, team).loss_sums(losses, U, V, single=single)
         for single in (False, True)
@@ -267,7 +271,7 @@ def test_sums_of_losses_in_float32_are_those_in_float64_but_for_rounding(team, n
 
 @dataclass(frozen=True)
 class PseudoHuber(Loss):
-    """A formula that is a difference of large numbers where θ is large."""
+    """A loss whose formula is a difference of large numbers if θ is large."""
 
     name: ClassVar[str] = "pseudo-huber"
 
@@ -291,8 +295,8 @@ class PseudoHuber(Loss):
     [make_loss("l2"), PseudoHuber(1e4), make_loss("welsch", 3.0)],
     ids=["l2", "own", "welsch"],
 )
-def test_a_fit_does_not_end_by_the_change_of_precision(monkeypatch, loss, offset):
-    """What was measured in float32 is no measure for a sweep in float64."""
+def test_a_fit_does_not_stop_because_of_the_change_of_precision(monkeypatch, loss, offset):
+    """An objective in float32 is not compared with one in float64."""
     data = make_synthetic(80, random_state=2).train
     data = data.with_values(data.rows.values + offset)
     fits = []
@@ -315,7 +319,7 @@ def test_a_fit_does_not_end_by_the_change_of_precision(monkeypatch, loss, offset
     assert rough == pytest.approx(exact, rel=1e-6)
 
 
-def test_weights_that_float32_cannot_add_do_not_raise_the_objective(for_all, sweeps):
+def test_weights_of_very_different_sizes_do_not_increase_the_objective(for_all, sweeps):
     data = make_synthetic(100, random_state=3).train
     weights = np.ones(data.n_entries)
     weights[:: data.n_entries // 40] = 1e7
@@ -336,9 +340,10 @@ def test_weights_that_float32_cannot_add_do_not_raise_the_objective(for_all, swe
 
 
 @pytest.mark.parametrize("name", ["lsp", "welsch"])
-def test_where_float32_is_left_the_objective_is_measured_again(for_all, team, name):
+def test_the_objective_is_recomputed_when_float64_begins(for_all, team, name):
     observed = make_synthetic(120, random_state=3).train
-    operations, rng = CPUOperations(observed, team), np.random.default_rng(0)
+    operations = CPUOperations(observed, team)
+    rng = np.random.default_rng(0)
     objective = Objective(make_loss(name, 1.0), 0.1)
     solver = IRLS.on_entries(operations, objective, 0.5)
     before = solver.begin(*(rng.standard_normal((size, 3)) for size in observed.shape))
@@ -348,8 +353,8 @@ def test_where_float32_is_left_the_objective_is_measured_again(for_all, team, na
         before = value
         if not solver.state()["single"]:
             break
-    tip = solver.state()["smoothing"][0] if objective.loss.concave else 0.0
-    losses = objective.loss.value(np.sqrt(operations.residuals(*solver.factors) ** 2 + tip**2))
+    epsilon = solver.state()["smoothing"][0] if objective.loss.concave else 0.0
+    losses = objective.loss.value(np.sqrt(operations.residuals(*solver.factors) ** 2 + epsilon**2))
     assert solver.state()["value"] == pytest.approx(
         losses.sum() + objective.penalty(*solver.factors), rel=1e-13
     )
