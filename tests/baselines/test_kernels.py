@@ -87,9 +87,25 @@ def test_message_passing(rng, rows):
         expected_U[i] = expected_S[i] @ b
     bounds = np.array([0, 6, M])
     propagate_half(
-        0, 2, bounds, rows.pointers, rows.indices, positions, rows.values, U, spd[0], V, spd[1],
-        row_weights, column_weights, precision, s2, t2, share, sums,
-    )  # fmt: skip
+        0,
+        2,
+        bounds,
+        rows.pointers,
+        rows.indices,
+        positions,
+        rows.values,
+        U,
+        spd[0],
+        V,
+        spd[1],
+        row_weights,
+        column_weights,
+        precision,
+        s2,
+        t2,
+        share,
+        sums,
+    )
     for found, expected in (
         (U, expected_U),
         (spd[0], expected_S),

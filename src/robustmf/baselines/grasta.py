@@ -164,9 +164,18 @@ class SubspaceTracking:
         columns = self._columns
         self.levels = np.zeros(len(order))
         track(
-            order, columns.pointers, columns.indices, columns.values, self._U, *self._admm,
-            self._controller, self._gamma_before, self._w_before, self._coefficients, self.levels,
-        )  # fmt: skip
+            order,
+            columns.pointers,
+            columns.indices,
+            columns.values,
+            self._U,
+            *self._admm,
+            self._controller,
+            self._gamma_before,
+            self._w_before,
+            self._coefficients,
+            self.levels,
+        )
 
     def _fit_coefficients(self) -> None:
         """Compute the coefficients of all columns for the current subspace."""

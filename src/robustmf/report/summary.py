@@ -1,4 +1,4 @@
-"""A fitted model in a few lines: for notebooks, pages and the command line."""
+"""Summary of a fitted model for notebooks, pages and the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 
 def summary(estimator: Any) -> dict[str, str]:
-    """How a fit was made and how it ended, by name; nothing is computed."""
+    """Return the size of the data, the model and the result of the iteration as texts by name.
+
+    Parameters
+    ----------
+    estimator : RobustMF
+        A fitted estimator.
+    """
     model = estimator.model_
     m, n = model.shape
     entries = model.entries
@@ -17,7 +23,7 @@ def summary(estimator: Any) -> dict[str, str]:
         n_entries = int(entries["row_counts"].sum())
     observed = 100 * n_entries / max(m * n, 1)
     best = model.summary.best_iteration
-    kept = f", number {best} kept" if best != model.summary.n_iter else ""
+    selected = f", iteration {best} selected" if best != model.summary.n_iter else ""
     loss = getattr(model.loss, "name", type(model.loss).__name__)
     by_count = " times the entries of a row or column" if model.reg_by_count else ""
     biases = ", biases" if model.factors.has_bias else ""
@@ -28,7 +34,7 @@ def summary(estimator: Any) -> dict[str, str]:
         "θ": f"{model.loss.theta:.4g}" if model.loss.has_scale else "none: the loss has no scale",
         "λ": f"{model.reg:.4g}{by_count}",
         "solver": f"{model.summary.solver} ({model.summary.solver_reason})",
-        "iterations": f"{model.summary.n_iter} ({model.summary.stop_reason}{kept})",
+        "iterations": f"{model.summary.n_iter} ({model.summary.stop_reason}{selected})",
     }
     if "validation" in model.summary.history:
         error = model.summary.history["validation"][best]
@@ -37,7 +43,7 @@ def summary(estimator: Any) -> dict[str, str]:
 
 
 def summary_html(estimator: Any) -> str:
-    """The summary as a small table, for notebooks."""
+    """Return the summary as an HTML table for notebooks."""
     left = 'style="text-align:left;padding-right:1em"'
     rows = "".join(
         f'<tr><th scope="row" {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>'
