@@ -184,8 +184,7 @@ def _plain(record: FitResult | Initialization) -> dict[str, Any]:
     return plain | {"factorization": dict(vars(record.factorization))}
 
 
-# --- 1. Check, choose the solver, hold out
-# ---------------------------------------------------------
+# --- 1. Check, choose the solver, hold out ---
 
 
 def fit(
@@ -356,8 +355,7 @@ def _require_layout(found: Factorization, rank: int, operations: EntryOperations
     require_same_layout(saved, [np.broadcast_to(number, shape) for shape in shapes])
 
 
-# --- 2. Initialize: factors, noise level, λ and biases
-# ----------------------------------------------
+# --- 2. Initialize: factors, noise level, λ and biases ---
 
 
 def initialize(
@@ -488,8 +486,7 @@ def _choose_regularization(
     return replace(settings, reg=found.reg, bias=found.bias, init=init), True
 
 
-# --- 3. Iterate, certify
-# ----------------------------------------------------------------------------
+# --- 3. Iterate, certify ---
 
 
 def iterate(

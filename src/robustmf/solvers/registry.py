@@ -316,7 +316,7 @@ def choose_solver(
     if solver != "auto":
         spec = get_solver(solver)
         _require_possible(spec, plain_model, capabilities)
-        return SolverChoice(spec, "asked for")
+        return SolverChoice(spec, "requested")
     problem = ProblemShape(shape, n_entries, rank, loss)
     for spec in _AUTOMATIC:
         if spec.suits is not None and spec.is_possible(plain_model, capabilities):

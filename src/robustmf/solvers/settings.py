@@ -19,7 +19,7 @@ Init = str | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True)
-class ScaleOptions:
+class ThetaOptions:
     """Constants of the choice of the loss's scale θ from the noise level σ̂.
 
     Attributes
@@ -36,7 +36,7 @@ class ScaleOptions:
     nonsmooth: float = 10.0
 
 
-OPTIONS = ScaleOptions()
+OPTIONS = ThetaOptions()
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ class MM:
 
     Examples
     --------
-    >>> from robustmf import RobustMF
-    >>> from robustmf.solvers.mm import MM
-    >>> MM(gap=0.1, max_iter=2000)
+    >>> from robustmf import MM, RobustMF
+    >>> RobustMF(5, loss="lsp", solver=MM(gap=0.1, max_iter=2000)).solver
     MM(inner='apg', max_iter=2000, tol=1e-06, gap=0.1)
     """
 
