@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 import triton
-from robustmf.solvers.registry import solver_memory
 from torch import Tensor
 
 from benchmarks.gpu_agreement import (
@@ -32,6 +31,7 @@ from robustmf.backends.cuda.observed import DeviceObserved
 from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
+from robustmf.solvers.registry import solver_memory
 
 MOVIELENS_SHAPE = (69_878, 10_677)
 RANKS = (5, 10, 16, 32, 64)
@@ -326,8 +326,8 @@ def mm_fit(total: int) -> dict[str, Any]:
 def _dual_step_ms(drawn: Drawn) -> float:
     operations = cuda_operations(drawn, MOVIELENS_SHAPE)
     u, v = (DeviceArray(A) for A in drawn[3:])
-    increments = tuple(DeviceArray(0.01 * A) for A in drawn[3:])
-    curvatures = tuple(DeviceArray(torch.ones(k, device="cuda")) for k in MOVIELENS_SHAPE)
+    increments: Any = tuple(DeviceArray(0.01 * A) for A in drawn[3:])
+    curvatures: Any = tuple(DeviceArray(torch.ones(k, device="cuda")) for k in MOVIELENS_SHAPE)
     e = operations.residuals(u, v)
     w = DeviceArray(1 / (1 + e.tensor.abs()))
     x = DeviceArray(torch.zeros_like(e.tensor))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +16,6 @@ from conftest import INTERPRETED, needs_gpu
 from robustmf.datasets import make_tracks
 
 ROOT = Path(__file__).parents[2]
-
-#: For new processes, which do not read pytest's settings.
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
 
 #: Benchmarks that take at most a few seconds at their smallest size.
 QUICK = ("growth", "holdout")
@@ -99,12 +93,6 @@ def test_unknown_names_and_small_records_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["holdout", "--small", "--record"])
     assert "not recorded" in capsys.readouterr().err
-
-
-def test_modules_are_importable_without_the_module_resource():
-    """It does not exist on Windows."""
-    code = "import sys; sys.modules['resource'] = None; import benchmarks.mm, benchmarks.loading"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env=ENVIRONMENT)
 
 
 def test_without_torch_the_gpu_benchmark_raises_an_import_error():
