@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.util
@@ -147,6 +148,14 @@ def test_links_lead_to_pages_and_headings(page):
         path = (page.parent / target).resolve() if target else page
         assert path.is_file(), link
         assert not anchor or path.suffix != ".md" or anchor in headings(path), link
+
+
+def test_docstring_states_the_default_of_every_parameter():
+    text = inspect.getdoc(robustmf.RobustMF)
+    for name, parameter in inspect.signature(robustmf.RobustMF).parameters.items():
+        stated = re.search(rf"^{name} : .*default=(.*)$", text, re.MULTILINE)
+        assert stated, name
+        assert ast.literal_eval(stated[1]) == parameter.default, name
 
 
 def test_citation_names_this_release():
