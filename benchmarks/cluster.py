@@ -21,7 +21,7 @@ from robustmf.data.observed import Observed
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.estimator import RobustMF
 
-SMALL = {"entries": 20_000, "small": 10_000, "workers": 2, "turns": 1}
+SMALL = {"entries": 20_000, "grid_entries": 10_000, "workers": 2, "turns": 1}
 
 #: (workers, blocks per side) of the table of traffic.
 GRID = ((1, 4), (2, 4), (4, 4), (4, 8), (4, 16))
@@ -32,15 +32,15 @@ _SWEEPS = 8
 
 
 def run(
-    entries: int = 20_000_000, small: int = 2_000_000, workers: int = 4, turns: int = 4
+    entries: int = 20_000_000, grid_entries: int = 2_000_000, workers: int = 4, turns: int = 4
 ) -> dict[str, Any]:
-    """Traffic over the grid at ``small`` entries; time against 2 threads at ``entries``."""
+    """Traffic over the grid at ``grid_entries`` entries; time against 2 threads at ``entries``."""
     grid = []
     with tempfile.TemporaryDirectory() as folder:
-        _write(folder, *netflix_entries(small)[:3])
+        _write(folder, *netflix_entries(grid_entries)[:3])
         for count, blocks in GRID:
             if count <= workers:
-                announce(f"{small:,} entries, {count} workers, {blocks} blocks per side")
+                announce(f"{grid_entries:,} entries, {count} workers, {blocks} blocks per side")
                 with _client(count) as client:
                     job = _loaded(client, folder, blocks)
                     load_bytes = sent_bytes(client)
