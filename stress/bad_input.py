@@ -135,24 +135,39 @@ _nan = np.full((3, N), np.nan)
 MATRICES: dict[str, tuple[Callable[[], Any], Raises]] = {
     "no rows": (_new(np.empty((0, N))), Raises(ValueError, "X must have rows and columns")),
     "one dimension": (_new(np.ones(N)), Raises(ValueError, "Expected 2D array")),
-    "text": (_new(np.full((3, N), "x")), Raises(TypeError, "X must hold real numbers, got dtype <U1")),
+    "text": (
+        _new(np.full((3, N), "x")),
+        Raises(TypeError, "X must hold real numbers, got dtype <U1"),
+    ),
     "objects": (_new(np.full((3, N), None)), Raises(ValueError, "at least one observed entry")),
     "complex": (_new(np.ones((3, N), complex)), Raises(ValueError, "Complex data not supported")),
     "infinity": (_new(np.full((3, N), np.inf)), Raises(ValueError, "values must be finite")),
     "too large": (_new(np.full((3, N), 1e80)), Raises(ValueError, "X has values of size 1e[+]80")),
     "all missing": (_new(_nan), Raises(ValueError, "at least one observed entry")),
-    "wrong number of columns": (_new(np.ones((3, N + 1))), Raises(ValueError, f"X has {N + 1} features")),
-    "sparse with repeated places": (
-        lambda: sp.coo_array((np.ones(2), ([0, 0], [1, 1])), (3, N)), Raises(DuplicateEntryError, "duplicate entry at row 0, column 1"),
+    "wrong number of columns": (
+        _new(np.ones((3, N + 1))),
+        Raises(ValueError, f"X has {N + 1} features"),
     ),
-    "sparse with padding (dia)": (lambda: sp.dia_array(np.eye(3, N)), Raises(ValueError, "dia format, which stores zeros")),
-    "not a table": (_new(NotATable()), Raises(TypeError, "X must hold real numbers, got an object array")),
+    "sparse with repeated places": (
+        lambda: sp.coo_array((np.ones(2), ([0, 0], [1, 1])), (3, N)),
+        Raises(DuplicateEntryError, "duplicate entry at row 0, column 1"),
+    ),
+    "sparse with padding (dia)": (
+        lambda: sp.dia_array(np.eye(3, N)),
+        Raises(ValueError, "dia format, which stores zeros"),
+    ),
+    "not a table": (
+        _new(NotATable()),
+        Raises(TypeError, "X must hold real numbers, got an object array"),
+    ),
     "None": (_new(None), Raises(ValueError, "Expected 2D array")),
     "ids where the fit had none": (
         table,
-        Raises(ValueError, "X has ids, but the fit had none|by indices so far, by ids in this batch"),
+        Raises(
+            ValueError, "X has ids, but the fit had none|by indices so far, by ids in this batch"
+        ),
     ),
-}  # fmt: skip
+}
 
 _FINITE = Answers(
     "the answer, finite", lambda answer: bool(np.isfinite(np.asarray(answer, float)).all())
@@ -166,52 +181,124 @@ _SHAPE = Raises(ValueError, "X must have the shape of the fitted matrix")
 
 #: Functions of a matrix, and where their answer differs from the usual one for the kind.
 _OF_MATRICES: dict[str, tuple[Callable[[Any], Any], dict[str, Raises | Answers]]] = {
-    "RobustMF.fit": (lambda X: fresh().fit(X), {"wrong number of columns": _FITS, "ids where the fit had none": _FITS}),
-    "RobustMF.fit_transform": (lambda X: fresh().fit_transform(X), {"wrong number of columns": _FITS, "ids where the fit had none": _FITS}),
-    "RMFNL.fit": (lambda X: RMFNL(1, n_jobs=1).fit(X), {"wrong number of columns": _FITS, "ids where the fit had none": _FITS}),
+    "RobustMF.fit": (
+        lambda X: fresh().fit(X),
+        {"wrong number of columns": _FITS, "ids where the fit had none": _FITS},
+    ),
+    "RobustMF.fit_transform": (
+        lambda X: fresh().fit_transform(X),
+        {"wrong number of columns": _FITS, "ids where the fit had none": _FITS},
+    ),
+    "RMFNL.fit": (
+        lambda X: RMFNL(1, n_jobs=1).fit(X),
+        {"wrong number of columns": _FITS, "ids where the fit had none": _FITS},
+    ),
     "RobustMF.partial_fit": (lambda X: partly().partial_fit(X), {}),
     "RobustMF.transform": (lambda X: fitted().transform(X), {"all missing": _ZEROS}),
-    "RobustMF.predict (rows)": (lambda X: fitted().predict(X), {
-        "all missing": _ZEROS,
-        "sparse with repeated places": Raises(TypeError, "predict of a whole sparse matrix would be a dense one"),
-        "sparse with padding (dia)": Raises(TypeError, "predict of a whole sparse matrix would be a dense one"),
-        "ids where the fit had none": Raises(TypeError, "predict of a whole sparse matrix would be a dense one"),
-    }),
+    "RobustMF.predict (rows)": (
+        lambda X: fitted().predict(X),
+        {
+            "all missing": _ZEROS,
+            "sparse with repeated places": Raises(
+                TypeError, "predict of a whole sparse matrix would be a dense one"
+            ),
+            "sparse with padding (dia)": Raises(
+                TypeError, "predict of a whole sparse matrix would be a dense one"
+            ),
+            "ids where the fit had none": Raises(
+                TypeError, "predict of a whole sparse matrix would be a dense one"
+            ),
+        },
+    ),
     "RobustMF.score": (lambda X: fitted().score(X), {}),
-    "RobustMF.score (fitted rows)": (lambda X: fitted().score(X, rows="fitted"), {"wrong number of columns": _SHAPE}),
-    "RobustMF.entry_weights": (lambda X: fitted().entry_weights(X), {"wrong number of columns": _SHAPE}),
-    "RobustMF.outlier_scores": (lambda X: fitted().outlier_scores(X), {"wrong number of columns": _SHAPE, "None": _FINITE}),
-    "RobustMF.outlier_scores (new rows)": (lambda X: fitted().outlier_scores(X, rows="new"), {
-        "all missing": _NOTHING, "None": Raises(ValueError, "rows='new' needs X"),
-    }),
-    "RobustMF.row_scores": (lambda X: fitted().row_scores(X), {"wrong number of columns": _SHAPE, "None": _FINITE}),
-    "RobustMF.column_scores": (lambda X: fitted().column_scores(X), {"wrong number of columns": _SHAPE, "None": _FINITE}),
-    "RobustMF.audit": (lambda X: [s.score for s in fitted().audit(X).entries], {"wrong number of columns": _SHAPE, "None": _FINITE}),
-    "RobustMF.memory_estimate": (lambda X: fresh().memory_estimate(X), {
-        "wrong number of columns": _FINITE, "ids where the fit had none": _FINITE, "too large": _FINITE,
-        "None": Raises(ValueError, "memory_estimate needs X"),
-    }),
-    "selection.entry_split": (lambda X: [part.n_entries for part in selection.entry_split(X, (1, 1), 0)], {
-        "wrong number of columns": _FINITE, "ids where the fit had none": _FINITE, "too large": _FINITE,
-    }),
-    "selection.entry_train_test_split": (lambda X: [part.n_entries for part in selection.entry_train_test_split(X, random_state=0)], {
-        "wrong number of columns": _FINITE, "ids where the fit had none": _FINITE, "too large": _FINITE,
-    }),
-    "selection.EntryKFold.split": (lambda X: [part.n_entries for part, _ in selection.EntryKFold(2, random_state=0).split(X)], {
-        "wrong number of columns": _FINITE, "ids where the fit had none": _FINITE, "too large": _FINITE,
-    }),
-    "selection.RobustMFCV.fit": (lambda X: selection.RobustMFCV([1], cv=2, random_state=0).fit(X).best_score_, {
-        "wrong number of columns": _FINITE, "ids where the fit had none": _FINITE,
-    }),
-    "intervals.ConformalIntervals": (lambda X: ConformalIntervals(fitted(), X), {"wrong number of columns": _SHAPE}),
+    "RobustMF.score (fitted rows)": (
+        lambda X: fitted().score(X, rows="fitted"),
+        {"wrong number of columns": _SHAPE},
+    ),
+    "RobustMF.entry_weights": (
+        lambda X: fitted().entry_weights(X),
+        {"wrong number of columns": _SHAPE},
+    ),
+    "RobustMF.outlier_scores": (
+        lambda X: fitted().outlier_scores(X),
+        {"wrong number of columns": _SHAPE, "None": _FINITE},
+    ),
+    "RobustMF.outlier_scores (new rows)": (
+        lambda X: fitted().outlier_scores(X, rows="new"),
+        {
+            "all missing": _NOTHING,
+            "None": Raises(ValueError, "rows='new' needs X"),
+        },
+    ),
+    "RobustMF.row_scores": (
+        lambda X: fitted().row_scores(X),
+        {"wrong number of columns": _SHAPE, "None": _FINITE},
+    ),
+    "RobustMF.column_scores": (
+        lambda X: fitted().column_scores(X),
+        {"wrong number of columns": _SHAPE, "None": _FINITE},
+    ),
+    "RobustMF.audit": (
+        lambda X: [s.score for s in fitted().audit(X).entries],
+        {"wrong number of columns": _SHAPE, "None": _FINITE},
+    ),
+    "RobustMF.memory_estimate": (
+        lambda X: fresh().memory_estimate(X),
+        {
+            "wrong number of columns": _FINITE,
+            "ids where the fit had none": _FINITE,
+            "too large": _FINITE,
+            "None": Raises(ValueError, "memory_estimate needs X"),
+        },
+    ),
+    "selection.entry_split": (
+        lambda X: [part.n_entries for part in selection.entry_split(X, (1, 1), 0)],
+        {
+            "wrong number of columns": _FINITE,
+            "ids where the fit had none": _FINITE,
+            "too large": _FINITE,
+        },
+    ),
+    "selection.entry_train_test_split": (
+        lambda X: [part.n_entries for part in selection.entry_train_test_split(X, random_state=0)],
+        {
+            "wrong number of columns": _FINITE,
+            "ids where the fit had none": _FINITE,
+            "too large": _FINITE,
+        },
+    ),
+    "selection.EntryKFold.split": (
+        lambda X: [part.n_entries for part, _ in selection.EntryKFold(2, random_state=0).split(X)],
+        {
+            "wrong number of columns": _FINITE,
+            "ids where the fit had none": _FINITE,
+            "too large": _FINITE,
+        },
+    ),
+    "selection.RobustMFCV.fit": (
+        lambda X: selection.RobustMFCV([1], cv=2, random_state=0).fit(X).best_score_,
+        {
+            "wrong number of columns": _FINITE,
+            "ids where the fit had none": _FINITE,
+        },
+    ),
+    "intervals.ConformalIntervals": (
+        lambda X: ConformalIntervals(fitted(), X),
+        {"wrong number of columns": _SHAPE},
+    ),
     **{
         f"baselines.{name}.fit": (
-            lambda X, name=name: np.asarray(getattr(baselines, name)(1, max_iter=2, n_jobs=1, random_state=0).fit(X).row_factors_),
+            lambda X, name=name: np.asarray(
+                getattr(baselines, name)(1, max_iter=2, n_jobs=1, random_state=0)
+                .fit(X)
+                .row_factors_
+            ),
             {"wrong number of columns": _FINITE, "ids where the fit had none": _FINITE},
         )
-        for name in baselines.__all__ if name != "Baseline"
+        for name in baselines.__all__
+        if name != "Baseline"
     },
-}  # fmt: skip
+}
 
 
 def _unknown(name: str) -> Answers:
@@ -224,14 +311,27 @@ def _unknown(name: str) -> Answers:
 def _id_cells() -> Iterator[Cell]:
     """Functions of ids."""
     asks: dict[str, tuple[Callable[[Any], Any], Answers | Raises]] = {
-        "RobustMF.predict": (lambda ids: fitted(True).predict(ids, "i1"), _unknown("`median_`, or the biases where there are some")),
-        "RobustMF.recommend": (lambda ids: fitted(True).recommend(ids), Raises(ValueError, "a model without biases cannot rank columns")),
-        "RobustMF.similar_items": (lambda ids: fitted(True).similar_items(ids), Raises(ValueError, "items must be known to the fit")),
-        "intervals.ConformalIntervals.predict": (
-            lambda ids: _intervals().predict(ids, "i1"), Raises(ValueError, "rows and columns must be known to the fit"),
+        "RobustMF.predict": (
+            lambda ids: fitted(True).predict(ids, "i1"),
+            _unknown("`median_`, or the biases where there are some"),
         ),
-        "selection.RobustMFCV.predict": (lambda ids: _search().predict(ids, "i1"), _unknown("as `RobustMF.predict`")),
-    }  # fmt: skip
+        "RobustMF.recommend": (
+            lambda ids: fitted(True).recommend(ids),
+            Raises(ValueError, "a model without biases cannot rank columns"),
+        ),
+        "RobustMF.similar_items": (
+            lambda ids: fitted(True).similar_items(ids),
+            Raises(ValueError, "items must be known to the fit"),
+        ),
+        "intervals.ConformalIntervals.predict": (
+            lambda ids: _intervals().predict(ids, "i1"),
+            Raises(ValueError, "rows and columns must be known to the fit"),
+        ),
+        "selection.RobustMFCV.predict": (
+            lambda ids: _search().predict(ids, "i1"),
+            _unknown("as `RobustMF.predict`"),
+        ),
+    }
     for function, (ask, unknown) in asks.items():
         yield Cell(function, "unknown id", lambda ask=ask: ask("nobody"), unknown)
         yield Cell(
@@ -389,25 +489,85 @@ def _entry_cells() -> Iterator[Cell]:
     yield from (
         Cell("Observed.from_triplets", kind, call, expected)
         for kind, call, expected in (
-            ("ids of mixed types", _triplets(row=["7", 7]), Raises(ValueError, "an id of mixed types")),
-            ("NaN id", _triplets(row=[1.0, float("nan")]), Raises(ValueError, "row ids must not be missing, got nan at position 1")),
-            ("missing id", _triplets(col=["x", None]), Raises(ValueError, "col ids must not be missing, got None at position 1")),
-            ("id that cannot be one", _triplets(row=[["a"], ["b"]]), Raises(TypeError, "row ids must be hashable")),
-            ("column missing from the frame", _triplets(columns, **by_name | {"row": "who"}), Raises(ValueError, "row='who' is not")),
-            ("values of text", _triplets(value=["1", "x"]), Raises(TypeError, "values must hold real numbers, got dtype <U1")),
-            ("values missing", lambda: Observed.from_triplets(polars(), **by_name), Raises(ValueError, "values must not be missing")),
-            ("NaN values", _triplets(value=[1.0, float("nan")]), Raises(ValueError, "values must be finite, got nan")),
+            (
+                "ids of mixed types",
+                _triplets(row=["7", 7]),
+                Raises(ValueError, "an id of mixed types"),
+            ),
+            (
+                "NaN id",
+                _triplets(row=[1.0, float("nan")]),
+                Raises(ValueError, "row ids must not be missing, got nan at position 1"),
+            ),
+            (
+                "missing id",
+                _triplets(col=["x", None]),
+                Raises(ValueError, "col ids must not be missing, got None at position 1"),
+            ),
+            (
+                "id that cannot be one",
+                _triplets(row=[["a"], ["b"]]),
+                Raises(TypeError, "row ids must be hashable"),
+            ),
+            (
+                "column missing from the frame",
+                _triplets(columns, **by_name | {"row": "who"}),
+                Raises(ValueError, "row='who' is not"),
+            ),
+            (
+                "values of text",
+                _triplets(value=["1", "x"]),
+                Raises(TypeError, "values must hold real numbers, got dtype <U1"),
+            ),
+            (
+                "values missing",
+                lambda: Observed.from_triplets(polars(), **by_name),
+                Raises(ValueError, "values must not be missing"),
+            ),
+            (
+                "NaN values",
+                _triplets(value=[1.0, float("nan")]),
+                Raises(ValueError, "values must be finite, got nan"),
+            ),
             ("unsorted rows", _triplets(row=["b", "a"]), both),
-            ("repeated places", _triplets(**twice), Raises(DuplicateEntryError, "duplicate entry at row 'a', column 'x'")),
-            ("repeated places, duplicates='mean'", _triplets(**twice, duplicates="mean"), one_entry),
-            ("wrong policy", _triplets(duplicates="sum"), Raises(ValueError, "duplicates must be 'error', 'last' or 'mean'")),
-            ("not a table", _triplets(data=NotATable(), **by_name), Raises(TypeError, "data must be a table .pandas, polars, Arrow")),
-            ("names without a table", _triplets(row="user"), Raises(TypeError, "names of columns require the table as data")),
+            (
+                "repeated places",
+                _triplets(**twice),
+                Raises(DuplicateEntryError, "duplicate entry at row 'a', column 'x'"),
+            ),
+            (
+                "repeated places, duplicates='mean'",
+                _triplets(**twice, duplicates="mean"),
+                one_entry,
+            ),
+            (
+                "wrong policy",
+                _triplets(duplicates="sum"),
+                Raises(ValueError, "duplicates must be 'error', 'last' or 'mean'"),
+            ),
+            (
+                "not a table",
+                _triplets(data=NotATable(), **by_name),
+                Raises(TypeError, "data must be a table .pandas, polars, Arrow"),
+            ),
+            (
+                "names without a table",
+                _triplets(row="user"),
+                Raises(TypeError, "names of columns require the table as data"),
+            ),
             ("frame of any library", lambda: Observed.from_triplets(pandas(), **by_name), both),
-            ("columns of different lengths", _triplets(value=[1.0]), Raises(ValueError, "must be 1-dimensional and of the same length")),
-            ("nothing", _triplets(row=[], col=[], value=[]), Raises(ValueError, "X must have rows and columns")),
+            (
+                "columns of different lengths",
+                _triplets(value=[1.0]),
+                Raises(ValueError, "must be 1-dimensional and of the same length"),
+            ),
+            (
+                "nothing",
+                _triplets(row=[], col=[], value=[]),
+                Raises(ValueError, "X must have rows and columns"),
+            ),
         )
-    )  # fmt: skip
+    )
     places: dict[str, tuple[tuple[Any, ...], Raises]] = {
         "numbers of the wrong type": (
             ([0.0], [0], [1.0]),
@@ -691,8 +851,10 @@ def _other_cells() -> Iterator[Cell]:
             lambda weights=weights: fresh().fit(matrix(), weights=weights),
             expected,
         )
-    for function, ask in (("RobustMF.inverse_transform", lambda T: fitted().inverse_transform(T)),
-                          ("selection.RobustMFCV.inverse_transform", lambda T: _search().inverse_transform(T))):  # fmt: skip
+    for function, ask in (
+        ("RobustMF.inverse_transform", lambda T: fitted().inverse_transform(T)),
+        ("selection.RobustMFCV.inverse_transform", lambda T: _search().inverse_transform(T)),
+    ):
         yield Cell(
             function,
             "wrong number of columns",

@@ -69,9 +69,15 @@ def _explored(
 
     @seeded(seed)
     @settings(
-        max_examples=cases, database=None, deadline=None, derandomize=False, verbosity=Verbosity.quiet,
-        suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink), report_multiple_bugs=False,
-    )  # fmt: skip
+        max_examples=cases,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
+    )
     @given(strategy)
     def attempt(example: Any) -> None:
         nonlocal tried, failing

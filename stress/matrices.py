@@ -66,9 +66,29 @@ DTYPES = (
 
 #: How the numbers lie in memory, or what holds them.
 LAYOUTS = (
-    "plain", "fortran", "every second", "reversed", "read-only", "memory-mapped", "list", "masked", "observed", "ids", "unicode ids",
-    "coo", "csr", "csc", "lil", "dok", "bsr", "dia", "coo matrix", "coo with duplicates", "csr unsorted", "csr with int64 indices",
-)  # fmt: skip
+    "plain",
+    "fortran",
+    "every second",
+    "reversed",
+    "read-only",
+    "memory-mapped",
+    "list",
+    "masked",
+    "observed",
+    "ids",
+    "unicode ids",
+    "coo",
+    "csr",
+    "csc",
+    "lil",
+    "dok",
+    "bsr",
+    "dia",
+    "coo matrix",
+    "coo with duplicates",
+    "csr unsorted",
+    "csr with int64 indices",
+)
 
 #: Places set to a value that is not a number to factorize.
 SPOILS = ("none", "NaN", "infinity", "all NaN", "a row", "a column", "all but one")

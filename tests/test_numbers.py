@@ -20,8 +20,8 @@ from robustmf.outliers.evidence import Groups, group_evidence
 from robustmf.report import fit_page
 from robustmf.report.fit_record import fit_record
 from robustmf.solvers.projection import _damped_step
-from stress.kernel_work import kernels_that_never_ran, work
 from stress.checks import equivariance
+from stress.kernel_work import kernels_that_never_ran, work
 
 
 @pytest.mark.parametrize("shape", [(15, 8), (8, 15), (12, 12)])

@@ -154,9 +154,19 @@ def test_results_are_those_of_scikit_learn(search):
     results = search.cv_results_
     assert len(results["params"]) == 2 * 3 * 2
     assert set(results) == {
-        "params", "mean_fit_time", "param_rank", "param_reg", "param_theta", "param_loss", "mean_test_score", "std_test_score",
-        "rank_test_score", "split0_test_score", "split1_test_score", "split2_test_score",
-    }  # fmt: skip
+        "params",
+        "mean_fit_time",
+        "param_rank",
+        "param_reg",
+        "param_theta",
+        "param_loss",
+        "mean_test_score",
+        "std_test_score",
+        "rank_test_score",
+        "split0_test_score",
+        "split1_test_score",
+        "split2_test_score",
+    }
     splits = np.column_stack([results[f"split{k}_test_score"] for k in range(3)])
     np.testing.assert_allclose(results["mean_test_score"], splits.mean(axis=1))
     assert results["rank_test_score"][search.best_index_] == 1

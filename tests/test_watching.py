@@ -209,9 +209,12 @@ def test_the_loop_takes_any_solver_with_a_start_and_a_step():
 
 def script(code, **environment):
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, **environment},
-    )  # fmt: skip
+    )
 
 
 def test_ctrl_c_returns_the_best_so_far():

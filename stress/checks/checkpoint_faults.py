@@ -211,11 +211,26 @@ def _other_parameter(
     path: Path, data: Observed, rng: np.random.Generator
 ) -> tuple[RobustMF, Observed]:
     changes: list[dict[str, Any]] = [
-        {"rank": 3}, {"loss": "geman"}, {"theta": 0.7}, {"reg": 0.5}, {"solver": "mm"}, {"max_iter": 299}, {"tol": 1e-5},
-        {"random_state": 1}, {"random_state": None}, {"n_init": 2}, {"validation_fraction": 0.1}, {"bounds": (-9, 9)}, {"bias": True},
-        {"init": "ridge"}, {"certify": True}, {"certify": MM(gap=0.1)}, {"patience": 6}, {"reg_by_count": True},
+        {"rank": 3},
+        {"loss": "geman"},
+        {"theta": 0.7},
+        {"reg": 0.5},
+        {"solver": "mm"},
+        {"max_iter": 299},
+        {"tol": 1e-5},
+        {"random_state": 1},
+        {"random_state": None},
+        {"n_init": 2},
+        {"validation_fraction": 0.1},
+        {"bounds": (-9, 9)},
+        {"bias": True},
+        {"init": "ridge"},
+        {"certify": True},
+        {"certify": MM(gap=0.1)},
+        {"patience": 6},
+        {"reg_by_count": True},
         {"random_state": np.random.default_rng(1)},
-    ]  # fmt: skip
+    ]
     return _model(**changes[int(rng.integers(len(changes)))]), data
 
 

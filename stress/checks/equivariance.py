@@ -25,10 +25,19 @@ NOISE = 0.05
 
 #: Solver, loss, and the power of the unit that the loss grows with: λ goes with the unit to this power less one.
 WAYS = (
-    ("irls", "welsch", 2), ("irls", "huber", 2), ("irls", "cauchy", 2), ("irls", "lsp", 0), ("irls", "l1", 1),
-    ("mm", "lsp", 0), ("mm", "geman", 0), ("mm", "laplace", 0), ("mm", "l1", 1),
-    ("varpro", "welsch", 2), ("varpro", "lsp", 0), ("varpro", "l1", 1),
-)  # fmt: skip
+    ("irls", "welsch", 2),
+    ("irls", "huber", 2),
+    ("irls", "cauchy", 2),
+    ("irls", "lsp", 0),
+    ("irls", "l1", 1),
+    ("mm", "lsp", 0),
+    ("mm", "geman", 0),
+    ("mm", "laplace", 0),
+    ("mm", "l1", 1),
+    ("varpro", "welsch", 2),
+    ("varpro", "lsp", 0),
+    ("varpro", "l1", 1),
+)
 
 #: From a given start, after a few iterations: differences beside the largest prediction. Units that are powers of four change exponents
 #: alone; another order, and the transpose, change the order of sums.
@@ -217,8 +226,10 @@ def _transposed_start(case: Case, X: Array, U: Array, V: Array) -> tuple[float, 
     one, other = fitted(X, case, U, V, **more), fitted(X.T, case, V, U, **more)
     apart, allowed = _transposed(case, one, other)
     if apart > allowed and case.way[1] in TWO_ENDS:
-        stays = (other.turned().apart(fitted(X, case, *other.turned().factors, **more)),
-                 one.turned().apart(fitted(X.T, case, *one.turned().factors, **more)))  # fmt: skip
+        stays = (
+            other.turned().apart(fitted(X, case, *other.turned().factors, **more)),
+            one.turned().apart(fitted(X.T, case, *one.turned().factors, **more)),
+        )
         return max(stays), allowed
     return apart, allowed
 

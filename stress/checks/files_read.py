@@ -85,11 +85,46 @@ def _seeds() -> dict[str, bytes]:
 
 #: What bytes are spliced in: numbers too large, keywords, ends of lines and strings, magic numbers.
 _PIECES = (
-    b"999999999999999999999", b"1000000000000", b"-1", b"2147483648", b"9223372036854775807", b"nan", b"inf", b"1e999", b"-0", b"0x10",
-    b"\x00", b"\n", b"\r", b"\r\n", b'"', b",", b"\t", b"::", b"\xff\xfe", b"\xef\xbb\xbf", b"\xc3\x28", b"%%MatrixMarket", b"symmetric",
-    b"complex", b"pattern", b"integer", b"array", b"coordinate", b"PK\x03\x04", b"PAR1", b"|O8", b"(1000000000000,)", b"<f8", b"{", b"}",
-    b"[" * 50, b"\x1f\x8b", "漢é".encode(), b" " * 100,
-)  # fmt: skip
+    b"999999999999999999999",
+    b"1000000000000",
+    b"-1",
+    b"2147483648",
+    b"9223372036854775807",
+    b"nan",
+    b"inf",
+    b"1e999",
+    b"-0",
+    b"0x10",
+    b"\x00",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b'"',
+    b",",
+    b"\t",
+    b"::",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"\xc3\x28",
+    b"%%MatrixMarket",
+    b"symmetric",
+    b"complex",
+    b"pattern",
+    b"integer",
+    b"array",
+    b"coordinate",
+    b"PK\x03\x04",
+    b"PAR1",
+    b"|O8",
+    b"(1000000000000,)",
+    b"<f8",
+    b"{",
+    b"}",
+    b"[" * 50,
+    b"\x1f\x8b",
+    "漢é".encode(),
+    b" " * 100,
+)
 
 
 @dataclass(frozen=True)
@@ -152,15 +187,21 @@ def _sealed(content: bytes) -> bytes:
     found = re.search(rb'"robustmf":"1 ([0-9a-f]{64})"', content)
     if found is None:
         return content
-    return bytes(insert_checksum(bytearray(content[: found.start(1)] + b"0" * 64 + content[found.end(1) :])))
+    return bytes(
+        insert_checksum(bytearray(content[: found.start(1)] + b"0" * 64 + content[found.end(1) :]))
+    )
 
 
 def damages() -> st.SearchStrategy[Damage]:
     """All of them."""
     step = st.tuples(
-        st.sampled_from(("flip", "cut", "remove", "repeat", "insert", "overwrite", "number", "splice")),
-        st.floats(0, 1), st.integers(1, 40), st.integers(0, 1000),
-    )  # fmt: skip
+        st.sampled_from(
+            ("flip", "cut", "remove", "repeat", "insert", "overwrite", "number", "splice")
+        ),
+        st.floats(0, 1),
+        st.integers(1, 40),
+        st.integers(0, 1000),
+    )
     return st.builds(
         Damage,
         name=st.sampled_from(sorted(_seeds())),

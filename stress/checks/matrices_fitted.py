@@ -39,8 +39,12 @@ _MODELS: dict[str, Callable[..., Any]] = {
     "mm auto": lambda **given: RobustMF(solver="mm", loss="mcp", **given),
     "varpro": lambda **given: RobustMF(solver="varpro", **given),
     "varpro l1": lambda **given: RobustMF(solver="varpro", loss="l1", init="random", **given),
-    **{name: getattr(baselines, name) for name in baselines.__all__ if name not in ("Baseline", "RMFMM")},
-}  # fmt: skip
+    **{
+        name: getattr(baselines, name)
+        for name in baselines.__all__
+        if name not in ("Baseline", "RMFMM")
+    },
+}
 
 #: What a message must speak of: a parameter or argument by its name.
 _NAMED = re.compile(

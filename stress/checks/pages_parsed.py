@@ -24,10 +24,32 @@ TITLE = "pages with hostile ids hold the template's elements and no others"
 CASES, FEW = 100, 5
 
 _HOSTILE = (
-    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '" onmouseover="alert(1)', "' autofocus onfocus='x", "<!--",
-    "-->", "]]>", "&lt;b&gt;", "<b>", "{{7*7}}", "${x}", "javascript:alert(1)", "</td></tr></table>", "</title><h1>", "\u2028", "\u202e",
-    "\x00", "\\u003cscript>", "%3Cscript%3E", "<a href='javascript:x'>", "</STYLE>", "<ScRiPt>", "\ud800", "&#60;script&#62;", "a" * 500,
-)  # fmt: skip
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "' autofocus onfocus='x",
+    "<!--",
+    "-->",
+    "]]>",
+    "&lt;b&gt;",
+    "<b>",
+    "{{7*7}}",
+    "${x}",
+    "javascript:alert(1)",
+    "</td></tr></table>",
+    "</title><h1>",
+    "\u2028",
+    "\u202e",
+    "\x00",
+    "\\u003cscript>",
+    "%3Cscript%3E",
+    "<a href='javascript:x'>",
+    "</STYLE>",
+    "<ScRiPt>",
+    "\ud800",
+    "&#60;script&#62;",
+    "a" * 500,
+)
 
 
 class Seen(HTMLParser):

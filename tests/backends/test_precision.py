@@ -81,9 +81,7 @@ def test_which_problems_begin_in_float32():
 @pytest.mark.parametrize(
     ("loss", "bias"), [("lsp", False), ("l1", False), ("welsch", True), ("l2", False)]
 )
-def test_a_fit_begins_in_float32_and_ends_at_the_float64_result(
-    monkeypatch, sweeps, loss, bias
-):
+def test_a_fit_begins_in_float32_and_ends_at_the_float64_result(monkeypatch, sweeps, loss, bias):
     data = make_synthetic(200, random_state=5)
     theta, tol = None if loss in ("l1", "l2") else 1.0, 2e-5 if loss in ("lsp", "l1") else 1e-6
     fits = []

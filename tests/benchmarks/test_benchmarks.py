@@ -56,8 +56,14 @@ def test_benchmark_runs_small(name, small_data, tmp_path, capsys):
     assert main([name, "--small", "--output", str(output), *data]) == 0
     record = json.loads(output.read_text())
     assert set(record) == {
-        "benchmark", "commit", "date", "versions", "machine", "settings", "results",
-    }  # fmt: skip
+        "benchmark",
+        "commit",
+        "date",
+        "versions",
+        "machine",
+        "settings",
+        "results",
+    }
     assert record["benchmark"] == name
     assert {"python", "numpy"} <= set(record["versions"])
     assert set(registry.load(name).SMALL) <= set(record["settings"])

@@ -11,13 +11,31 @@ from stress.bad_input import Answers, Cell, Raises, cells, markdown
 
 #: Public, but without an argument that could be bad, or scikit-learn's own.
 WITHOUT = {
-    "Observed.n_entries", "Observed.dtype", "Observed.columns", "Observed.column_order", "Observed.transposed", "Observed.to_host",
-    "Observed.to_keep", "Observed.to_sparse", "Observed.n_empty_columns", "Observed.later_rows", "Observed.from_columns",
-    "RobustMF.has_bias_", "RobustMF.get_metadata_routing", "RobustMF.get_params", "RobustMF.set_params", "RobustMF.set_output",
-    "RobustMF.set_fit_request", "RobustMF.set_partial_fit_request", "RobustMF.set_score_request", "RobustMF.set_inverse_transform_request",
+    "Observed.n_entries",
+    "Observed.dtype",
+    "Observed.columns",
+    "Observed.column_order",
+    "Observed.transposed",
+    "Observed.to_host",
+    "Observed.to_keep",
+    "Observed.to_sparse",
+    "Observed.n_empty_columns",
+    "Observed.later_rows",
+    "Observed.from_columns",
+    "RobustMF.has_bias_",
+    "RobustMF.get_metadata_routing",
+    "RobustMF.get_params",
+    "RobustMF.set_params",
+    "RobustMF.set_output",
+    "RobustMF.set_fit_request",
+    "RobustMF.set_partial_fit_request",
+    "RobustMF.set_score_request",
+    "RobustMF.set_inverse_transform_request",
     "RobustMF.set_predict_request",
-    "selection.EntryKFold.get_n_splits", "selection.TRIMMED", "datasets.load_dinosaur",
-}  # fmt: skip
+    "selection.EntryKFold.get_n_splits",
+    "selection.TRIMMED",
+    "datasets.load_dinosaur",
+}
 
 
 def _public():

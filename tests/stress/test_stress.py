@@ -62,8 +62,13 @@ def test_a_check_in_its_own_process_answers_in_json():
 def test_elsewhere_than_in_the_root_the_command_says_so_in_one_line(tmp_path):
     root = Path(checks.__file__).parents[2]
     away = subprocess.run(
-        [sys.executable, "-m", "stress", "kills"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "stress", "kills"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert away.returncode == 2
     assert away.stderr.splitlines()[-1].endswith(f"run this in its root, {root}")
