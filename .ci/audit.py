@@ -1,7 +1,10 @@
-"""Known weaknesses of what is installed: PYTHON .ci/audit.py OTHER_PYTHON, where PYTHON has pip-audit and OTHER_PYTHON the packages.
+"""Report known vulnerabilities of installed packages.
 
-Asks PyPI, and where it does not answer OSV; or the OSV service at OSV_URL alone. The last line says what came of it. Exit codes: 0, every
-package was looked up and none is known to be weak; 1, weaknesses, or packages that could not be looked up; 3, no service answered.
+``PYTHON .ci/audit.py OTHER_PYTHON``, where PYTHON has pip-audit and OTHER_PYTHON the packages.
+PyPI is queried, and OSV if it does not answer; with OSV_URL set, only the OSV service there. The
+last line of the output is the summary. Exit codes: 0, every package was looked up and none has a
+known vulnerability; 1, vulnerabilities, or packages that could not be looked up; 3, no service
+answered.
 """
 
 import json
@@ -13,48 +16,86 @@ from pathlib import Path
 
 
 def installed(python: str) -> list[str]:
-    """What is installed there, as requirements, without robustmf and what else comes from a folder: no service knows that."""
-    command = [python, "-m", "pip", "list", "--format=json", "--exclude-editable", "--disable-pip-version-check"]
+    """The packages of that environment as requirements, without those installed from a folder."""
+    command = [
+        python,
+        "-m",
+        "pip",
+        "list",
+        "--format=json",
+        "--exclude-editable",
+        "--disable-pip-version-check",
+    ]
     listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return [f"{package['name']}=={package['version']}" for package in listed if package["name"] != "robustmf"]
+    return [
+        f"{package['name']}=={package['version']}"
+        for package in listed
+        if package["name"] != "robustmf"
+    ]
 
 
-def asked(service: list[str], requirements: list[str]) -> list[dict] | str:
-    """What a service knows of each package; or why it could not be asked."""
+def query(service: list[str], requirements: list[str]) -> list[dict] | str:
+    """The service's report on each package, or why the query failed."""
     with tempfile.TemporaryDirectory(prefix="robustmf-audit-") as folder:
-        wanted, told = Path(folder, "installed.txt"), Path(folder, "told.json")
-        wanted.write_text("\n".join(requirements))
-        files = ["-r", str(wanted), "-f", "json", "-o", str(told)]
-        command = [sys.executable, "-m", "pip_audit", *service, *files, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not told.exists():
-            return (ended.stderr.strip().splitlines() or [f"pip-audit ended with {ended.returncode}"])[-1]
-        packages = json.loads(told.read_text())["dependencies"]
-    # a mirror without PyPI's own service answers "not found" for all of them, which pip-audit takes for "nothing is known"
+        listing = Path(folder, "installed.txt")
+        report = Path(folder, "report.json")
+        listing.write_text("\n".join(requirements))
+        files = ["-r", str(listing), "-f", "json", "-o", str(report)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip_audit",
+            *service,
+            *files,
+            "--no-deps",
+            "--disable-pip",
+            "--progress-spinner",
+            "off",
+        ]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not report.exists():
+            return (
+                result.stderr.strip().splitlines() or [f"pip-audit exited with {result.returncode}"]
+            )[-1]
+        packages = json.loads(report.read_text())["dependencies"]
+    # A mirror without PyPI's vulnerability service answers "not found" for every package, which
+    # pip-audit takes for "no known vulnerability".
     looked_up = [package for package in packages if "vulns" in package]
-    return packages if looked_up else next((package["skip_reason"] for package in packages), "nothing is installed")
+    return (
+        packages
+        if looked_up
+        else next((package["skip_reason"] for package in packages), "nothing is installed")
+    )
 
 
-def judged(service: str, packages: list[dict]) -> int:
-    """Print what was found; the exit code."""
+def report_findings(service: str, packages: list[dict]) -> int:
+    """Print the findings and return the exit code."""
     skipped = [package for package in packages if "vulns" not in package]
-    weak = [(package, weakness) for package in packages for weakness in package.get("vulns", ())]
+    found = [(package, one) for package in packages for one in package.get("vulns", ())]
     for package in skipped:
         print(f"not looked up: {package['name']}: {package['skip_reason']}")
-    for package, weakness in weak:
-        print(f"{package['name']} {package['version']}: {weakness['id']}, mended in {', '.join(weakness['fix_versions']) or 'no release'}")
-    print(f"{len(packages)} packages, {len(skipped)} not looked up, {len(weak)} known weaknesses (by {service})")
-    return int(bool(weak or skipped))
+    for package, one in found:
+        fixed = ", ".join(one["fix_versions"]) or "no release"
+        print(f"{package['name']} {package['version']}: {one['id']}, fixed in {fixed}")
+    print(
+        f"{len(packages)} packages, {len(skipped)} not looked up, "
+        f"{len(found)} known vulnerabilities (by {service})"
+    )
+    return int(bool(found or skipped))
 
 
 def main(python: str) -> int:
-    """Ask one service after the other."""
-    requirements, reasons, own = installed(python), [], os.environ.get("OSV_URL")
-    usual = {"PyPI": ["-s", "pypi"], "OSV": ["-s", "osv"]}
-    for name, service in ({own: ["-s", "osv", "--osv-url", own]} if own else usual).items():
-        answer = asked(service, requirements)
+    """Query the services in turn until one answers."""
+    requirements = installed(python)
+    reasons = []
+    url = os.environ.get("OSV_URL")
+    services = {"PyPI": ["-s", "pypi"], "OSV": ["-s", "osv"]}
+    if url:
+        services = {url: ["-s", "osv", "--osv-url", url]}
+    for name, service in services.items():
+        answer = query(service, requirements)
         if not isinstance(answer, str):
-            return judged(name, answer)
+            return report_findings(name, answer)
         reasons.append(f"{name}: {answer}")
     print(f"NOT AUDITED: no service answered. {'; '.join(reasons)}")
     return 3

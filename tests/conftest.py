@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @dataclass(frozen=True)
 class Root(Loss):
-    """A concave loss of one's own: √(a + θ) − √θ."""
+    """A user-defined concave loss: √(a + θ) − √θ."""
 
     name = "root"
     concave = True
@@ -105,7 +105,7 @@ def dtype(request):
 
 
 def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
-    """Entries of a noisy low-rank matrix with outliers, and unrelated factors to stand at."""
+    """Entries of a noisy low-rank matrix with outliers, and unrelated factors."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((m, rank)) @ rng.standard_normal(
         (n, rank)
@@ -118,7 +118,7 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_gpu)])
 def operations_on(request, team, monkeypatch):
-    """Makes the operations on given entries, of either device; on the card with short chunks, so that rows are split."""
+    """A function that makes the operations on entries; on the GPU short chunks split rows."""
     if request.param == "cpu":
         return lambda observed: CPUOperations(observed, team)
     from robustmf.backends.cuda import chunks  # noqa: PLC0415 - needs torch
@@ -139,7 +139,7 @@ def problem(operations_on, dtype):
 
 @pytest.fixture(scope="session")
 def ratings():
-    """Ratings of half stars by 400 users of 500 items, some far more popular than others, with tastes."""
+    """Ratings in half stars: 400 users with preferences, 500 items of very unequal popularity."""
     rng = np.random.default_rng(0)
     kinds, tastes = rng.integers(6, size=500), rng.dirichlet(np.full(6, 0.6), 400)
     popular = rng.lognormal(sigma=1.2, size=500)
@@ -159,7 +159,7 @@ def ratings():
 @pytest.fixture(scope="module")
 def cluster():
     """A Dask cluster of three worker processes."""
-    import distributed  # noqa: PLC0415 - only tests of the cluster pay for it
+    import distributed  # noqa: PLC0415 - imported only by tests of the cluster
 
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
@@ -169,7 +169,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def client(cluster):
-    import distributed  # noqa: PLC0415 - only tests of the cluster pay for it
+    import distributed  # noqa: PLC0415 - imported only by tests of the cluster
 
     with distributed.Client(cluster) as connected:
         yield connected

@@ -1,4 +1,4 @@
-"""``make oldest`` and ``make audit-dependencies``, run for real: what they install comes from the package registry."""
+"""``make oldest`` and ``make audit-dependencies``, with packages from the package registry."""
 
 import json
 import os
@@ -16,10 +16,12 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def registry(tmp_path):
-    """Skips where pip reaches no registry, with what pip says."""
+    """Skips where pip reaches no registry, with the message of pip."""
     command = [
         sys.executable,
         "-m",
@@ -33,19 +35,19 @@ def registry(tmp_path):
         "20",
         "iniconfig",
     ]
-    asked = subprocess.run(
+    result = subprocess.run(
         [*command, "--dest", str(tmp_path)], capture_output=True, text=True, check=False
     )
-    if asked.returncode:
-        pytest.skip(f"no package registry: {asked.stderr.strip().splitlines()[-1]}")
+    if result.returncode:
+        pytest.skip(f"no package registry: {result.stderr.strip().splitlines()[-1]}")
 
 
 def make(*arguments, **environment):
     command = ["make", "--no-print-directory", f"PYTHON={sys.executable}", *arguments]
-    # of the environment that runs these tests, and of the make that may run them, nothing may reach the one that is made
+    # The environment under test must not inherit these from the one that runs the tests.
     dropped = ("PYTHONPATH", "NUMBA_CACHE_DIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    # most of what is installed is not imported here
+    # Most of the installed modules are not imported here.
     kept["PIP_NO_COMPILE"] = "1"
     return subprocess.run(
         command,
@@ -63,10 +65,10 @@ def make(*arguments, **environment):
     reason="the oldest NumPy, SciPy and Numba have no wheels for Python 3.13",
 )
 @pytest.mark.usefixtures("registry")
-def test_oldest_makes_its_environment_and_runs_the_tests_that_are_asked_for(tmp_path):
-    told = make("oldest", "TESTS=-n0 -q tests/test_losses.py", OLDEST_VENV=str(tmp_path / "oldest"))
-    assert told.returncode == 0, told.stdout[-2000:] + told.stderr[-2000:]
-    listed = dict(re.findall(r"^(\S+) +(\d\S*)", told.stdout, re.MULTILINE))
+def test_oldest_creates_its_environment_and_runs_the_given_tests(tmp_path):
+    result = make("oldest", "TESTS=-n0 -q tests/losses", OLDEST_VENV=str(tmp_path / "oldest"))
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    listed = dict(re.findall(r"^(\S+) +(\d\S*)", result.stdout, re.MULTILINE))
     pinned = dict(
         re.findall(
             r"^([\w-]+)==(\S+)$", (tmp_path / "oldest" / "oldest.txt").read_text(), re.MULTILINE
@@ -74,52 +76,54 @@ def test_oldest_makes_its_environment_and_runs_the_tests_that_are_asked_for(tmp_
     )
     for name in ("numpy", "scipy", "numba", "scikit-learn", "pyarrow"):
         assert Version(listed[name]) == Version(pinned[name]), name
-    assert re.search(r"\d+ passed", told.stdout)
+    assert re.search(r"\d+ passed", result.stdout)
     shutil.rmtree(tmp_path / "oldest")  # a gigabyte, which pytest would keep
 
 
 @pytest.mark.usefixtures("registry")
-def test_audit_tells_weaknesses_and_what_could_not_be_asked(tmp_path):
-    """Of the packages that these tests run with; nothing is installed among them. One test, for one environment with pip-audit."""
+def test_audit_reports_vulnerabilities_and_failed_queries(tmp_path):
+    """Audits the packages of this environment; one test, so that pip-audit is installed once."""
 
     def audit(*arguments):
-        given = (f"VENV={sys.prefix}", f"AUDIT_VENV={tmp_path / 'audit'}")
-        told = make("--old-file", f"{sys.prefix}/.dev", *given, *arguments, "audit-dependencies")
-        assert told.stdout, told.stderr
-        return told.returncode, told.stdout, told.stdout.splitlines()[-1]
+        variables = (f"VENV={sys.prefix}", f"AUDIT_VENV={tmp_path / 'audit'}")
+        result = make(
+            "--old-file", f"{sys.prefix}/.dev", *variables, *arguments, "audit-dependencies"
+        )
+        assert result.stdout, result.stderr
+        return result.returncode, result.stdout, result.stdout.splitlines()[-1]
 
-    with weaknesses_served({"numpy": "MADE-UP-1"}) as url:
-        code, told, last = audit(f"OSV_URL={url}")
+    with vulnerabilities_served({"numpy": "MADE-UP-1"}) as url:
+        code, output, last = audit(f"OSV_URL={url}")
     assert code != 0
-    assert re.search(r"^numpy \S+: MADE-UP-1, mended in 99$", told, re.MULTILINE), told
+    assert re.search(r"^numpy \S+: MADE-UP-1, fixed in 99$", output, re.MULTILINE), output
     assert re.fullmatch(
-        r"\d\d+ packages, 0 not looked up, 1 known weaknesses \(by http://\S+\)", last
+        r"\d\d+ packages, 0 not looked up, 1 known vulnerabilities \(by http://\S+\)", last
     )
-    with weaknesses_served({}) as url:
-        code, told, last = audit(f"OSV_URL={url}")
-    assert code == 0, told
+    with vulnerabilities_served({}) as url:
+        code, output, last = audit(f"OSV_URL={url}")
+    assert code == 0, output
     assert re.fullmatch(
-        r"\d\d+ packages, 0 not looked up, 0 known weaknesses \(by http://\S+\)", last
+        r"\d\d+ packages, 0 not looked up, 0 known vulnerabilities \(by http://\S+\)", last
     )
-    code, _, last = audit(f"OSV_URL={url}")  # which has ended
+    code, _, last = audit(f"OSV_URL={url}")  # the server has stopped
     assert code != 0
     assert last.startswith(f"NOT AUDITED: no service answered. {url}: ")
     assert "Connection refused" in last
-    code, told, last = audit()
+    code, output, last = audit()
     if last.startswith("NOT AUDITED: no service answered. PyPI: "):
         assert code != 0
-        pytest.skip(f"what a service of one's own says is told rightly; the real ones: {last}")
-    # what the world knows today is not for a test of the command to judge
+        pytest.skip(f"no public service answers: {last}")
+    # Vulnerabilities known today are not a failure of the command.
     counts = re.fullmatch(
-        r"\d\d+ packages, (\d+) not looked up, (\d+) known weaknesses \(by \w+\)", last
+        r"\d\d+ packages, (\d+) not looked up, (\d+) known vulnerabilities \(by \w+\)", last
     )
-    assert counts, told
+    assert counts, output
     assert (code == 0) == (counts.groups() == ("0", "0"))
 
 
 @contextmanager
-def weaknesses_served(weak):
-    """An OSV service of one's own, which knows of these weaknesses by package."""
+def vulnerabilities_served(known):
+    """A local OSV service that reports these vulnerabilities, by package."""
 
     class Service(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -128,14 +132,14 @@ def weaknesses_served(weak):
             ]
             ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99"}]}]
             affected = [{"package": {"name": name, "ecosystem": "PyPI"}, "ranges": ranges}]
-            known = {
-                "id": weak.get(name),
+            vulnerability = {
+                "id": known.get(name),
                 "published": "2026-01-01T00:00:00Z",
                 "summary": "made up",
                 "details": "",
                 "affected": affected,
             }
-            answer = json.dumps({"vulns": [known]} if name in weak else {}).encode()
+            answer = json.dumps({"vulns": [vulnerability]} if name in known else {}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

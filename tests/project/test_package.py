@@ -58,7 +58,7 @@ def test_demo_ends_in_a_table_and_a_page(tmp_path):
     )
 
 
-def test_readme_example_does_what_it_says():
+def test_readme_example_gives_the_stated_result():
     code = re.search(
         r"```python\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.S
     ).group(1)

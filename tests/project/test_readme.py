@@ -40,9 +40,9 @@ def test_code_runs(capsys):
 def test_make_targets_are_those_that_ci_runs():
     """Every ``make`` command of the README runs in a clean clone before a change is merged."""
     pipeline = (ROOT / ".ci" / "run").read_text()
-    asked = commands("make")
-    assert {"make demo", "make test"} <= set(asked)
-    for command in asked:
+    listed = commands("make")
+    assert {"make demo", "make test"} <= set(listed)
+    for command in listed:
         assert re.search(rf"\b{command}\b", pipeline), command
 
 
@@ -56,9 +56,9 @@ def test_a_ratings_file_is_cleaned_as_written(tmp_path, monkeypatch):
         for item in rng.permutation(80)[:40]
     ]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
-    asked = commands("robustmf")
-    assert len(asked) >= 4
-    for command in asked:
+    listed = commands("robustmf")
+    assert len(listed) >= 4
+    for command in listed:
         result = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "200"})
         assert result.exit_code == 0, (command, result.output, result.exception)
     assert (tmp_path / "fit.html").exists()

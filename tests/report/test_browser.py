@@ -23,9 +23,12 @@ axe = pytest.importorskip(
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
+    ),
+]
 
 HOSTILE_IDS = [
     "<script>alert(1)</script>",

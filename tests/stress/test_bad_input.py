@@ -1,4 +1,4 @@
-"""The table of bad input is whole: no public function is missing from it. (Its cells are executed by test_stress.)"""
+"""The table of bad input has every public function; its cells are executed by test_stress."""
 
 import inspect
 
@@ -9,7 +9,7 @@ from robustmf import baselines, datasets, intervals, metrics, selection
 from robustmf.io import reading
 from stress.bad_input import Answers, Cell, Raises, cells, markdown
 
-#: Public, but without an argument that could be bad, or scikit-learn's own.
+#: Public, but without an argument that could be bad, or defined by scikit-learn.
 WITHOUT = {
     "Observed.n_entries",
     "Observed.dtype",
@@ -73,11 +73,11 @@ def _public():
 
 
 def test_every_public_function_is_in_the_table():
-    told = {cell.function.split(" ")[0] for cell in cells()}
-    assert sorted(set(_public()) - told - WITHOUT) == []
+    listed = {cell.function.split(" ")[0] for cell in cells()}
+    assert sorted(set(_public()) - listed - WITHOUT) == []
 
 
-def test_a_cell_that_is_wrong_is_told():
+def test_a_wrong_cell_raises():
     def refuse():
         raise ValueError("X must be good")
 

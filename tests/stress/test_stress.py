@@ -13,6 +13,8 @@ from stress import checks
 from stress.one import run
 from stress.tally import Tally
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", checks.names())
 def test_check_finds_no_failure(name):
@@ -22,7 +24,7 @@ def test_check_finds_no_failure(name):
     assert tally.failures == []
 
 
-def test_a_failing_case_is_told_and_the_check_continues():
+def test_a_failing_case_is_reported_and_the_check_continues():
     tally = Tally()
     for number in range(3):
         with tally.case(f"case {number}"):
@@ -31,7 +33,7 @@ def test_a_failing_case_is_told_and_the_check_continues():
     assert "case 1: AssertionError: not this one" in tally.failures[0]
 
 
-def test_command_prints_a_table_and_keeps_no_record_of_a_part(tmp_path):
+def test_command_prints_a_table_and_writes_no_record_of_some_checks(tmp_path):
     record = tmp_path / "record.json"
     command = [
         sys.executable,
@@ -45,23 +47,23 @@ def test_command_prints_a_table_and_keeps_no_record_of_a_part(tmp_path):
         "--record",
         str(record),
     ]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
-    assert "seed 3" in shown
-    assert "SIGKILL at random times" in shown
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert "seed 3" in result.stdout
+    assert "SIGKILL at random times" in result.stdout
     assert not record.exists()
 
 
-def test_a_check_in_its_own_process_answers_in_json():
+def test_a_check_in_a_separate_process_prints_json():
     command = [sys.executable, "-m", "stress.one", "kills", "1", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-    answer = json.loads(done.stdout.splitlines()[-1])
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    answer = json.loads(result.stdout.splitlines()[-1])
     assert answer.pop("cases") >= 1
     assert answer == {"failed": 0, "failures": []}
 
 
-def test_elsewhere_than_in_the_root_the_command_says_so_in_one_line(tmp_path):
+def test_the_command_refuses_to_run_outside_the_root(tmp_path):
     root = Path(checks.__file__).parents[2]
-    away = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "stress", "kills"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
@@ -70,5 +72,5 @@ def test_elsewhere_than_in_the_root_the_command_says_so_in_one_line(tmp_path):
         timeout=100,
         check=False,
     )
-    assert away.returncode == 2
-    assert away.stderr.splitlines()[-1].endswith(f"run this in its root, {root}")
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].endswith(f"run this in its root, {root}")

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from clusters import NAMES, InitialPoint, table
 
 from robustmf import Observed
 from robustmf.distributed import fitting
+
+#: The tests that ``make test`` runs; the others are slow, mostly because they start processes.
+QUICK = {
+    "test_fit_equals_one_machine[defaults]",
+    "test_ids_have_one_hash_in_every_process",
+    "test_killed_slow_and_new_workers_do_not_change_the_result",
+    "test_row_groups_are_pieces",
+    "test_sweep_and_measure",
+    "test_temporary_names_of_shards_are_unique",
+    "test_without_dask",
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of this folder as slow, except the quick ones."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here and not {item.name, item.originalname} & QUICK:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")

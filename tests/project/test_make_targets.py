@@ -1,4 +1,4 @@
-"""The commands of those who work on the package: what pages name exists, and what nothing else runs is run here, shortly."""
+"""Make targets: those named in the documentation exist, and those that CI does not run work."""
 
 import re
 import subprocess
@@ -15,32 +15,33 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_every_make_that_a_page_names_is_there(page):
+def test_make_targets_named_in_the_documentation_exist(page):
     for target in set(re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))):
-        asked = subprocess.run(
+        result = subprocess.run(
             ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False
         )
-        assert asked.returncode == 0, asked.stderr
+        assert result.returncode == 0, result.stderr
 
 
-def test_soak_runs_and_says_what_grew():
+@pytest.mark.slow
+def test_soak_reports_growth():
     command = [sys.executable, "-m", "stress.soak", "--minutes", "0.1"]
-    told = subprocess.run(
+    result = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
-    assert told.returncode in (0, 1), told.stderr
+    assert result.returncode in (0, 1), result.stderr
     assert re.search(
-        r"\d+ rounds in 0.1 min; growth from the second quarter to the last: memory", told.stdout
+        r"\d+ rounds in 0.1 min; growth from the second quarter to the last: memory", result.stdout
     )
-    assert told.stdout.splitlines()[-1].startswith(
-        "grown: " if told.returncode else "nothing has grown"
+    assert result.stdout.splitlines()[-1].startswith(
+        "grown: " if result.returncode else "nothing has grown"
     )
 
 
 @pytest.mark.parametrize(
     ("what", "step"), [("memory", 1 << 20), ("open files", 1), ("threads", 1), ("objects", 5_000)]
 )
-def test_soak_sees_growth(what, step, capsys):
+def test_soak_detects_growth(what, step, capsys):
     flat = {"memory": 100 << 20, "open files": 5, "threads": 1, "objects": 200_000}
     steady = [(float(minute), dict(flat)) for minute in range(60)]
     assert soak._judged(steady, 60, 100) == 0
@@ -50,15 +51,15 @@ def test_soak_sees_growth(what, step, capsys):
 
 
 def test_oldest_pins_every_lower_bound():
-    """``make oldest`` itself takes a quarter of an hour; ``test_environments.py`` runs a part of it."""
-    asked = subprocess.run(
+    """``make oldest`` takes a quarter of an hour; ``test_environments.py`` runs a part of it."""
+    result = subprocess.run(
         [sys.executable, ".ci/lower_bounds.py"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    pinned = asked.stdout.splitlines()
+    pinned = result.stdout.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for bound in [*project["dependencies"], *project["optional-dependencies"]["dask"]]:
         assert bound.replace(">=", "==") in pinned
