@@ -128,7 +128,7 @@ def test_sample_weights_multiply_the_losses():
         RobustMF(**common).fit(observed, weights=dense).row_factors_, weighted.row_factors_
     )
     for bad, message in (
-        ([1.0], "one number an observed entry"),
+        ([1.0], "one number per observed entry"),
         (-keep.astype(float), ">= 0"),
         (keep.astype(str), "numbers"),
     ):
