@@ -10,7 +10,7 @@ import pytest
 import oracles
 from conftest import random_problem
 from robustmf import MM, RobustMF
-from robustmf.backends.cpu import operations as operations_module
+from robustmf.backends.cpu import loss_sums as loss_sums_module
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
@@ -207,7 +207,7 @@ def test_certify_ends_at_a_critical_point(team):
 @pytest.mark.parametrize(("loss", "share"), [("welsch", 0.05), ("welsch", 0.25), ("lsp", 0.05)])
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, loss, share):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
-    monkeypatch.setattr(operations_module, "SLICE", 300)
+    monkeypatch.setattr(loss_sums_module, "SLICE", 300)
     data = make_synthetic(150, outliers=share, random_state=1)
     fits = [
         RobustMF(4, loss=loss, random_state=0, n_jobs=n_jobs).fit(data.train)
