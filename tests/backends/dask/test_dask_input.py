@@ -185,7 +185,7 @@ def test_command_line(client, ratings, tmp_path):
         (
             [path, "--scheduler", scheduler, "--report", tmp_path / "x.html"],
             2,
-            "needs the entries here",
+            "needs the entries in this process",
         ),
         ([path, "--scheduler", scheduler, "--row", "who"], 3, "'who' is not a column"),
         ([path, "--scheduler", "nowhere"], 2, "is not an address"),
