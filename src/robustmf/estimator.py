@@ -34,9 +34,10 @@ from robustmf.fitting import FitResult, fit
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.io.model_file import Saved, read, write
+from robustmf.io.model_state import STATE_NAMES
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
-from robustmf.model import STATE_NAMES, FitSummary, FittedModel, value_statistics
+from robustmf.model import FitSummary, FittedModel, value_statistics
 from robustmf.outliers import scores
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.scores import Rows
