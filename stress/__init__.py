@@ -1,9 +1,9 @@
-"""Attempts to break robustmf: each check makes cases, and says how many it tried and which of them failed.
+"""Attempts to break robustmf: each check generates cases, and reports their number and failures.
 
-``make stress`` runs them all and prints a table; CI runs each with a few cases (``tests/stress/test_stress.py``). A check is a module in
-``stress/checks`` with
+``make stress`` runs all checks and prints a table; CI runs each with a few cases
+(``tests/stress/test_stress.py``). A check is a module in ``stress/checks`` with
 
-- ``TITLE``: what is tried, in a few words;
-- ``CASES`` and ``FEW``: how many cases for the table, and in CI;
-- ``run(tally, cases, seed)``: make the cases, each inside ``with tally.case(label):``.
+- ``TITLE``: a short description;
+- ``CASES`` and ``FEW``: the number of cases for the table, and in CI;
+- ``run(tally, cases, seed)``: run the cases, each inside ``with tally.case(label):``.
 """

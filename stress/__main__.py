@@ -1,6 +1,7 @@
 """``python -m stress``: every check, a table, and a record.
 
-Exits with 1 where a case failed, or a check crashed or hung: each runs in a process of its own with a time limit.
+Exits with 1 if a case failed, or a check crashed or exceeded its time limit: each check runs in a
+separate process.
 """
 
 from __future__ import annotations
@@ -28,43 +29,46 @@ _RECORD = Path("benchmarks/records/stress.json")
 def main() -> int:
     """Run the checks named, or all; exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m stress", description="Try to break robustmf; say what was tried."
+        prog="python -m stress", description="Try to break robustmf and report the cases tried."
     )
     parser.add_argument(
         "names", nargs="*", help=f"checks to run (default: all): {', '.join(checks.names())}"
     )
     parser.add_argument(
-        "--times", type=float, default=1.0, help="so many times the usual number of cases"
+        "--times", type=float, default=1.0, help="multiple of the usual number of cases"
     )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    parser.add_argument(
-        "--limit", type=float, default=600, help="seconds for a check before it counts as hung"
-    )
+    parser.add_argument("--limit", type=float, default=600, help="time limit of a check in seconds")
     parser.add_argument(
         "--record",
         type=Path,
         default=_RECORD,
-        help="where to write the record; only when all checks run",
+        help="file for the record, written only if all checks run",
     )
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     root = Path(__file__).parents[1]
     if Path.cwd() != root:
         parser.error(
             f"the checks read and write files of the repository: run this in its root, {root}"
         )
-    seed = int(np.random.SeedSequence().entropy % 2**31) if asked.seed is None else asked.seed  # type: ignore[operator]
+    seed = arguments.seed
+    if seed is None:
+        seed = int(np.random.SeedSequence().entropy % 2**31)  # type: ignore[operator]
     print(f"seed {seed}: repeat with --seed {seed}")
     started = time.perf_counter()
-    lines = [_line(name, asked.times, seed, asked.limit) for name in asked.names or checks.names()]
+    lines = [
+        _line(name, arguments.times, seed, arguments.limit)
+        for name in arguments.names or checks.names()
+    ]
     seconds = time.perf_counter() - started
     _show(lines, seconds)
-    if not asked.names:
+    if not arguments.names:
         versions = {
             "robustmf": robustmf.__version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
         }
-        asked.record.write_text(
+        arguments.record.write_text(
             json.dumps(
                 {"seed": seed, "seconds": round(seconds, 1), "versions": versions, "checks": lines},
                 indent=1,
@@ -75,12 +79,13 @@ def main() -> int:
 
 def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:
     check = importlib.import_module(f"stress.checks.{name}")
-    cases, started = max(1, round(check.CASES * times)), time.perf_counter()
+    cases = max(1, round(check.CASES * times))
+    started = time.perf_counter()
     line = {"check": name, "what": check.TITLE}
     print(f"{name}: {check.TITLE} ...", file=sys.stderr, flush=True)
     try:
         command = [sys.executable, "-m", "stress.one", name, str(cases), str(seed)]
-        ended = subprocess.run(
+        result = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
@@ -90,9 +95,9 @@ def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:
             "failures": [f"still running after {limit:g} s"],
             "seconds": limit,
         }
-    found = {"cases": 0, "failed": 1, "failures": [f"the process ended with {ended.returncode}"]}
-    if ended.returncode == 0:
-        found = json.loads(ended.stdout.splitlines()[-1])
+    found = {"cases": 0, "failed": 1, "failures": [f"the process exited with {result.returncode}"]}
+    if result.returncode == 0:
+        found = json.loads(result.stdout.splitlines()[-1])
     return line | found | {"seconds": round(time.perf_counter() - started, 1)}
 
 

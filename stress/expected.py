@@ -1,4 +1,4 @@
-"""Errors that must come."""
+"""Errors that an action must raise."""
 
 from __future__ import annotations
 

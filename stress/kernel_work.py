@@ -1,7 +1,8 @@
-"""``python -m stress.kernel_work CASES SEED``: every kernel, on problems of random shapes, against plain NumPy.
+"""``python -m stress.kernel_work CASES SEED``: every kernel against NumPy, on random shapes.
 
-Meant for a process with NUMBA_BOUNDSCHECK=1 and a cache of its own, where a kernel that leaves its arrays raises IndexError (one written
-with vector instructions ends the process). Prints the tally as JSON on the last line.
+For a process with NUMBA_BOUNDSCHECK=1 and a separate cache, where a kernel that reads or writes
+outside its arrays raises IndexError (one with vector instructions ends the process). Prints the
+tally as JSON on the last line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tests import oracles
 
 Array = np.ndarray[Any, Any]
 
-#: Fits that between them run every kernel.
+#: Fits that together run every kernel.
 _FITS: tuple[tuple[Any, dict[str, Any]], ...] = (
     (RobustMF, {}),
     (RobustMF, {"solver": "mm", "loss": "lsp"}),
@@ -58,15 +59,17 @@ def problem(rng: np.random.Generator, dtype: Any) -> tuple[Observed, Array, Arra
 
 
 def check(rng: np.random.Generator, dtype: Any) -> None:
-    """One problem, each operation beside its oracle."""
+    """Compare each operation with its oracle on one problem."""
     observed, U, V = problem(rng, dtype)
     close = {"rtol": 2e-3, "atol": 2e-3} if dtype == np.float32 else {"rtol": 1e-8, "atol": 1e-8}
 
-    def same(found: Any, wanted: Any) -> None:
-        np.testing.assert_allclose(np.asarray(found, float), wanted, **close)
+    def same(found: Any, expected: Any) -> None:
+        np.testing.assert_allclose(np.asarray(found, float), expected, **close)
 
-    rows, rank = observed.rows, U.shape[1]
-    bounds, last = block_bounds(rows.pointers, 3), len(block_bounds(rows.pointers, 3)) - 1
+    rows = observed.rows
+    rank = U.shape[1]
+    bounds = block_bounds(rows.pointers, 3)
+    last = len(bounds) - 1
     e = oracles.residuals(observed, U, V)
     with Team(1) as team:
         operations = CPUOperations(observed, team)
@@ -76,7 +79,8 @@ def check(rng: np.random.Generator, dtype: Any) -> None:
         solved = U.copy()
         operations.half_step(L2(), 0.7, solved, V)
         same(solved, oracles.weighted_ridge_rows(observed, np.ones(observed.n_entries), 0.7, V))
-        solved, weights = U.copy(), Welsch(1.5).weight(e)
+        solved = U.copy()
+        weights = Welsch(1.5).weight(e)
         operations.half_step(Welsch(1.5), 0.7, solved, V)
         same(solved, oracles.weighted_ridge_rows(observed, weights, 0.7, V))
     out = np.empty(observed.shape[0])
@@ -100,54 +104,59 @@ def check(rng: np.random.Generator, dtype: Any) -> None:
         codes,
     )
     same(codes, oracles.row_codes(observed, V, 3.0))
-    to_U, to_V = np.empty_like(U), np.empty_like(V)
-    batch_gradient(rows.group_of_entry(), rows.indices, rows.values, U, V, dtype(0.3), to_U, to_V)
-    for found, wanted in zip(
-        (to_U, to_V), oracles.batch_gradient(observed, U, V, 0.3), strict=True
-    ):
-        same(found, wanted)
+    gradients = np.empty_like(U), np.empty_like(V)
+    batch_gradient(rows.group_of_entry(), rows.indices, rows.values, U, V, dtype(0.3), *gradients)
+    for found, expected in zip(gradients, oracles.batch_gradient(observed, U, V, 0.3), strict=True):
+        same(found, expected)
     _check_projection(observed, U.astype(float), same)
 
 
 def _check_projection(observed: Observed, U: Array, same: Any) -> None:
-    """V by columns, what is left, and the Gauss–Newton matrix."""
-    columns, (n, rank) = observed.columns, (observed.shape[1], U.shape[1])
-    values, w = columns.values.astype(float), 1 / (1 + columns.values.astype(float) ** 2)
-    V, e, Q = np.empty((n, rank)), np.empty(len(values)), np.empty((len(values), rank))
+    """V by columns, residuals, and the Gauss–Newton matrix."""
+    columns = observed.columns
+    m, n = observed.shape
+    rank = U.shape[1]
+    values = columns.values.astype(float)
+    w = 1 / (1 + values**2)
+    V = np.empty((n, rank))
+    e = np.empty(len(values))
+    Q = np.empty((len(values), rank))
     bounds = block_bounds(columns.pointers, 3)
     solve_columns(
         0, len(bounds) - 1, bounds, columns.pointers, columns.indices, values, w, U, 0.4, V, e, Q
     )
-    wanted = oracles.projected(observed, w, U, 0.4)
-    same(V, wanted.V)
-    same(e, wanted.e)
-    m = observed.shape[0]
-    H, g = np.zeros((m * rank, m * rank)), np.empty((m, rank))
+    expected = oracles.projected(observed, w, U, 0.4)
+    same(V, expected.V)
+    same(e, expected.e)
+    H = np.zeros((m * rank, m * rank))
+    g = np.empty((m, rank))
     stripes = np.linspace(0, m, min(m, 3) + 1).astype(np.int64)
     assemble_rows(0, len(stripes) - 1, stripes, columns.pointers, columns.indices, w, V, e, Q, H, g)
-    same(g, wanted.g)
+    same(g, expected.g)
     lower = np.kron(np.tril(np.ones((m, m))), np.ones((rank, rank))) > 0
-    same(H[lower], wanted.H[lower])
+    same(H[lower], expected.H[lower])
 
 
 def check_ids(rng: np.random.Generator) -> None:
-    """Ids numbered and repeated places merged, beside a dictionary."""
-    rows, cols, values = rng.integers(-5, 5, 30), rng.integers(0, 4, 30), rng.standard_normal(30)
+    """Ids and merged duplicates, compared with a dictionary."""
+    rows = rng.integers(-5, 5, 30)
+    cols = rng.integers(0, 4, 30)
+    values = rng.standard_normal(30)
     made = Observed.from_triplets(row=rows, col=cols, value=values, duplicates="mean")
-    places: dict[tuple[int, int], list[float]] = {}
+    pairs: dict[tuple[int, int], list[float]] = {}
     for i, j, value in zip(rows.tolist(), cols.tolist(), values.tolist(), strict=True):
-        places.setdefault((i, j), []).append(value)
+        pairs.setdefault((i, j), []).append(value)
     found = made.to_sparse().tocoo()
     named = {
         (made.row_ids[i], made.column_ids[j]): v
         for i, j, v in zip(found.row, found.col, found.data, strict=True)
     }  # type: ignore[index]
-    assert named.keys() == places.keys()
-    assert all(abs(named[place] - np.mean(values)) < 1e-12 for place, values in places.items())
+    assert named.keys() == pairs.keys()
+    assert all(abs(named[pair] - np.mean(values)) < 1e-12 for pair, values in pairs.items())
 
 
 def check_text(rng: np.random.Generator) -> None:
-    """The parser of grouped ratings on random bytes of its own alphabet: never out of bounds, whatever it says of them."""
+    """The parser of grouped ratings stays within its arrays on random text of its alphabet."""
     text = rng.choice(np.frombuffer(b"0123456789:,\n\r -x", np.uint8), int(rng.integers(1, 200)))
     room = int((text == ord("\n")).sum()) + 1
     arrays = [np.empty(room, kind) for kind in (np.int32, np.uint8, np.int64, np.int64, np.int64)]
@@ -168,22 +177,22 @@ def all_kernels() -> Iterator[tuple[str, Any]]:
     for module in pkgutil.iter_modules(kernels.__path__):
         for name, what in vars(importlib.import_module(f"robustmf.kernels.{module.name}")).items():
             home = getattr(getattr(what, "py_func", None), "__module__", "")
-            # those with a cache are called from Python; the others are compiled into them
+            # Kernels with a cache are called from Python; the others are compiled into them.
             if home == f"robustmf.kernels.{module.name}" and not isinstance(what._cache, NullCache):
                 yield f"{module.name}.{name}", what
 
 
 def kernels_that_never_ran() -> list[str]:
-    """Kernels that were not called by anything above."""
+    """Kernels that this process has not called."""
     return [name for name, what in all_kernels() if not what.signatures]
 
 
 def functions_called() -> set[str]:
-    """Functions of ours that a kernel calls instead of having them compiled into it, as the linker names them.
+    """Functions of robustmf that a kernel calls and that were not inlined, by their linker names.
 
-    The process that compiles has two copies of such a function, its own and the kernel's, and the linker takes the first; one that
-    loads the kernel from disk has the kernel's alone. The copies may differ in the order of a sum, so in last bits. Can be asked only of
-    kernels that this process has compiled.
+    The process that compiles has two copies of such a function, and the linker takes its own; a
+    process that loads the kernel from disk has only the kernel's copy. The copies may sum in a
+    different order. Only kernels compiled by this process are examined.
     """
     shared = re.compile(r'^define linkonce_odr [^@]*@"?([^"(]*robustmf[^"(]*)', re.MULTILINE)
     return {
@@ -195,7 +204,7 @@ def functions_called() -> set[str]:
 
 
 def work(cases: int, seed: int, fits: bool = True) -> Tally:
-    """Problems in both precisions; then, with ``fits``, fits that run the rest of the kernels, and whether none was left out."""
+    """Problems in both precisions; with ``fits``, also fits that run the remaining kernels."""
     tally = Tally()
     for case, rng in enumerate(np.random.default_rng(seed).spawn(cases)):
         dtype = (np.float64, np.float32)[case % 2]
@@ -209,17 +218,20 @@ def work(cases: int, seed: int, fits: bool = True) -> Tally:
         return tally
     for rng in np.random.default_rng(seed + 1).spawn(max(cases // 40, 1)):
         observed, _, _ = problem(rng, np.float64)
-        for method, given in _FITS:
-            with tally.case(f"{method.__name__}, {given}, {observed}"), warnings.catch_warnings():
+        for method, settings in _FITS:
+            with (
+                tally.case(f"{method.__name__}, {settings}, {observed}"),
+                warnings.catch_warnings(),
+            ):
                 warnings.simplefilter("ignore")
-                method(1, random_state=0, n_jobs=1, max_iter=3, **given).fit(observed)
+                method(1, random_state=0, n_jobs=1, max_iter=3, **settings).fit(observed)
     with tally.case("every kernel ran"):
         assert not (idle := kernels_that_never_ran()), f"these did not: {idle}"
     return tally
 
 
 if __name__ == "__main__":
-    worked = work(int(sys.argv[1]), int(sys.argv[2]), fits=sys.argv[3:] != ["operations"])
-    with worked.case("every kernel is one piece of code"):
+    tally = work(int(sys.argv[1]), int(sys.argv[2]), fits=sys.argv[3:] != ["operations"])
+    with tally.case("functions are inlined into kernels"):
         assert not (called := functions_called()), f"these are called: {sorted(called)}"
-    print(json.dumps(asdict(worked)))
+    print(json.dumps(asdict(tally)))

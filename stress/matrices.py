@@ -1,4 +1,4 @@
-"""Matrices that somebody might pass: every kind of value, missing pattern, memory layout and container, good and bad."""
+"""Random matrices: kinds of values, missing patterns, memory layouts and containers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ DTYPES = (
     "str",
 )
 
-#: How the numbers lie in memory, or what holds them.
+#: Memory layouts and containers.
 LAYOUTS = (
     "plain",
     "fortran",
@@ -90,13 +90,13 @@ LAYOUTS = (
     "csr with int64 indices",
 )
 
-#: Places set to a value that is not a number to factorize.
+#: Entries replaced by values that cannot be factorized.
 SPOILS = ("none", "NaN", "infinity", "all NaN", "a row", "a column", "all but one")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a matrix is made of; :meth:`make` makes it."""
+    """The description of a matrix; :meth:`make` creates it."""
 
     m: int
     n: int
@@ -119,12 +119,10 @@ class Plan:
 
 
 def plans(usual: bool = False) -> st.SearchStrategy[Plan]:
-    """All of them; ``usual``: mostly such as can be fitted."""
-    small, dtypes, layouts = (
-        st.integers(1, 7),
-        ("float64", "float64", "float32"),
-        ("plain", "csr", "observed", "ids"),
-    )
+    """All plans; with ``usual``, mostly those of matrices that can be fitted."""
+    small = st.integers(1, 7)
+    dtypes = ("float64", "float64", "float32")
+    layouts = ("plain", "csr", "observed", "ids")
     return st.builds(
         Plan,
         m=small if usual else st.integers(0, 7),
@@ -143,7 +141,7 @@ def plans(usual: bool = False) -> st.SearchStrategy[Plan]:
 
 
 def fingerprint(X: Any) -> list[bytes]:
-    """The bytes of everything that an input holds, to see whether it was written to."""
+    """The bytes of all parts of an input, to detect whether it was modified."""
     if isinstance(X, Observed):
         return [a.tobytes() for a in (X.rows.pointers, X.rows.indices, X.rows.values)] + [
             repr((X.row_ids, X.column_ids)).encode()
@@ -192,7 +190,7 @@ def _spoil(array: Any, spoil: str, rng: np.random.Generator) -> None:
         array[i, j] = 1 if np.isnan(kept) else kept
 
 
-def _held(array: Any, layout: str, rng: np.random.Generator) -> Any:  # noqa: PLR0911 - one line a layout
+def _held(array: Any, layout: str, rng: np.random.Generator) -> Any:  # noqa: PLR0911 - one line per layout
     if layout == "fortran":
         return np.asfortranarray(array)
     if layout == "every second":
@@ -225,7 +223,7 @@ def _mapped(array: Any) -> Any:
 
 
 def _observed(array: Any, layout: str) -> Any:
-    """Entries as Observed where they can be, else as they are."""
+    """Entries as Observed if possible, otherwise unchanged."""
     try:
         made = Observed.from_dense(array)
     except (ValueError, TypeError):
@@ -245,7 +243,7 @@ def _observed(array: Any, layout: str) -> Any:
 
 
 def _sparse(array: Any, layout: str, rng: np.random.Generator) -> Any:
-    """Stored are the places that are not missing, some of the others as explicit zeros."""
+    """A sparse array of the entries that are not missing, with some explicit zeros."""
     kind = layout.split(maxsplit=1)[0]
     if array.dtype.char in "eg" or not array.dtype.isnative:
         array = array.astype(np.float64)  # SciPy has no sparse arrays of these

@@ -1,4 +1,4 @@
-"""``python -m stress.one NAME CASES SEED``: one check in a process of its own; prints its tally as JSON on the last line."""
+"""``python -m stress.one NAME CASES SEED``: run one check and print its tally as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stress.tally import Tally
 
 
 def run(name: str, cases: int | None, seed: int) -> Tally:
-    """Run a check here; ``cases`` None: as many as it has for the table."""
+    """Run a check in this process; ``cases=None`` means its number of cases for the table."""
     check = importlib.import_module(f"stress.checks.{name}")
     tally = Tally()
     check.run(tally, check.CASES if cases is None else cases, seed)

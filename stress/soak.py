@@ -1,6 +1,7 @@
-"""``python -m stress.soak --minutes 60``: fits, predictions, files, over and over; memory, open files and threads must not grow.
+"""``python -m stress.soak --minutes 60``: repeated fits, predictions and files.
 
-Prints a line each minute and the growth at the end; exits with 1 where something grew.
+Memory, open files and threads must not grow. Prints a line per minute and the growth at the end;
+exits with 1 if anything grew.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from robustmf.baselines import AltGrad, ScaledASD
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import RobustMFWarning
 
-#: The first share of the time, in which caches and the allocator's pools fill, does not count.
+#: Fraction of the time at the beginning, in which caches fill, that is not measured.
 _WARM_UP = 0.25
 
-#: Memory may be higher at the end than after the warm-up by so much: what one fit more or less leaves with the allocator.
+#: Allowed growth of memory in bytes: what the allocator may keep of one fit.
 _NOISE = 8 << 20
 
-_WAYS: list[dict[str, Any]] = [
+_SETTINGS: list[dict[str, Any]] = [
     {"solver": "irls"},
     {"solver": "irls", "bias": True, "loss": "huber"},
     {"solver": "mm", "loss": "lsp", "max_iter": 20},
@@ -42,50 +43,54 @@ _WAYS: list[dict[str, Any]] = [
 
 
 def main() -> int:
-    """Run for so many minutes; exit status."""
+    """Run for the given number of minutes and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m stress.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore", RobustMFWarning)
-    rng, seconds, rounds = np.random.default_rng(asked.seed), 60 * asked.minutes, 0
-    began = told = time.monotonic()
+    rng = np.random.default_rng(arguments.seed)
+    seconds = 60 * arguments.minutes
+    rounds = 0
+    began = time.monotonic()
+    reported = began
     seen: list[tuple[float, dict[str, int]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        while (gone := time.monotonic() - began) < seconds or not seen:
+        while (elapsed := time.monotonic() - began) < seconds or not seen:
             _one_round(rounds, rng, Path(folder))
             rounds += 1
-            if time.monotonic() - told >= min(60, seconds / 20):
-                told = time.monotonic()
-                seen.append((gone, _held()))
-                print(f"{gone / 60:6.1f} min, {rounds} rounds: {_said(seen[-1][1])}", flush=True)
-    return _judged(seen, seconds, rounds)
+            if time.monotonic() - reported >= min(60, seconds / 20):
+                reported = time.monotonic()
+                seen.append((elapsed, _usage()))
+                usage = _formatted(seen[-1][1])
+                print(f"{elapsed / 60:6.1f} min, {rounds} rounds: {usage}", flush=True)
+    return report_growth(seen, seconds, rounds)
 
 
 def _one_round(number: int, rng: np.random.Generator, folder: Path) -> None:
-    """All that a long-lived process would do with one set of data."""
+    """The operations of a long-lived process on one data set."""
     data = make_synthetic(
         int(rng.integers(40, 200)), 100, rank=3, observed=0.4, random_state=rng
     ).train
-    way = _WAYS[number % len(_WAYS)]
+    settings = _SETTINGS[number % len(_SETTINGS)]
     (folder / "checkpoint").unlink(missing_ok=True)
-    model = RobustMF(rank=3, random_state=number, n_jobs=2, **way).fit(
+    model = RobustMF(rank=3, random_state=number, n_jobs=2, **settings).fit(
         data, checkpoint=folder / "checkpoint", checkpoint_every=0.05
     )
     model.save(folder / "model")
-    again = robustmf.load(folder / "model")
+    loaded = robustmf.load(folder / "model")
     new = data.to_sparse()[:20]
-    again.predict(np.arange(20), np.arange(20))
-    again.inverse_transform(again.transform(new))
-    again.outlier_scores(data)
-    again.recommend(0)
-    again.partial_fit(new)
+    loaded.predict(np.arange(20), np.arange(20))
+    loaded.inverse_transform(loaded.transform(new))
+    loaded.outlier_scores(data)
+    loaded.recommend(0)
+    loaded.partial_fit(new)
     for kind in (AltGrad, ScaledASD):
         kind(rank=3, max_iter=10, random_state=number, n_jobs=2).fit(data)
 
 
-def _held() -> dict[str, int]:
-    """What this process holds: bytes of memory, open files, threads, objects that the collector knows."""
+def _usage() -> dict[str, int]:
+    """Bytes of memory, open files, threads and garbage-collected objects of this process."""
     gc.collect()
     status = Path("/proc/self/status").read_text()
     memory = re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)
@@ -98,32 +103,34 @@ def _held() -> dict[str, int]:
     }
 
 
-def _said(held: dict[str, int]) -> str:
+def _formatted(usage: dict[str, int]) -> str:
     return ", ".join(
         f"{name} {value / 1e6:.1f} MB" if name == "memory" else f"{name} {value}"
-        for name, value in held.items()
+        for name, value in usage.items()
     )
 
 
-def _judged(seen: list[tuple[float, dict[str, int]]], seconds: float, rounds: int) -> int:
+def report_growth(seen: list[tuple[float, dict[str, int]]], seconds: float, rounds: int) -> int:
     """Compare the quarter after the warm-up with the last one, by medians."""
-    first = [held for gone, held in seen if _WARM_UP * seconds <= gone < 2 * _WARM_UP * seconds]
-    last = [held for gone, held in seen if gone >= (1 - _WARM_UP) * seconds]
+    first = [
+        usage for elapsed, usage in seen if _WARM_UP * seconds <= elapsed < 2 * _WARM_UP * seconds
+    ]
+    last = [usage for elapsed, usage in seen if elapsed >= (1 - _WARM_UP) * seconds]
     if not first or not last:
-        print("too short to tell: --minutes 5 or more")
+        print("too short to measure growth: use --minutes 5 or more")
         return 1
-    middle = {
-        name: [float(np.median([held[name] for held in part])) for part in (first, last)]
+    medians = {
+        name: [float(np.median([usage[name] for usage in part])) for part in (first, last)]
         for name in first[0]
     }
-    growth = {name: after - before for name, (before, after) in middle.items()}
+    growth = {name: after - before for name, (before, after) in medians.items()}
     allowed = {
         "memory": _NOISE,
         "open files": 0,
         "threads": 0,
-        "objects": 0.01 * middle["objects"][0],
+        "objects": 0.01 * medians["objects"][0],
     }
-    told = ", ".join(
+    changes = ", ".join(
         f"{name} {growth[name] / 1e6:+.2f} MB"
         if name == "memory"
         else f"{name} {growth[name]:+.0f}"
@@ -131,7 +138,8 @@ def _judged(seen: list[tuple[float, dict[str, int]]], seconds: float, rounds: in
     )
     grown = [name for name in growth if growth[name] > allowed[name]]
     print(
-        f"{rounds} rounds in {seconds / 60:g} min; growth from the second quarter to the last: {told}"
+        f"{rounds} rounds in {seconds / 60:g} min; "
+        f"growth from the second quarter to the last: {changes}"
     )
     print(f"grown: {', '.join(grown)}" if grown else "nothing has grown")
     return int(bool(grown))

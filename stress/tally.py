@@ -1,4 +1,4 @@
-"""What a check counts."""
+"""Cases and failures of a check."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-#: So many failures are kept in words; the others are only counted.
-_TOLD = 20
+#: Number of failures whose messages are kept; the others are only counted.
+_MAX_MESSAGES = 20
 
 
 @dataclass
@@ -21,16 +21,22 @@ class Tally:
 
     @contextmanager
     def case(self, label: str) -> Iterator[None]:
-        """One case: whatever is raised inside is a failure, told by its label and its last line, and the check goes on."""
+        """One case: an exception raised inside is recorded as a failure; the check continues."""
         self.cases += 1
         try:
             yield
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            self.fail(f"{label}: {type(error).__name__}: {error} ({place.filename}:{place.lineno})")
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            self.fail(f"{label}: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})")
 
-    def fail(self, what: str) -> None:
-        """A failure of the case that runs now."""
+    def add(self, other: Tally) -> None:
+        """Add the cases and failures of another tally."""
+        self.cases += other.cases
+        self.failed += other.failed
+        self.failures += other.failures
+
+    def fail(self, message: str) -> None:
+        """Record a failure of the current case."""
         self.failed += 1
-        if len(self.failures) < _TOLD:
-            self.failures.append(what)
+        if len(self.failures) < _MAX_MESSAGES:
+            self.failures.append(message)

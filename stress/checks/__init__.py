@@ -1,4 +1,4 @@
-"""One module a check; see :mod:`stress`."""
+"""One module per check; see :mod:`stress`."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import pkgutil
 
 
 def names() -> list[str]:
-    """The checks there are, in the order of their names."""
+    """The names of the checks, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))

@@ -1,4 +1,4 @@
-"""Bad input, cell by cell: every public function with every kind of bad input does what the documentation's table says."""
+"""Bad input: every cell of the table in the documentation is executed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CASES = FEW = 1000
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """All cells, however many cases are asked for: none of them is left to chance."""
+    """Run all cells, whatever the number of cases."""
     for cell in cells():
         with tally.case(f"{cell.function}, {cell.kind}"):
             cell.executed()

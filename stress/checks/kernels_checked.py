@@ -1,4 +1,4 @@
-"""Kernels: compiled with bounds checking, on problems of random shapes, against plain NumPy; none of them left out."""
+"""Kernels: compiled with bounds checking and compared with NumPy on random shapes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stress.tally import Tally
 TITLE = "every kernel with bounds checking, against NumPy"
 CASES, FEW = 400, 2
 
-#: Fewer cases than this: only the operations that solvers are made of, as compiling the rest takes longer than CI has.
+#: With fewer cases, only the operations of solvers: compiling all kernels takes too long for CI.
 _ALL = 50
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """All in a process of its own, with a cache of its own: Numba does not tell code with checks from code without."""
+    """Run in a separate process with a separate cache: Numba's cache ignores bounds checking."""
     with tempfile.TemporaryDirectory(prefix="robustmf-checked-") as cache:
         command = [
             sys.executable,
@@ -29,13 +29,12 @@ def run(tally: Tally, cases: int, seed: int) -> None:
             *(["operations"] if cases < _ALL else []),
         ]
         checked = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache}
-        ended = subprocess.run(
+        result = subprocess.run(
             command, capture_output=True, text=True, env=checked, timeout=500, check=False
         )
-    if ended.returncode:
+    if result.returncode:
         tally.cases += 1
-        tally.fail(f"the process ended with {ended.returncode}: {ended.stderr[-300:]}")
+        tally.fail(f"the process exited with {result.returncode}: {result.stderr[-300:]}")
         return
-    found = json.loads(ended.stdout.splitlines()[-1])
-    tally.cases, tally.failed = tally.cases + found["cases"], tally.failed + found["failed"]
-    tally.failures.extend(found["failures"])
+    found = json.loads(result.stdout.splitlines()[-1])
+    tally.add(Tally(**found))

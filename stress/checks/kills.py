@@ -1,4 +1,4 @@
-"""Checkpoints: a process that fits is killed again and again; the one that comes through ends with the bits of an undisturbed fit."""
+"""Checkpoints: a fit killed repeatedly and resumed gives the bits of an undisturbed fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stress.tally import Tally
 TITLE = "SIGKILL at random times, resumed from the checkpoint: same bits"
 CASES, FEW = 150, 12  # kills
 
-_WAYS: list[dict[str, Any]] = [
+_SETTINGS: list[dict[str, Any]] = [
     {"solver": "irls", "loss": "lsp"},
     {"solver": "mm", "loss": "lsp"},
     {"solver": "varpro", "tol": 1e-10},
@@ -32,50 +32,53 @@ _WAYS: list[dict[str, Any]] = [
     {"solver": "irls", "loss": "geman", "validation_fraction": 0.1, "patience": 15},
 ]
 
-#: A life is cut short after this many seconds on average; some are long enough for any start.
-_LIFE = 0.12
+#: Mean time in seconds until a process is killed; some live long enough for any initialization.
+_LIFETIME = 0.12
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """One problem after the other until so many processes were killed; each death and each result is a case."""
-    rng, killed, number = np.random.default_rng(seed), 0, 0
+    """Fit problems until ``cases`` processes were killed; each kill and each result is a case."""
+    rng = np.random.default_rng(seed)
+    killed = 0
+    number = 0
     while killed < cases:
-        way = _WAYS[number % len(_WAYS)]
+        settings = _SETTINGS[number % len(_SETTINGS)]
         data = make_synthetic(int(rng.integers(60, 160)), rank=3, random_state=rng).train
         if number % 2:
             rows = data.rows
             data = Observed.from_indices(
                 rows.group_of_entry(), rows.indices, rows.values.astype(np.float32), data.shape
             )
-        label, number = f"{way}, {data.shape[0]} rows, {data.dtype}", number + 1
+        label = f"{settings}, {data.shape[0]} rows, {data.dtype}"
+        number += 1
         with tempfile.TemporaryDirectory() as folder:
-            undisturbed = _Results(_fitted(way, data, None))
+            undisturbed = _Results(_fitted(settings, data, None))
             while killed < cases:
-                life = rng.exponential(_LIFE)
-                with tally.case(f"{label}, kill {killed + 1} after {life:.3f} s"):
-                    if not _dies(way, data, Path(folder), life):
+                lifetime = rng.exponential(_LIFETIME)
+                with tally.case(f"{label}, kill {killed + 1} after {lifetime:.3f} s"):
+                    if not _dies(settings, data, Path(folder), lifetime):
                         break
                     killed += 1
                     assert len(list(Path(folder).iterdir())) <= 2, (
-                        f"files pile up: {os.listdir(folder)}"
+                        f"files accumulate: {os.listdir(folder)}"
                     )
                     if (Path(folder) / "checkpoint").exists():
                         read(Path(folder) / "checkpoint")
             with tally.case(f"{label}, result"):
-                _Results(_fitted(way, data, Path(folder) / "checkpoint")).require(undisturbed)
+                _Results(_fitted(settings, data, Path(folder) / "checkpoint")).require(undisturbed)
                 assert os.listdir(folder) == ["checkpoint"], f"left behind: {os.listdir(folder)}"
 
 
-def _fitted(way: dict[str, Any], data: Observed, path: Path | None) -> RobustMF:
+def _fitted(settings: dict[str, Any], data: Observed, path: Path | None) -> RobustMF:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
-        return RobustMF(rank=3, n_jobs=1, random_state=7, **way).fit(
+        return RobustMF(rank=3, n_jobs=1, random_state=7, **settings).fit(
             data, checkpoint=path, checkpoint_every=0
         )
 
 
 class _Results:
-    """What must be the same: all of the fit but the seconds it took."""
+    """The results of a fit that must be equal: all but the seconds it took."""
 
     def __init__(self, model: RobustMF) -> None:
         self.arrays = {
@@ -96,24 +99,24 @@ class _Results:
         self.plain = repr(history) + repr([getattr(model, name) for name in plain])
 
     def require(self, other: _Results) -> None:
-        """Be equal to the other, bit for bit."""
+        """Raise unless all results are equal, bit for bit."""
         for name, content in self.arrays.items():
             assert content == other.arrays[name], f"{name} differs"
         assert self.plain == other.plain, f"{self.plain} is not {other.plain}"
 
 
-def _dies(way: dict[str, Any], data: Observed, folder: Path, life: float) -> bool:
+def _dies(settings: dict[str, Any], data: Observed, folder: Path, lifetime: float) -> bool:
     """Whether a process that fits from the checkpoint was killed before it ended by itself."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # a fork beside idle BLAS threads is meant here
+        # The process is forked beside idle BLAS threads on purpose.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = multiprocessing.get_context("fork").Process(
-            target=_fitted, args=(way, data, folder / "checkpoint")
+            target=_fitted, args=(settings, data, folder / "checkpoint")
         )
         child.start()
-    time.sleep(life)
-    os.kill(child.pid, signal.SIGKILL)  # type: ignore[arg-type]  # a zombie until it is joined: the number is still its own
+    time.sleep(lifetime)
+    # Until it is joined the process keeps its id, even if it has ended.
+    os.kill(child.pid, signal.SIGKILL)  # type: ignore[arg-type]
     child.join()
-    assert child.exitcode in (0, -signal.SIGKILL), f"the process ended with {child.exitcode}"
+    assert child.exitcode in (0, -signal.SIGKILL), f"the process exited with {child.exitcode}"
     return child.exitcode != 0

@@ -1,4 +1,4 @@
-"""Memory: the peak of a fit lies within what ``RobustMF.memory_estimate`` says."""
+"""Memory: the peak of a fit lies within the estimate of ``RobustMF.memory_estimate``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stress.tally import Tally
 TITLE = "peak memory of a fit within the estimate and 20 %"
 CASES, FEW = 12, 2
 
-_WAYS: list[dict[str, Any]] = [
+_SETTINGS: list[dict[str, Any]] = [
     {"solver": MM(max_iter=20), "loss": "lsp"},
     {"solver": "irls", "init": "random", "bias": True},
     {"solver": "irls"},
@@ -27,29 +27,31 @@ _WAYS: list[dict[str, Any]] = [
     {"solver": "irls", "validation_fraction": 0.1, "init": "ridge"},
 ]
 
-#: What the allocator keeps and the estimate does not count.
+#: Bytes kept by the allocator, which the estimate does not include.
 _SLACK = 12 << 20
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Each fit in a forked process, which measures its own peak beyond what it began with."""
-    for way in _WAYS[:cases]:
-        _warm_up(way)
+    """Run each fit in a forked process, which measures the increase of its peak memory."""
+    for settings in _SETTINGS[:cases]:
+        _warm_up(settings)
     for case, rng in enumerate(np.random.default_rng(seed).spawn(cases)):
-        way = _WAYS[case % len(_WAYS)]
-        shape, n_entries, rank, dtype = _drawn(way, rng)
-        model = RobustMF(rank=rank, max_iter=2, n_jobs=2, random_state=0, **way)
-        with tally.case(f"{way}, shape {shape}, {n_entries} entries, rank {rank}, {dtype}"):
+        settings = _SETTINGS[case % len(_SETTINGS)]
+        shape, n_entries, rank, dtype = _drawn(settings, rng)
+        model = RobustMF(rank=rank, max_iter=2, n_jobs=2, random_state=0, **settings)
+        with tally.case(f"{settings}, shape {shape}, {n_entries} entries, rank {rank}, {dtype}"):
             estimate = model.memory_estimate(shape=shape, n_entries=n_entries, dtype=dtype)
-            peak = _peak(way, model, shape, n_entries, dtype, int(rng.integers(1 << 30)))
+            peak = _peak(settings, model, shape, n_entries, dtype, int(rng.integers(1 << 30)))
             assert peak <= 1.2 * estimate + _SLACK, (
                 f"{peak / 1e6:.1f} MB, estimated {estimate / 1e6:.1f} MB"
             )
 
 
-def _drawn(way: dict[str, Any], rng: np.random.Generator) -> tuple[tuple[int, int], int, int, str]:
+def _drawn(
+    settings: dict[str, Any], rng: np.random.Generator
+) -> tuple[tuple[int, int], int, int, str]:
     dtype = str(rng.choice(["float32", "float64"]))
-    if way["solver"] == "varpro":
+    if settings["solver"] == "varpro":
         shape = (int(rng.integers(10, 60)), int(rng.integers(2_000, 8_000)))
         return (
             shape,
@@ -62,24 +64,25 @@ def _drawn(way: dict[str, Any], rng: np.random.Generator) -> tuple[tuple[int, in
     return (m, n), n_entries, int(rng.integers(2, 13)), dtype
 
 
-def _warm_up(way: dict[str, Any]) -> None:
-    """Compile, and load the pages of code that a fit may need: they come once a process, and belong to no fit.
+def _warm_up(settings: dict[str, Any]) -> None:
+    """Compile and load the code that a fit may need, which is not part of its memory.
 
-    Beside a problem with entries enough to see the noise, one with so few that λ is searched for. That search has kernels of its own, and
-    to load them brings 57 MB of the compiler. (Variable projection is for short sides, and has no use for it.)
+    Besides a problem with enough entries to estimate the noise, one with so few that λ is searched
+    for: loading the kernels of that search loads 57 MB of the compiler. Variable projection, which
+    is for matrices with a short side, does not search.
     """
-    few = [((900, 1_100), 5_000)] if way["solver"] != "varpro" else []
+    few = [((900, 1_100), 5_000)] if settings["solver"] != "varpro" else []
     for shape, n_entries in [((60, 200), 9_000), *few]:
         for dtype in ("float32", "float64"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RobustMFWarning)
-                RobustMF(rank=3, max_iter=2, random_state=0, n_jobs=2, **way).fit(
+                RobustMF(rank=3, max_iter=2, random_state=0, n_jobs=2, **settings).fit(
                     _entries(shape, n_entries, dtype, 0)
                 )
 
 
 def _peak(
-    way: dict[str, Any],
+    settings: dict[str, Any],
     model: RobustMF,
     shape: tuple[int, int],
     n_entries: int,
@@ -88,38 +91,35 @@ def _peak(
 ) -> int:
     here, there = multiprocessing.Pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # a fork beside idle BLAS threads is meant here
+        # The process is forked beside idle BLAS threads on purpose.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = multiprocessing.get_context("fork").Process(
-            target=_measure, args=(there, way, model, shape, n_entries, dtype, seed)
+            target=_measure, args=(there, settings, model, shape, n_entries, dtype, seed)
         )
         child.start()
     there.close()
     try:
         return here.recv()
     except EOFError:
-        raise AssertionError("the process ended without a word") from None
+        raise AssertionError("the process ended without a result") from None
     finally:
         child.join()
 
 
 def _measure(
     connection: Connection,
-    way: dict[str, Any],
+    settings: dict[str, Any],
     model: RobustMF,
     shape: tuple[int, int],
     n_entries: int,
     dtype: str,
     seed: int,
 ) -> None:
-    _warm_up(way)  # a fork begins without the pages of libraries
+    _warm_up(settings)  # a forked process starts without the pages of libraries
     before = _status("VmRSS")
     entries = _entries(shape, n_entries, dtype, seed)
-    ctypes.CDLL(None).malloc_trim(0)  # what the entries were made from has been let go
-    Path("/proc/self/clear_refs").write_text(
-        "5"
-    )  # the peak so far, of making the entries, is forgotten
+    ctypes.CDLL(None).malloc_trim(0)  # return freed memory to the system
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
         model.fit(entries)
@@ -134,14 +134,14 @@ def _status(name: str) -> int:
 
 
 def _entries(shape: tuple[int, int], n_entries: int, dtype: str, seed: int) -> Observed:
-    """Random places of a low-rank matrix with noise and some gross errors."""
+    """Random entries of a low-rank matrix with noise and some gross errors."""
     rng = np.random.default_rng(seed)
-    place = np.unique(rng.integers(shape[0] * shape[1], size=n_entries))
-    i, j = (index.astype(np.int32) for index in np.divmod(place, shape[1]))
+    positions = np.unique(rng.integers(shape[0] * shape[1], size=n_entries))
+    i, j = (index.astype(np.int32) for index in np.divmod(positions, shape[1]))
     U, V = (rng.standard_normal((size, 2)) for size in shape)
     values = (
         np.einsum("tq,tq->t", U[i], V[j])
-        + 0.2 * rng.standard_normal(len(place))
-        + 5 * (rng.random(len(place)) < 0.03)
+        + 0.2 * rng.standard_normal(len(positions))
+        + 5 * (rng.random(len(positions)) < 0.03)
     )
     return Observed.from_indices(i, j, values.astype(dtype), shape)

@@ -1,4 +1,4 @@
-"""Page safety: fit pages with hostile ids and titles have the elements and attributes of the template, and no others."""
+"""Page safety: pages with hostile ids and titles have only the elements of the template."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _HOSTILE = (
 
 
 class Seen(HTMLParser):
-    """The elements of a page with the names of their attributes, and what scripts and addresses hold."""
+    """Elements of a page with the names of their attributes, comments and addresses."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -63,7 +63,7 @@ class Seen(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Count."""
+        """Count the element and collect its addresses."""
         self.elements[tag, tuple(sorted(name for name, _ in attrs))] += 1
         self.addresses += [
             value or ""
@@ -72,7 +72,7 @@ class Seen(HTMLParser):
         ]
 
     def handle_comment(self, data: str) -> None:
-        """Keep."""
+        """Collect the comment."""
         self.comments.append(data)
 
 
@@ -87,13 +87,14 @@ def ids() -> st.SearchStrategy[list[str]]:
 
 
 def drawn(names: list[str], folder: Path) -> Seen:
-    """The page of a fit with these names of rows and columns, parsed; without the plotting library, which is the same for all."""
+    """The parsed page of a fit with these row and column names, without the plotting library."""
     rng = np.random.default_rng(0)
     X = np.outer(rng.uniform(1, 2, 12), rng.uniform(1, 2, 12)) + 0.01 * rng.standard_normal(
         (12, 12)
     )
-    X[0, 0], X[3, 5] = 9, -9
-    # in the order given, so that the same places are suspicious whatever the names
+    X[0, 0] = 9
+    X[3, 5] = -9
+    # In the given order, so that the flagged entries do not depend on the names.
     entries = Observed.from_dense(X)
     model = RobustMF(1, random_state=0, n_jobs=1, bias=False).fit(
         Observed(entries.rows, entries.shape, names, names)
@@ -108,7 +109,7 @@ def drawn(names: list[str], folder: Path) -> Seen:
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """A page each, compared with that of harmless names; without the four megabytes of plotting library."""
+    """Compare each page with that of harmless names; the plotting library is left out."""
     with (
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(),
@@ -119,7 +120,7 @@ def run(tally: Tally, cases: int, seed: int) -> None:
 
         def check(names: list[str]) -> None:
             seen = drawn(names, Path(folder))
-            # a long name has a title with all of it, which is the one attribute that names bring
+            # A long name is repeated in a title, the only attribute that depends on names.
             differing = {
                 key
                 for key in seen.elements | plain.elements

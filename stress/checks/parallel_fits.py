@@ -1,4 +1,4 @@
-"""Load: two dozen fits side by side, in threads and in processes, give what each gives alone, and leave nothing changed."""
+"""Load: concurrent fits in threads and processes give the same results as alone."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from robustmf.datasets import make_synthetic
 from robustmf.exceptions import RobustMFWarning
 from stress.tally import Tally
 
-TITLE = "24 fits side by side in threads, forked and spawned processes: same bits as alone, nothing changed"
+TITLE = "24 concurrent fits in threads, forked and spawned processes: same bits as alone"
 CASES, FEW = 12 * 24, 2 * 24
 
-#: Fits at once, and spawned processes that share them.
-_AT_ONCE, _SPAWNED = 24, 6
+#: Number of concurrent fits.
+_CONCURRENT_FITS = 24
+
+#: Number of spawned processes that share them.
+_SPAWNED = 6
 
 #: Seconds after which a process counts as hung.
 _HUNG = 60
 
-_WAYS: list[dict[str, Any]] = [
+_SETTINGS: list[dict[str, Any]] = [
     {"solver": "mm", "loss": "lsp"},
     {"solver": "varpro"},
     {"solver": "irls", "bias": True},
@@ -40,49 +43,49 @@ _WAYS: list[dict[str, Any]] = [
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Rounds of 24 fits: in threads, in processes forked beside fits that go on, and once in spawned ones."""
+    """Rounds of 24 fits: in threads, in processes forked during other fits, in spawned ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
-        _run_rounds(tally, max(2, cases // _AT_ONCE), seed)
+        _run_rounds(tally, max(2, cases // _CONCURRENT_FITS), seed)
 
 
 def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
-    before = _surroundings()
+    before = _global_state()
     for k in range(rounds):
-        alone = [_fitted(seed, k, number) for number in range(_AT_ONCE)]
+        alone = [_fitted(seed, k, number) for number in range(_CONCURRENT_FITS)]
         if k % 2 == 0:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
+            with ThreadPoolExecutor(_CONCURRENT_FITS) as pool:
                 found = list(
-                    pool.map(lambda number, k=k: _fitted(seed, k, number), range(_AT_ONCE))
+                    pool.map(lambda number, k=k: _fitted(seed, k, number), range(_CONCURRENT_FITS))
                 )
         elif k == rounds - 1 and rounds > 2:
             found = _in_processes("spawn", _SPAWNED, seed, k)
         else:
-            with _concurrent_fits() as concurrent:
-                found = _in_processes("fork", _AT_ONCE, seed, k)
+            with _background_fits() as background:
+                found = _in_processes("fork", _CONCURRENT_FITS, seed, k)
             with tally.case(f"round {k}: fits in threads of the process that forks"):
-                assert len(set(concurrent)) == len(_CONCURRENT), (
-                    "other bits than alone, or a fit that failed"
+                assert len(set(background)) == len(_BACKGROUND), (
+                    "bits differ from a fit alone, or a fit failed"
                 )
         for number, (one, expected) in enumerate(zip(found, alone, strict=True)):
-            with tally.case(f"round {k}, fit {number}: {_WAYS[number % len(_WAYS)]}"):
-                assert one is not None, f"no answer in {_HUNG} s"
-                assert one == expected, "other bits than alone"
-        with tally.case(f"round {k}: what is the process's own"):
-            for name, value in _surroundings().items():
+            with tally.case(f"round {k}, fit {number}: {_SETTINGS[number % len(_SETTINGS)]}"):
+                assert one is not None, f"no result in {_HUNG} s"
+                assert one == expected, "bits differ from a fit alone"
+        with tally.case(f"round {k}: global state"):
+            for name, value in _global_state().items():
                 assert value == before[name], f"{name} was {before[name]}, is {value}"
 
 
-def _in_processes(way: str, processes: int, seed: int, k: int) -> list[str | None]:
-    """All the fits, dealt out to so many processes at once; None for what a hung one owes."""
-    context, share = multiprocessing.get_context(way), _AT_ONCE // processes
+def _in_processes(method: str, processes: int, seed: int, k: int) -> list[str | None]:
+    """The fits distributed over processes; None for those of a process that hangs."""
+    context = multiprocessing.get_context(method)
+    share = _CONCURRENT_FITS // processes
     started = []
-    for first in range(0, _AT_ONCE, share):
+    for first in range(0, _CONCURRENT_FITS, share):
         here, there = context.Pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # forks beside threads are meant here
+            # Processes are forked beside threads on purpose.
+            warnings.simplefilter("ignore", DeprecationWarning)
             child = context.Process(
                 target=_answer, args=(there, seed, k, range(first, first + share))
             )
@@ -108,7 +111,7 @@ def _fitted(seed: int, k: int, number: int) -> str:
         60 + number, 50, rank=2, observed=0.5, random_state=[seed, k, number]
     ).train
     model = RobustMF(
-        **{"rank": 2, "n_jobs": 1, "random_state": number} | _WAYS[number % len(_WAYS)]
+        **{"rank": 2, "n_jobs": 1, "random_state": number} | _SETTINGS[number % len(_SETTINGS)]
     ).fit(data)
     return hashlib.sha256(
         model.row_factors_.tobytes() + model.predict(np.arange(50), np.arange(50)).tobytes()
@@ -116,14 +119,14 @@ def _fitted(seed: int, k: int, number: int) -> str:
 
 
 #: Fits that run in threads while processes are forked: the solvers that use BLAS.
-_CONCURRENT: list[tuple[type[Any], dict[str, Any]]] = [
+_BACKGROUND: list[tuple[type[Any], dict[str, Any]]] = [
     (AltGrad, {"max_iter": 2, "n_jobs": 2}),
     (RobustMF, {"solver": "mm", "loss": "lsp", "n_jobs": 1}),
 ]
 
 
 @contextmanager
-def _concurrent_fits() -> Iterator[list[str]]:
+def _background_fits() -> Iterator[list[str]]:
     """Repeat fits in two threads of this process; the list receives the digest of each result."""
     over = threading.Event()
     data = make_synthetic(160, rank=2, observed=0.6, random_state=0).train
@@ -134,8 +137,8 @@ def _concurrent_fits() -> Iterator[list[str]]:
             model = kind(rank=2, random_state=0, **settings).fit(data)
             digests.append(hashlib.sha256(model.row_factors_.tobytes()).hexdigest())
 
-    with ThreadPoolExecutor(len(_CONCURRENT)) as pool:
-        running = [pool.submit(repeat, *one) for one in _CONCURRENT]
+    with ThreadPoolExecutor(len(_BACKGROUND)) as pool:
+        running = [pool.submit(repeat, *one) for one in _BACKGROUND]
         try:
             yield digests
         finally:
@@ -144,12 +147,12 @@ def _concurrent_fits() -> Iterator[list[str]]:
         one.result()
 
 
-def _surroundings() -> dict[str, Any]:
+def _global_state() -> dict[str, Any]:
     return {
         "threads of BLAS": sorted(
             (str(pool["filepath"]), pool["num_threads"]) for pool in threadpool_info()
         ),
-        "np.random": repr(np.random.get_state(legacy=False)),  # noqa: NPY002 - the global state is what is looked at
+        "np.random": repr(np.random.get_state(legacy=False)),  # noqa: NPY002 - the global state
         "warnings": repr(warnings.filters),
         "np.geterr": np.geterr(),
         "threads": threading.active_count(),

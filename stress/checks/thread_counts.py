@@ -1,4 +1,4 @@
-"""Determinism: the same data, parameters and seed give the same bits with 1, 2 and 4 threads, again, and in another process."""
+"""Determinism: fits do not depend on the number of threads, the run, or the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stress.tally import Tally
 TITLE = "same bits with 1, 2 and 4 threads, from run to run, in another process"
 CASES, FEW = 84, 21
 
-#: Threads of the fit, and of BLAS; the last is one of the others again.
+#: Threads of the fit and of BLAS; the last repeats a number of threads of the fit.
 _THREADS = ((1, 1), (2, 2), (4, 4), (2, 1))
 
 
@@ -35,9 +35,9 @@ def _baseline(kind: type[Any], **settings: Any) -> Callable[[int, int], Any]:
     return lambda jobs, seed: kind(rank=3, n_jobs=jobs, random_state=seed, **settings)
 
 
-_WAYS: dict[str, Callable[[int, int], Any]] = {
+_MODELS: dict[str, Callable[[int, int], Any]] = {
     "irls": _model(solver="irls"),
-    "irls, kinked": _model(solver="irls", loss="mcp", max_iter=60),
+    "irls, nonsmooth": _model(solver="irls", loss="mcp", max_iter=60),
     "irls, biases": _model(solver="irls", bias=True, loss="lsp", max_iter=40),
     "irls, λ by count": _model(solver="irls", reg_by_count=True, reg=0.01, loss="huber"),
     "mm": _model(solver="mm", loss="lsp", max_iter=15),
@@ -61,16 +61,16 @@ _WAYS: dict[str, Callable[[int, int], Any]] = {
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Problems of 40 to 110 rows; whatever can be threaded is, however small."""
-    names = list(_WAYS)
+    """Problems of 40 to 110 rows; small work uses all threads too."""
+    names = list(_MODELS)
     with _another_process() as other:
         for case in range(cases):
-            way = names[case % len(names)]
-            with tally.case(f"{way}, case {case}"):
-                elsewhere = other.submit(_digests, way, [seed, case], 1, 1)
-                first, *others = (_digests(way, [seed, case], *threads) for threads in _THREADS)
+            name = names[case % len(names)]
+            with tally.case(f"{name}, case {case}"):
+                elsewhere = other.submit(_digests, name, [seed, case], 1, 1)
+                first, *others = (_digests(name, [seed, case], *threads) for threads in _THREADS)
                 for digests in (*others, elsewhere.result()):
-                    differ = [name for name, digest in first.items() if digests[name] != digest]
+                    differ = [key for key, digest in first.items() if digests[key] != digest]
                     assert not differ, f"{', '.join(differ)} differ"
 
 
@@ -92,15 +92,16 @@ def _another_process() -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _always_threaded() -> Iterator[None]:
-    before, team._SMALL_WORK = team._SMALL_WORK, 0
+    before = team._SMALL_WORK
+    team._SMALL_WORK = 0
     try:
         yield
     finally:
         team._SMALL_WORK = before
 
 
-def _digests(way: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]:
-    """What a fit, and what can be asked of it, comes to, by name."""
+def _digests(name: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]:
+    """Digests of the results of a fit and of the model's methods."""
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(40, 110))
     data = make_synthetic(
@@ -117,24 +118,23 @@ def _digests(way: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]:
         )
     with warnings.catch_warnings(), threadpool_limits(blas, user_api="blas"), _always_threaded():
         warnings.simplefilter("ignore", RobustMFWarning)
-        model = _WAYS[way](jobs, seed[1])
+        model = _MODELS[name](jobs, seed[1])
         found = _found(model.fit(data))
         if isinstance(model, RobustMF):
             new = data.to_sparse()[: max(3, rows // 4)]
             folded = model.transform(new)
-            asked = {
+            outputs = {
                 "transform": folded,
                 "inverse_transform": model.inverse_transform(folded),
                 "entry_weights": model.entry_weights(data),
             }
-            found |= asked | {"outlier_scores": np.asarray(model.outlier_scores(data))}
+            found |= outputs | {"outlier_scores": np.asarray(model.outlier_scores(data))}
             found |= {
-                f"partial_fit {name}": array
-                for name, array in _found(model.partial_fit(new)).items()
+                f"partial_fit {key}": array for key, array in _found(model.partial_fit(new)).items()
             }
     return {
-        name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
-        for name, array in found.items()
+        key: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        for key, array in found.items()
     }
 
 

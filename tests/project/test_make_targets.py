@@ -44,9 +44,9 @@ def test_soak_reports_growth():
 def test_soak_detects_growth(what, step, capsys):
     flat = {"memory": 100 << 20, "open files": 5, "threads": 1, "objects": 200_000}
     steady = [(float(minute), dict(flat)) for minute in range(60)]
-    assert soak._judged(steady, 60, 100) == 0
+    assert soak.report_growth(steady, 60, 100) == 0
     growing = [(minute, held | {what: held[what] + step * int(minute)}) for minute, held in steady]
-    assert soak._judged(growing, 60, 100) == 1
+    assert soak.report_growth(growing, 60, 100) == 1
     assert capsys.readouterr().out.splitlines()[-1] == f"grown: {what}"
 
 
