@@ -236,7 +236,7 @@ def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(mo
     monkeypatch.setattr(start, "graduated_factors", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 2 + 1  # one a fold, and the refit
-    monkeypatch.setattr(selection._Path, "_neighbour", lambda self, k, models: None)
+    monkeypatch.setattr(selection._Path, "_predecessor", lambda self, k, models: None)
     single = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 3 + 2 * 8 + 1
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Checkpoints: disks that are full or read-only, and files that are not of this fit: the named error, the file as it was."""
+"""Checkpoints: full or read-only disks and files of other fits raise a named error."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from stress.tally import Tally
 TITLE = "checkpoints: full and read-only disks, damaged files, files of other fits"
 CASES, FEW = 240, 20
 
-#: Writes before a limit on the size of files is set; the files of the fits below are larger than it.
-_MOST_WRITES, _LIMIT = 8, 500
+#: Largest number of writes before a limit on the size of files is set.
+_MAX_WRITES = 8
 
-#: The last iteration after which a fit is broken off.
+#: That limit in bytes, below the size of the checkpoints.
+_LIMIT = 500
+
+#: The last iteration after which a fit is interrupted.
 _LAST = 11
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """A quarter of the cases on a small disk, a quarter with a limit on files, the rest with files that are wrong."""
+    """A quarter of the cases on a small disk, a quarter with a limit on files, half with faults."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
         _run_all(tally, cases, seed)
@@ -45,19 +48,15 @@ def _run_all(tally: Tally, cases: int, seed: int) -> None:
         found = small_disk.run(cases // 4, seed, Path(folder))
     if found is None:
         print(
-            "no small disk can be mounted here: full disks by a limit on the size of files only",
+            "no small disk can be mounted here: only the size of files is limited",
             file=sys.stderr,
         )
     else:
-        tally.cases, tally.failed, tally.failures = (
-            tally.cases + found.cases,
-            tally.failed + found.failed,
-            tally.failures + found.failures,
-        )
+        tally.add(found)
     for case in range(cases // 4):
         data = make_synthetic(int(rng.integers(40, 80)), rank=2, random_state=rng).train
         with tally.case(f"file size limit, case {case}"), tempfile.TemporaryDirectory() as folder:
-            _limited(data, Path(folder) / "checkpoint", int(rng.integers(_MOST_WRITES)))
+            _limited(data, Path(folder) / "checkpoint", int(rng.integers(_MAX_WRITES)))
     data = make_synthetic(60, rank=2, random_state=rng).train
     faults = sorted(_FAULTS)
     for case in range(cases // 2):
@@ -67,7 +66,7 @@ def _run_all(tally: Tally, cases: int, seed: int) -> None:
 
 
 def _model(**changes: Any) -> RobustMF:
-    # longer than any iteration after which it is broken off
+    # More iterations than the last one after which it is interrupted.
     return RobustMF(
         **{
             "rank": 2,
@@ -83,7 +82,7 @@ def _model(**changes: Any) -> RobustMF:
 
 @contextmanager
 def _small_files() -> Iterator[None]:
-    """The kernel refuses to let any file of this process grow beyond a few hundred bytes."""
+    """Limit the size of files that this process writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LIMIT, before[1]))
     try:
@@ -92,12 +91,12 @@ def _small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-class _Stop(Exception):  # noqa: N818 - a fit left in the middle
+class _Stop(Exception):  # noqa: N818 - interrupts a fit
     pass
 
 
-def _begun(model: RobustMF, data: Observed, path: Path, iterations: int) -> None:
-    """Leave a checkpoint of a fit that was broken off."""
+def _interrupted_fit(model: RobustMF, data: Observed, path: Path, iterations: int) -> None:
+    """Write the checkpoint of an interrupted fit."""
 
     def leave(snapshot: Any) -> None:
         if snapshot.iteration > iterations:
@@ -111,7 +110,7 @@ def _begun(model: RobustMF, data: Observed, path: Path, iterations: int) -> None
 
 def _limited(data: Observed, path: Path, iterations: int) -> None:
     if iterations:
-        _begun(_model(), data, path, iterations)
+        _interrupted_fit(_model(), data, path, iterations)
     good = path.read_bytes() if iterations else None
     with _small_files():
         message = refusal(
@@ -120,24 +119,25 @@ def _limited(data: Observed, path: Path, iterations: int) -> None:
     assert str(path) in message, f"the error does not name the file: {message}"
     assert (path.read_bytes() if path.exists() else None) == good, "the last good file was not kept"
     assert {left.name for left in path.parent.iterdir()} <= {"checkpoint"}, "left behind"
-    again, undisturbed = _model().fit(data, checkpoint=path), _model().fit(data)
-    assert again.row_factors_.tobytes() == undisturbed.row_factors_.tobytes(), (
-        "other bits after the limit was lifted"
+    resumed = _model().fit(data, checkpoint=path)
+    undisturbed = _model().fit(data)
+    assert resumed.row_factors_.tobytes() == undisturbed.row_factors_.tobytes(), (
+        "different bits after the limit was removed"
     )
 
 
-#: What to do to a good checkpoint, given the random numbers; and the fit that must then refuse it.
+#: Damages a valid checkpoint and returns the model and data whose fit must refuse it.
 Fault = Callable[[Path, Observed, np.random.Generator], tuple[RobustMF, Observed]]
 
 
 def _refused(fault: Fault, data: Observed, path: Path, rng: np.random.Generator) -> None:
-    _begun(_model(), data, path, int(rng.integers(1, _LAST + 1)))
+    _interrupted_fit(_model(), data, path, int(rng.integers(1, _LAST + 1)))
     model, other = fault(path, data, rng)
     wrong = path.read_bytes()
     for how in ("checkpoint", "resume"):
         message = refusal(CheckpointError, partial(model.fit, other, **{how: path}))
         assert str(path) in message, f"the error does not name the file: {message}"
-    assert path.read_bytes() == wrong, "the file was touched"
+    assert path.read_bytes() == wrong, "the file was modified"
     assert [left.name for left in path.parent.iterdir()] == ["checkpoint"], "left behind"
 
 
@@ -154,20 +154,20 @@ def _cut(path: Path, data: Observed, rng: np.random.Generator) -> tuple[RobustMF
     return _model(), data
 
 
-def _sealed_again(
+def _inconsistent(
     path: Path, data: Observed, rng: np.random.Generator
 ) -> tuple[RobustMF, Observed]:
-    """A part of the state missing or of another size, under a seal that is right."""
+    """A part of the state is missing or has another size, and the checksum is correct."""
     saved = read(path)
     state = saved.state
-    start = state["prepared"]
+    prepared = state["prepared"]
     kind = int(rng.integers(4))
     if kind == 0:
         del state[str(rng.choice(sorted(state)))]
     elif kind == 1:
-        del start[str(rng.choice(sorted(start)))]
+        del prepared[str(rng.choice(sorted(prepared)))]
     elif kind == 2:
-        factors = start["factorization"]
+        factors = prepared["factorization"]
         factors["row_factors"] = factors["row_factors"][:-1].copy()
     else:
         state["loops"]["fit"]["solver"]["point"] = (np.zeros((3, 2)), np.zeros((3, 2)))
@@ -185,7 +185,8 @@ def _other_version(
 
 
 def _other_value(path: Path, data: Observed, rng: np.random.Generator) -> tuple[RobustMF, Observed]:
-    rows, values = data.rows, data.rows.values.copy()
+    rows = data.rows
+    values = rows.values.copy()
     at = int(rng.integers(len(values)))
     values[at] = np.nextafter(values[at], np.inf)
     return _model(), Observed.from_indices(rows.group_of_entry(), rows.indices, values, data.shape)
@@ -246,10 +247,10 @@ def _noise(path: Path, data: Observed, rng: np.random.Generator) -> tuple[Robust
 
 _FAULTS: dict[str, Fault] = {
     "one bit flipped": _flip,
-    "cut short": _cut,
-    "sealed again with other parts": _sealed_again,
+    "truncated": _cut,
+    "inconsistent parts with a valid checksum": _inconsistent,
     "another version": _other_version,
-    "one value another": _other_value,
+    "one value changed": _other_value,
     "another shape": _other_shape,
     "another precision": _other_precision,
     "another parameter": _other_parameter,

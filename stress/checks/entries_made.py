@@ -1,4 +1,4 @@
-"""Bad input: entries from arrays, sparse matrices, coordinates and triplets of every kind: right, or a named error, input untouched."""
+"""Entries from arrays, sparse matrices and triplets of every kind: correct, or a named error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stress.tally import Tally
 TITLE = "entries from anything: the right ones or a named error, input untouched"
 CASES, FEW = 6000, 200
 
-#: Columns of ids: of one kind, of several, duplicate, extreme, missing.
+#: Columns of ids: of one type or several, duplicate, extreme, missing.
 _IDS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "numbers": lambda rng, k: rng.integers(0, 5, k),
     "int64 extremes": lambda rng, k: rng.choice(np.array([-(2**63), 2**63 - 1, 0]), k),
@@ -46,7 +46,7 @@ _IDS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "NaT": lambda rng, k: np.array(["NaT", "2020-01-01"], "M8[D]")[rng.integers(0, 2, k)],
     "bool": lambda rng, k: rng.random(k) < 0.5,
     "mixed": lambda rng, k: [(1, "a", 2.5, None)[one] for one in rng.integers(0, 3, k)],
-    "twins": lambda rng, k: [(7, "7")[one] for one in rng.integers(0, 2, k)],
+    "number and text": lambda rng, k: [(7, "7")[one] for one in rng.integers(0, 2, k)],
     "None": lambda rng, k: [("a", None)[one] for one in rng.integers(0, 2, k)],
     "lists": lambda rng, k: [["a"] for _ in range(k)],
     "objects": lambda rng, k: np.array([("a", 1)[one] for one in rng.integers(0, 2, k)], object),
@@ -90,7 +90,7 @@ def examples() -> st.SearchStrategy[Plan | Triplets]:
 
 
 def check(example: Plan | Triplets) -> None:
-    """Make entries, and compare with what plain Python makes of the same."""
+    """Make entries and compare them with a dictionary of the same data."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (_check_matrix if isinstance(example, Plan) else _check_triplets)(example)  # type: ignore[operator]
@@ -121,16 +121,16 @@ def _require_same(made: Observed, X: Any) -> None:
         return
     if sp.issparse(X):
         stored = X.tocoo()
-        wanted = {
+        expected = {
             (int(i), int(j)): float(v)
             for i, j, v in zip(stored.row, stored.col, stored.data, strict=True)
         }
     else:
         dense = np.ma.asarray(X)
-        wanted = {
-            place: float(value)
-            for place, value in np.ndenumerate(dense.data)
-            if not np.ma.getmaskarray(dense)[place] and float(value) == float(value)
+        expected = {
+            index: float(value)
+            for index, value in np.ndenumerate(dense.data)
+            if not np.ma.getmaskarray(dense)[index] and float(value) == float(value)
         }
     rows = made.rows
     found = dict(
@@ -140,7 +140,7 @@ def _require_same(made: Observed, X: Any) -> None:
             strict=True,
         )
     )
-    assert found == wanted, f"{found} is not {wanted}"
+    assert found == expected, f"{found} is not {expected}"
     assert made.columns.values.tolist() == rows.values[made.column_order].tolist()
 
 
@@ -167,7 +167,7 @@ def _held(columns: tuple[Any, Any, Any], held: str) -> dict[str, Any]:
         return dict(zip(("row", "col", "value"), columns, strict=True))
     try:
         if held == "pandas":
-            import pandas as pd  # noqa: PLC0415 - a table library each
+            import pandas as pd  # noqa: PLC0415 - one table library at a time
 
             return {"data": pd.DataFrame(data), **names}
         if held == "polars":
@@ -180,7 +180,7 @@ def _held(columns: tuple[Any, Any, Any], held: str) -> dict[str, Any]:
             "data": pa.table({name: pa.array(column) for name, column in data.items()}),
             **names,
         }
-    except Exception:  # whatever that library says of these columns is not ours
+    except Exception:  # errors of the table library are not tested
         return {"data": data, **names}
 
 
@@ -188,10 +188,10 @@ def _require_triplets(made: Observed, columns: tuple[Any, Any, Any], example: Tr
     rows, cols = (
         column.tolist() if isinstance(column, np.ndarray) else column for column in columns[:2]
     )
-    places: dict[Any, list[float]] = {}
+    pairs: dict[Any, list[float]] = {}
     for i, j, value in zip(rows, cols, columns[2].tolist(), strict=True):
-        places.setdefault((i, j), []).append(value)
-    assert made.n_entries == len(places), f"{made.n_entries} entries of {len(places)} places"
+        pairs.setdefault((i, j), []).append(value)
+    assert made.n_entries == len(pairs), f"{made.n_entries} entries of {len(pairs)} pairs"
     assert made.shape == (len(set(rows)), len(set(cols))), f"shape {made.shape}"
     if example.held in ("columns", "mapping"):
         assert set(made.row_ids or ()) == set(rows), "the ids came back changed"
@@ -199,9 +199,9 @@ def _require_triplets(made: Observed, columns: tuple[Any, Any, Any], example: Tr
         i, j = (
             {key: k for k, key in enumerate(ids or ())} for ids in (made.row_ids, made.column_ids)
         )
-        for (row, col), values in places.items():
-            wanted = values[-1] if example.duplicates != "mean" else float(np.mean(values))
-            assert abs(float(found[i[row], j[col]]) - wanted) < 1e-12
+        for (row, col), values in pairs.items():
+            expected = values[-1] if example.duplicates != "mean" else float(np.mean(values))
+            assert abs(float(found[i[row], j[col]]) - expected) < 1e-12
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Numbers: a fit of the data in another unit, in another order, transposed, or in float32 is the same fit."""
+"""Equivariance: scaled, permuted, transposed or float32 data give the same fit."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Array = np.ndarray[Any, Any]
 #: Standard deviation of the noise; values are of size 1.
 NOISE = 0.05
 
-#: Solver, loss, and the power of the unit that the loss grows with: λ goes with the unit to this power less one.
-WAYS = (
+#: Solver, loss, and degree of the loss: with data in another unit, λ scales with the unit to the
+#: power degree − 1.
+METHODS = (
     ("irls", "welsch", 2),
     ("irls", "huber", 2),
     ("irls", "cauchy", 2),
@@ -39,46 +40,53 @@ WAYS = (
     ("varpro", "l1", 1),
 )
 
-#: From a given start, after a few iterations: differences beside the largest prediction. Units that are powers of four change exponents
-#: alone; another order, and the transpose, change the order of sums.
-SAME_UNIT, SAME_SUMS = 1e-12, 1e-6
+#: Largest difference after a few iterations from a given initial point, relative to the largest
+#: prediction: of another unit, where a power of four changes only exponents; and of another order
+#: or the transpose, which change the order of sums.
+SAME_UNIT = 1e-12
+SAME_SUMS = 1e-6
 
-#: ``irls`` does the rows first, and ``varpro`` keeps those of a square matrix: a matrix and its transpose take different ways. With a
-#: smooth loss they end at one point, where both are iterated until the objective falls no more: a fit that ends at a change of 1e-13 can
-#: be 1e-5 of the largest prediction away from that point, on either side of it.
+#: ``irls`` updates rows first, and ``varpro`` eliminates the columns of a square matrix: the
+#: iterates of a matrix and of its transpose differ. With a smooth loss they converge to the same
+#: point if iterated until the objective does not decrease: a fit that stops at a relative change
+#: of 1e-13 can be 1e-5 of the largest prediction away from it.
 SAME_END = 1e-6
 TO_THE_END: dict[str, Any] = {"max_iter": 3000, "tol": 1e-300}
 
-#: Alternation on a kinked loss stalls where no row and no column alone can gain, which is not one point: objectives then differ by less
-#: than this share, for a matrix and its transpose. On the way there the last digits of the data can grow to the first: 1 of some 2,000
-#: fits in a unit that is no power of two ended elsewhere, after a hundred sweeps of less than 1e-4 each. In a unit that is a power of
-#: four it is the same fit to the last bit, as it is for every solver and loss.
+#: Alternating minimization of a nonsmooth loss stalls where no single row or column update
+#: decreases the objective, and there are many such points: the objectives of a matrix and of its
+#: transpose differ by less than this fraction. Rounding errors can be amplified on the way: 1 of
+#: about 2,000 fits in a unit that is not a power of two ended at another point. In a unit that is a
+#: power of four every fit has the same bits, for every solver and loss.
 STALLED = 0.05
 
-#: From a start that is given, not found, these can go to one of two valleys, by whether rows or columns are done first: 2 of some 350
-#: did, both of rank 3 with 4 entries in a row. The end of either must then be an end of the other too.
-TWO_ENDS = ("huber",)
+#: From a given initial point these losses can reach two different local minima, depending on
+#: whether rows or columns are updated first: 2 of about 350 cases, both of rank 3 with 4 entries in
+#: a row. Each result must then be a fixed point of the other order too.
+TWO_MINIMA = ("huber",)
 
-#: float32 beside float64, root mean square over the same.
+#: float32 against float64: root mean square difference relative to the largest prediction.
 SINGLE = 1e-3
 
-#: From init="auto", root mean square in units of the noise: another unit, which is no power of two; and another order, for which
-#: other numbers are drawn.
-SAME_AUTO, SAME_VALLEY = 1e-6, 0.3
+#: Root mean square difference from init="auto" relative to the noise: in another unit that is not
+#: a power of two; and in another order, for which other random numbers are drawn.
+SAME_AUTO = 1e-6
+SAME_MINIMUM = 0.3
 
-#: Of a small problem these losses have several valleys: of 120 in another order, 3 ended in another one, objectives 0.3 to 1.6 % apart.
-SEVERAL_VALLEYS = ("lsp", "geman", "laplace")
+#: On small problems these losses have several local minima: 3 of 120 cases in another order ended
+#: in another one, with objectives that differ by 0.3 to 1.6 %.
+SEVERAL_MINIMA = ("lsp", "geman", "laplace")
 
-#: And every loss does where there are fewer entries than this for each free parameter: of 83 entries for 54 parameters Welsch's had four,
-#: objectives 0.1 to 1.2 % apart, with the same θ and λ.
-ENTRIES_ENOUGH = 2
+#: With fewer entries per free parameter every loss has several local minima: with 83 entries for
+#: 54 parameters the Welsch loss had four, with objectives that differ by 0.1 to 1.2 %.
+ENTRIES_PER_PARAMETER = 2
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem and what is done to it."""
+    """A problem and the change applied to it."""
 
-    way: tuple[str, str, int]
+    method: tuple[str, str, int]
     change: str
     m: int
     n: int
@@ -88,10 +96,10 @@ class Case:
 
 
 def cases() -> st.SearchStrategy[Case]:
-    """All of them."""
+    """All cases."""
     return st.builds(
         Case,
-        way=st.sampled_from(WAYS),
+        method=st.sampled_from(METHODS),
         change=st.sampled_from(
             (
                 "unit",
@@ -112,7 +120,7 @@ def cases() -> st.SearchStrategy[Case]:
 
 
 def problem(case: Case) -> tuple[Array, Array, Array]:
-    """A low-rank matrix with noise, a few outliers and missing entries, and a start near the truth."""
+    """A noisy low-rank matrix with outliers and missing entries, and an initial point near it."""
     rng = np.random.default_rng(case.seed)
     A, B = rng.standard_normal((case.m, case.rank)), rng.standard_normal((case.n, case.rank))
     X = A @ B.T + NOISE * rng.standard_normal((case.m, case.n))
@@ -121,26 +129,26 @@ def problem(case: Case) -> tuple[Array, Array, Array]:
     return X, A + 0.1 * rng.standard_normal(A.shape), B + 0.1 * rng.standard_normal(B.shape)
 
 
-class End(NamedTuple):
-    """Where a fit ended: predictions everywhere, the objective, and the factors."""
+class Result(NamedTuple):
+    """The result of a fit: all predictions, the objective, and the factors."""
 
     product: Array
     objective: float
     factors: tuple[Array, Array]
 
-    def apart(self, other: End) -> float:
-        """The largest difference between predictions, beside the largest of them."""
+    def distance(self, other: Result) -> float:
+        """The largest difference between predictions, relative to the largest prediction."""
         return float(np.abs(self.product - other.product).max() / np.abs(self.product).max())
 
-    def turned(self) -> End:
-        """The same of the transposed matrix."""
-        return End(self.product.T, self.objective, (self.factors[1], self.factors[0]))
+    def transposed(self) -> Result:
+        """The result for the transposed matrix."""
+        return Result(self.product.T, self.objective, (self.factors[1], self.factors[0]))
 
 
-def fitted(X: Array, case: Case, U: Array, V: Array, unit: float = 1.0, **more: Any) -> End:
-    """From the given start."""
-    degree = case.way[2]
-    given: dict[str, Any] = {
+def fitted(X: Array, case: Case, U: Array, V: Array, unit: float = 1.0, **more: Any) -> Result:
+    """A fit from the given initial point."""
+    degree = case.method[2]
+    settings: dict[str, Any] = {
         "theta": 0.5 * unit,
         "reg": 0.05 * unit ** (degree - 1),
         "init": (U, V),
@@ -148,70 +156,74 @@ def fitted(X: Array, case: Case, U: Array, V: Array, unit: float = 1.0, **more: 
         "tol": 1e-300,
         **more,
     }
-    return found(X, case, **given)
+    return found(X, case, **settings)
 
 
-def found(X: Array, case: Case, **more: Any) -> End:
-    """The same with nothing given but solver and loss."""
-    solver, loss, _ = case.way
+def found(X: Array, case: Case, **more: Any) -> Result:
+    """A fit with the given solver and loss, and defaults."""
+    solver, loss, _ = case.method
     model = RobustMF(
         case.rank, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, **more
     ).fit(Observed.from_dense(X))
     U, V = model.row_factors_.astype(float), model.column_factors_.astype(float)
-    return End(np.asarray(U @ V.T), model.history_["objective"][-1], (U, V))
+    return Result(np.asarray(U @ V.T), model.history_["objective"][-1], (U, V))
 
 
 def check(case: Case) -> float:
-    """How far apart the two are, in units of what is allowed."""
+    """The difference of the two fits, relative to the allowed one."""
     X, U, V = problem(case)
     if case.change == "order, auto" and (
-        case.way[1] in SEVERAL_VALLEYS or has_few_entries(case, X)
+        case.method[1] in SEVERAL_MINIMA or has_few_entries(case, X)
     ):
-        # entries enough for each row and column to know the right valley
+        # Enough entries in each row and column to determine one minimum.
         case = replace(case, m=case.m + 20, n=case.n + 20)
         X, U, V = problem(case)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RobustMFWarning)
-        apart, allowed = (
-            _automatic(case, X) if case.change.endswith("auto") else _from_start(case, X, U, V)
+        difference, allowed = (
+            _automatic(case, X)
+            if case.change.endswith("auto")
+            else _from_initial_point(case, X, U, V)
         )
-    assert apart <= allowed, f"{apart:.2e} apart, {allowed:g} allowed"
-    return apart / allowed
+    assert difference <= allowed, f"difference {difference:.2e}, {allowed:g} allowed"
+    return difference / allowed
 
 
 def has_few_entries(case: Case, X: Array) -> bool:
-    """Whether residuals do not tell the noise."""
-    return int(np.isfinite(X).sum()) < ENTRIES_ENOUGH * case.rank * (case.m + case.n - case.rank)
+    """Whether the entries are too few to estimate the noise from residuals."""
+    return int(np.isfinite(X).sum()) < ENTRIES_PER_PARAMETER * case.rank * (
+        case.m + case.n - case.rank
+    )
 
 
 def is_sided(case: Case) -> bool:
     """Whether the solver treats rows and columns differently."""
-    return case.way[0] == "irls" or (case.way[0] == "varpro" and case.m == case.n)
+    return case.method[0] == "irls" or (case.method[0] == "varpro" and case.m == case.n)
 
 
 def stalls(case: Case) -> bool:
-    """Whether the end depends on the last digits: alternation on a loss with a kink."""
-    return case.way[0] == "irls" and make_loss(case.way[1], None).concave
+    """Whether rounding errors can change the result: alternation with a nonsmooth loss."""
+    return case.method[0] == "irls" and make_loss(case.method[1], None).concave
 
 
-def _from_start(case: Case, X: Array, U: Array, V: Array) -> tuple[float, float]:
+def _from_initial_point(case: Case, X: Array, U: Array, V: Array) -> tuple[float, float]:
     if case.change == "unit":
-        root, allowed = 2.0**case.power, SAME_UNIT
+        root = 2.0**case.power
+        allowed = SAME_UNIT
         one, other = (
             fitted(X, case, U, V).product,
             fitted(X * root**2, case, U * root, V * root, root**2).product / root**2,
         )
     elif case.change == "order":
         rng = np.random.default_rng(case.seed + 1)
-        p, q = rng.permutation(case.m), rng.permutation(case.n)
-        one, other, allowed = (
-            fitted(X, case, U, V).product[np.ix_(p, q)],
-            fitted(X[np.ix_(p, q)], case, U[p], V[q]).product,
-            SAME_SUMS,
-        )
+        p = rng.permutation(case.m)
+        q = rng.permutation(case.n)
+        one = fitted(X, case, U, V).product[np.ix_(p, q)]
+        other = fitted(X[np.ix_(p, q)], case, U[p], V[q]).product
+        allowed = SAME_SUMS
     elif case.change == "transposed":
-        return _transposed_start(case, X, U, V)
+        return _transposed_initial_point(case, X, U, V)
     else:
         one, other = (
             fitted(X, case, U, V).product,
@@ -221,23 +233,23 @@ def _from_start(case: Case, X: Array, U: Array, V: Array) -> tuple[float, float]
     return float(np.abs(one - other).max() / np.abs(one).max()), allowed
 
 
-def _transposed_start(case: Case, X: Array, U: Array, V: Array) -> tuple[float, float]:
+def _transposed_initial_point(case: Case, X: Array, U: Array, V: Array) -> tuple[float, float]:
     more = TO_THE_END if is_sided(case) else {}
     one, other = fitted(X, case, U, V, **more), fitted(X.T, case, V, U, **more)
-    apart, allowed = _transposed(case, one, other)
-    if apart > allowed and case.way[1] in TWO_ENDS:
-        stays = (
-            other.turned().apart(fitted(X, case, *other.turned().factors, **more)),
-            one.turned().apart(fitted(X.T, case, *one.turned().factors, **more)),
+    difference, allowed = _transposed(case, one, other)
+    if difference > allowed and case.method[1] in TWO_MINIMA:
+        moved = (
+            other.transposed().distance(fitted(X, case, *other.transposed().factors, **more)),
+            one.transposed().distance(fitted(X.T, case, *one.transposed().factors, **more)),
         )
-        return max(stays), allowed
-    return apart, allowed
+        return max(moved), allowed
+    return difference, allowed
 
 
-def _transposed(case: Case, one: End, other: End) -> tuple[float, float]:
-    if is_sided(case) and make_loss(case.way[1], None).concave:
+def _transposed(case: Case, one: Result, other: Result) -> tuple[float, float]:
+    if is_sided(case) and make_loss(case.method[1], None).concave:
         return abs(one.objective - other.objective) / one.objective, STALLED
-    return one.apart(other.turned()), SAME_END if is_sided(case) else SAME_SUMS
+    return one.distance(other.transposed()), SAME_END if is_sided(case) else SAME_SUMS
 
 
 def _automatic(case: Case, X: Array) -> tuple[float, float]:
@@ -245,15 +257,18 @@ def _automatic(case: Case, X: Array) -> tuple[float, float]:
     if case.change == "transposed, auto":
         more = TO_THE_END if is_sided(case) else {}
         return _transposed(case, found(X, case, **more), found(X.T.copy(), case, **more))
-    one, allowed = found(X, case).product, SAME_VALLEY
+    one = found(X, case).product
+    allowed = SAME_MINIMUM
     if case.change == "unit, auto":
-        exact, unit = 4.0**case.power, 10.0 ** (case.power / 4)
+        exact = 4.0**case.power
+        unit = 10.0 ** (case.power / 4)
         assert np.array_equal(found(X * exact, case).product, one * exact), (
-            f"not the same digits in a unit of 4^{case.power}"
+            f"not the same bits in a unit of 4^{case.power}"
         )
         if stalls(case):
             return _unit_where_it_stalls(case, X, unit)
-        other, allowed = found(X * unit, case).product / unit, SAME_AUTO
+        other = found(X * unit, case).product / unit
+        allowed = SAME_AUTO
     else:
         p, q = rng.permutation(case.m), rng.permutation(case.n)
         other = np.empty_like(one)
@@ -262,10 +277,10 @@ def _automatic(case: Case, X: Array) -> tuple[float, float]:
 
 
 def _unit_where_it_stalls(case: Case, X: Array, unit: float) -> tuple[float, float]:
-    begun = found(X, case, max_iter=0).product - found(X * unit, case, max_iter=0).product / unit
-    assert np.sqrt(np.mean(np.square(begun))) <= SAME_AUTO * NOISE, "not the same start"
+    initial = found(X, case, max_iter=0).product - found(X * unit, case, max_iter=0).product / unit
+    assert np.sqrt(np.mean(np.square(initial))) <= SAME_AUTO * NOISE, "not the same initial point"
     one, other = found(X, case), found(X * unit, case)
-    return abs(other.objective / unit ** case.way[2] - one.objective) / one.objective, STALLED
+    return abs(other.objective / unit ** case.method[2] - one.objective) / one.objective, STALLED
 
 
 def run(tally: Tally, cases_wanted: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Files: every reader on damaged, truncated, spliced and hostile files: entries or an error that names the file, in bounded memory."""
+"""Files: readers return entries or name the file in an error, in bounded memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from stress.tally import Tally
 TITLE = "damaged and hostile files: entries or an error that names the file, in bounded memory"
 CASES, FEW = 6000, 150
 
-#: A reader may take so much more memory than the process had.
+#: Bytes of memory that a reader may allocate.
 _MEMORY = 3 * 2**30
 
 #: The content of a valid file of each kind, by its ending.
@@ -74,7 +74,7 @@ def _seeds() -> dict[str, bytes]:
         "i.npz": coo.getvalue(),
         "j.parquet": parquet.getvalue(),
         "k.rmf": model.getvalue(),
-        "sealed.rmf": model.getvalue(),
+        "checksummed.rmf": model.getvalue(),
         "l.netflix": b"1:\n7,5,2005-01-01\n8,3,2005-01-01\n2:\n7,1,2004-02-29\n",
         "m.pairs": b"user,item\na,1\nb,2\n",
         "n.zip": _zipped("ratings.csv", _TEXT),
@@ -83,7 +83,7 @@ def _seeds() -> dict[str, bytes]:
     }
 
 
-#: What bytes are spliced in: numbers too large, keywords, ends of lines and strings, magic numbers.
+#: Bytes that are inserted: large numbers, keywords, ends of lines and strings, magic numbers.
 _PIECES = (
     b"999999999999999999999",
     b"1000000000000",
@@ -129,7 +129,7 @@ _PIECES = (
 
 @dataclass(frozen=True)
 class Damage:
-    """A seed and what is done to it: (what, where as a share of the length, how much, piece or byte)."""
+    """A valid file and steps of damage: (kind, relative position, length, piece or byte)."""
 
     name: str
     steps: tuple[tuple[str, float, int, int], ...]
@@ -137,31 +137,31 @@ class Damage:
     def content(self, seeds: dict[str, bytes]) -> bytes:
         """The damaged bytes."""
         content = bytearray(_unpacked(self.name, seeds[self.name]))
-        for what, where, much, which in self.steps:
-            place = int(where * len(content))
-            if what == "flip" and content:
-                content[min(place, len(content) - 1)] ^= which % 255 + 1
-            elif what == "cut":
-                del content[place:]
-            elif what == "remove":
-                del content[place : place + much]
-            elif what == "repeat":
-                content[place:place] = content[place : place + much] * 3
-            elif what == "insert":
-                content[place:place] = _PIECES[which % len(_PIECES)]
-            elif what == "overwrite":
+        for kind, where, length, which in self.steps:
+            start = int(where * len(content))
+            if kind == "flip" and content:
+                content[min(start, len(content) - 1)] ^= which % 255 + 1
+            elif kind == "cut":
+                del content[start:]
+            elif kind == "remove":
+                del content[start : start + length]
+            elif kind == "repeat":
+                content[start:start] = content[start : start + length] * 3
+            elif kind == "insert":
+                content[start:start] = _PIECES[which % len(_PIECES)]
+            elif kind == "overwrite":
                 piece = _PIECES[which % len(_PIECES)]
-                content[place : place + len(piece)] = piece
-            elif what == "number":
+                content[start : start + len(piece)] = piece
+            elif kind == "number":
                 _replace_number(content, which)
-            elif what == "splice":
+            elif kind == "splice":
                 other = seeds[sorted(seeds)[which % len(seeds)]]
-                content[place:] = other[int(where * len(other)) :]
-        return _packed(self.name, bytes(content), much=len(self.steps))
+                content[start:] = other[int(where * len(other)) :]
+        return _packed(self.name, bytes(content), steps=len(self.steps))
 
 
 def _replace_number(content: bytearray, which: int) -> None:
-    """Another number in place of one that the text has."""
+    """Replace one number of the text."""
     numbers = list(re.finditer(rb"\d+", content))
     if numbers:
         found = numbers[which % len(numbers)]
@@ -169,21 +169,21 @@ def _replace_number(content: bytearray, which: int) -> None:
 
 
 def _unpacked(name: str, content: bytes) -> bytes:
-    """Of compressed files every second kind of damage goes inside."""
+    """The content to damage: that of a gzip file is decompressed."""
     return gzip.decompress(content) if name.endswith(".gz") else content
 
 
-def _packed(name: str, content: bytes, much: int) -> bytes:
+def _packed(name: str, content: bytes, steps: int) -> bytes:
     if name.endswith(".gz"):
         packed = gzip.compress(content)
-        return packed[: len(packed) * 2 // 3] if much == 3 else packed
-    if name == "sealed.rmf":
-        return _sealed(content)
+        return packed[: len(packed) * 2 // 3] if steps == 3 else packed
+    if name == "checksummed.rmf":
+        return _with_checksum(content)
     return content
 
 
-def _sealed(content: bytes) -> bytes:
-    """A model file whose checksum is right whatever it holds, so that what lies behind the seal is tried too."""
+def _with_checksum(content: bytes) -> bytes:
+    """The model file with a valid checksum, so that the checks after it are tested too."""
     found = re.search(rb'"robustmf":"1 ([0-9a-f]{64})"', content)
     if found is None:
         return content
@@ -193,7 +193,7 @@ def _sealed(content: bytes) -> bytes:
 
 
 def damages() -> st.SearchStrategy[Damage]:
-    """All of them."""
+    """All kinds of damage."""
     step = st.tuples(
         st.sampled_from(
             ("flip", "cut", "remove", "repeat", "insert", "overwrite", "number", "splice")
@@ -210,7 +210,7 @@ def damages() -> st.SearchStrategy[Damage]:
 
 
 def read(path: Path) -> Any:
-    """What the reader of this kind of file makes of it."""
+    """The result of the reader for this kind of file."""
     if path.suffix == ".rmf":
         model = robustmf.load(path)
         return (
@@ -231,7 +231,7 @@ def read(path: Path) -> Any:
 
 @contextmanager
 def limited_memory(more: int) -> Iterator[None]:
-    """No more than so many bytes of address space beyond what the process has; what asks for more gets a MemoryError."""
+    """Limit the additional address space of the process; larger allocations raise MemoryError."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, hard))
@@ -242,7 +242,7 @@ def limited_memory(more: int) -> Iterator[None]:
 
 
 def check_file(path: Path, reader: Callable[[Path], Any] = read) -> None:
-    """Read; whatever is wrong must be said by an error that names the file."""
+    """Read; an error must name the file."""
     before = path.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -254,15 +254,15 @@ def check_file(path: Path, reader: Callable[[Path], Any] = read) -> None:
                 f"the message does not name the file: {type(error).__name__}: {error}"
             )
             assert "\n" not in str(error), f"the message has several lines: {error}"
-    assert path.read_bytes() == before, "the file was written to"
+    assert path.read_bytes() == before, "the file was modified"
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Hostile files by hand first, then damage by Hypothesis."""
+    """Valid files, hand-written hostile files, then damage generated by Hypothesis."""
     seeds = _seeds()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        for name, content in seeds.items():  # what is not damaged is read
+        for name, content in seeds.items():
             path = home / name
             path.write_bytes(content)
             with tally.case(f"{name}, undamaged"):
@@ -279,7 +279,7 @@ def run(tally: Tally, cases: int, seed: int) -> None:
 
 
 def _traps(tally: Tally, home: Path) -> None:
-    """Files made to take memory, run code or reach outside."""
+    """Files made to allocate memory, run code or write elsewhere."""
     for name, content in traps().items():
         path = home / name
         path.write_bytes(content)
@@ -289,16 +289,18 @@ def _traps(tally: Tally, home: Path) -> None:
             except (MalformedFileError, ModelFileError) as error:
                 assert str(path) in str(error), f"the message does not name the file: {error}"
             else:
-                raise AssertionError("a trap was taken for data")
+                raise AssertionError("a hostile file was read as data")
 
 
 def traps() -> dict[str, bytes]:
-    """Small files that claim much, or carry code."""
+    """Small files that declare large data or contain code."""
     return {
-        "claims.mtx": b"%%MatrixMarket matrix coordinate real general\n1000000 1000000 1000000000000\n1 1 1.0\n",
+        "claims.mtx": b"%%MatrixMarket matrix coordinate real general\n"
+        b"1000000 1000000 1000000000000\n1 1 1.0\n",
         "dense.mtx": b"%%MatrixMarket matrix array real general\n1000000 1000000\n1.0\n",
         "negative.mtx": b"%%MatrixMarket matrix coordinate real general\n-5 5 1\n1 1 1.0\n",
-        "overflow.mtx": b"%%MatrixMarket matrix coordinate real general\n9223372036854775807 9223372036854775807 1\n1 1 1.0\n",
+        "overflow.mtx": b"%%MatrixMarket matrix coordinate real general\n"
+        b"9223372036854775807 9223372036854775807 1\n1 1 1.0\n",
         "symmetric.mtx": b"%%MatrixMarket matrix array real symmetric\n1000000 1000000\n1.0\n",
         "bomb.mtx.gz": gzip.compress(
             b"%%MatrixMarket matrix coordinate real general\n9 9 100000000\n" + b"1 1 1\n" * 10**6

@@ -1,4 +1,4 @@
-"""Bad input: any matrix in any container, any solver or baseline, and questions to the model: a finite answer or a named error."""
+"""Any matrix, solver or baseline, and method of the model: a finite result or a named error."""
 
 from __future__ import annotations
 
@@ -28,17 +28,25 @@ CASES, FEW = 4500, 120
 
 _MODELS: dict[str, Callable[..., Any]] = {
     "auto": RobustMF,
-    "irls": lambda **given: RobustMF(solver="irls", **given),
-    "irls random": lambda **given: RobustMF(solver="irls", init="random", **given),
-    "irls huber": lambda **given: RobustMF(solver="irls", loss="huber", reg_by_count=True, **given),
-    "irls bias": lambda **given: RobustMF(solver="irls", bias=True, **given),
-    "irls l1": lambda **given: RobustMF(solver="irls", loss="l1", init="ridge", **given),
-    "irls held out": lambda **given: RobustMF(solver="irls", validation_fraction=0.3, **given),
+    "irls": lambda **parameters: RobustMF(solver="irls", **parameters),
+    "irls random": lambda **parameters: RobustMF(solver="irls", init="random", **parameters),
+    "irls huber": lambda **parameters: RobustMF(
+        solver="irls", loss="huber", reg_by_count=True, **parameters
+    ),
+    "irls bias": lambda **parameters: RobustMF(solver="irls", bias=True, **parameters),
+    "irls l1": lambda **parameters: RobustMF(solver="irls", loss="l1", init="ridge", **parameters),
+    "irls held out": lambda **parameters: RobustMF(
+        solver="irls", validation_fraction=0.3, **parameters
+    ),
     "mm": RMFNL,
-    "mm random": lambda **given: RobustMF(solver="mm", loss="geman", init="random", **given),
-    "mm auto": lambda **given: RobustMF(solver="mm", loss="mcp", **given),
-    "varpro": lambda **given: RobustMF(solver="varpro", **given),
-    "varpro l1": lambda **given: RobustMF(solver="varpro", loss="l1", init="random", **given),
+    "mm random": lambda **parameters: RobustMF(
+        solver="mm", loss="geman", init="random", **parameters
+    ),
+    "mm auto": lambda **parameters: RobustMF(solver="mm", loss="mcp", **parameters),
+    "varpro": lambda **parameters: RobustMF(solver="varpro", **parameters),
+    "varpro l1": lambda **parameters: RobustMF(
+        solver="varpro", loss="l1", init="random", **parameters
+    ),
     **{
         name: getattr(baselines, name)
         for name in baselines.__all__
@@ -46,9 +54,10 @@ _MODELS: dict[str, Callable[..., Any]] = {
     },
 }
 
-#: What a message must speak of: a parameter or argument by its name.
+#: An error message must name a parameter or argument.
 _NAMED = re.compile(
-    r"\b(X|rank|values|value|weights|rows|cols|users|items|row|col|ids|loss|theta|reg|validation_fraction|shape)\b"
+    r"\b(X|rank|values|value|weights|rows|cols|users|items|row|col|ids|loss|theta|reg"
+    r"|validation_fraction|shape)\b"
 )
 
 
@@ -64,7 +73,7 @@ def _everywhere(model: Any, X: Any) -> Any:
     )
 
 
-def _there_and_back(model: Any, X: Any) -> Any:
+def _round_trip(model: Any, X: Any) -> Any:
     return model.inverse_transform(model.transform(X))
 
 
@@ -91,25 +100,23 @@ def _audited(model: Any, X: Any) -> Any:
 
 
 def _continued(model: Any, X: Any) -> Any:
-    again = model.partial_fit(X)
-    return np.concatenate([again.row_factors_.ravel(), again.column_factors_.ravel()])
+    model = model.partial_fit(X)
+    return np.concatenate([model.row_factors_.ravel(), model.column_factors_.ravel()])
 
 
 def _saved(model: Any, X: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "m")
-        again = robustmf.load(Path(folder) / "m")
-    assert again.row_factors_.tobytes() == model.row_factors_.tobytes(), (
-        "the model came back changed"
-    )
-    return again.column_factors_
+        loaded = robustmf.load(Path(folder) / "m")
+    assert loaded.row_factors_.tobytes() == model.row_factors_.tobytes(), "the loaded model differs"
+    return loaded.column_factors_
 
 
-#: Questions to a fitted model, with the matrix at hand.
-_QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
+#: Methods of a fitted model, called with the matrix.
+_QUERIES: dict[str, Callable[[Any, Any], Any]] = {
     "predict": _everywhere,
     "transform": lambda model, X: model.transform(X),
-    "there and back": _there_and_back,
+    "round trip": _round_trip,
     "predict rows": lambda model, X: model.predict(X),
     "recommend": _recommended,
     "similar_items": _similar,
@@ -129,44 +136,44 @@ _QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A matrix, a model, and two questions."""
+    """A matrix, a model, and two queries."""
 
     plan: Plan
     model: str
     rank: int
-    questions: tuple[str, ...]
+    queries: tuple[str, ...]
 
 
 def cases() -> st.SearchStrategy[Case]:
-    """All of them."""
+    """All cases."""
     return st.builds(
         Case,
         plan=plans(usual=True),
         model=st.sampled_from(list(_MODELS)),
         rank=st.integers(1, 3),
-        questions=st.tuples(*[st.sampled_from(list(_QUESTIONS))] * 2),
+        queries=st.tuples(*[st.sampled_from(list(_QUERIES))] * 2),
     )
 
 
 def check(case: Case) -> None:
-    """Fit and ask."""
+    """Fit and query."""
     X = case.plan.make()
     before = fingerprint(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RobustMFWarning)
         try:
-            _ask(case, X)
+            _fit_and_query(case, X)
         except (ValueError, TypeError) as error:
             _require_named(error)
         except NumericalError:
             assert case.model in baselines.__all__ and _is_hard(X), (
-                "only baselines may give up, and only on extreme values"
+                "only baselines may fail, and only on extreme values"
             )
     assert fingerprint(X) == before, "the input was modified"
 
 
-def _ask(case: Case, X: Any) -> None:
+def _fit_and_query(case: Case, X: Any) -> None:
     rank = (
         min(case.rank, *(np.shape(X) if not hasattr(X, "shape") else X.shape), 3)
         if _has_shape(X)
@@ -177,7 +184,7 @@ def _ask(case: Case, X: Any) -> None:
         model.fit(X)
     except (ValueError, TypeError) as error:
         assert not _is_plain(X) or "validation_fraction" in str(error), (
-            f"refused what can be fitted: {error}"
+            f"refused valid data: {error}"
         )
         raise
     for name in (
@@ -193,15 +200,13 @@ def _ask(case: Case, X: Any) -> None:
     ):
         if hasattr(model, name):
             assert np.isfinite(getattr(model, name)).all(), f"{name} is not finite"
-    for question in (
-        ("predict",) if case.model in baselines.__all__ else ("predict", *case.questions)
-    ):
+    for query in ("predict",) if case.model in baselines.__all__ else ("predict", *case.queries):
         try:
-            answer = _QUESTIONS[question](model, X)
+            result = _QUERIES[query](model, X)
         except (ValueError, TypeError) as error:
             _require_named(error)
             continue
-        assert np.isfinite(answer).all(), f"the answer of {question} is not finite"
+        assert np.isfinite(result).all(), f"the result of {query} is not finite"
 
 
 def _require_named(error: Exception) -> None:
@@ -217,7 +222,7 @@ def _has_shape(X: Any) -> bool:
 
 
 def _is_plain(X: Any) -> bool:
-    """Whether nothing excuses an error: entries can be made of X, none of them extreme."""
+    """Whether X must be fitted: it has enough valid entries, none of them extreme."""
     try:
         observed = as_observed(X)
     except (ValueError, TypeError):
@@ -226,27 +231,26 @@ def _is_plain(X: Any) -> bool:
 
 
 def _is_hard(X: Any) -> bool:
-    """Whether the values of X are such that a method of others may fail by name."""
+    """Whether a baseline may raise NumericalError for the values of X."""
     size = np.abs(as_observed(X).rows.values)
     return _is_extreme(X) or bool(size.max() > 1e6 * np.median(size))
 
 
 def _is_extreme(X: Any) -> bool:
-    largest, (least, most) = (
-        float(np.abs(values := as_observed(X).rows.values).max()),
-        MAGNITUDES[str(values.dtype)],
-    )
+    values = as_observed(X).rows.values
+    largest = float(np.abs(values).max())
+    least, most = MAGNITUDES[str(values.dtype)]
     return not (least <= largest <= most or largest == 0)
 
 
 def run(tally: Tally, cases_wanted: int, seed: int) -> None:
-    """Matrices of up to 7 × 7, each fitted once and asked three questions."""
+    """Matrices of up to 7 × 7, each fitted once and queried three times."""
     _compile()
     explore(tally, cases(), check, cases_wanted, seed)
 
 
 def _compile() -> None:
-    """Every kernel once, so that no case waits for the compiler."""
+    """Compile every kernel, so that no case waits for the compiler."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for dtype in (np.float32, np.float64):
@@ -254,5 +258,5 @@ def _compile() -> None:
             for make in _MODELS.values():
                 make(rank=2, max_iter=3, n_jobs=1, random_state=0).fit(X)
             model = RobustMF(rank=2, n_jobs=1, random_state=0).fit(X)
-            for ask in _QUESTIONS.values():
-                ask(model, X)
+            for query in _QUERIES.values():
+                query(model, X)
