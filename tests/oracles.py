@@ -1,4 +1,4 @@
-"""Naive versions of every kernel, in plain NumPy: slow, short, obviously right."""
+"""Naive versions of every kernel in plain NumPy: slow, short, obviously correct."""
 
 from __future__ import annotations
 
@@ -53,10 +53,8 @@ def weighted_ridge_rows(observed, weights, reg, V):
 
 def mean_weights(observed, U, V, rate):
     """Mean of exp(−rate·e²) over each row; 1 for an empty one."""
-    w, seen = (
-        dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2)),
-        dense(observed, np.ones(observed.n_entries)),
-    )
+    w = dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2))
+    seen = dense(observed, np.ones(observed.n_entries))
     counts = seen.sum(1)
     return np.where(counts > 0, w.sum(1) / np.maximum(counts, 1), 1.0)
 
@@ -68,28 +66,23 @@ def normal_inverses(observed, U, V, ridge, rate):
 
 
 def row_codes(observed, D, alpha):
-    """Ridge regression of each row on the dictionary's observed columns, the ridge growing with their number; zeros for an empty row."""
+    """Ridge regression of each row on the observed columns of the dictionary, zero if empty."""
     out = np.zeros((observed.shape[0], D.shape[1]))
     for i, (start, end) in enumerate(
         zip(observed.rows.pointers[:-1], observed.rows.pointers[1:], strict=True)
     ):
         if end > start:
-            d, y = (
-                D[observed.rows.indices[start:end]].astype(np.float64),
-                observed.rows.values[start:end].astype(np.float64),
-            )
-            out[i] = np.linalg.solve(
-                d.T @ d + alpha * (end - start) / len(D) * np.eye(D.shape[1]), d.T @ y
-            )
+            d = D[observed.rows.indices[start:end]].astype(np.float64)
+            y = observed.rows.values[start:end].astype(np.float64)
+            ridge = alpha * (end - start) / len(D)
+            out[i] = np.linalg.solve(d.T @ d + ridge * np.eye(D.shape[1]), d.T @ y)
     return out
 
 
 def batch_gradient(observed, U, V, reg):
-    """Gradient of Σ e² + reg/2 (‖u_i‖² + ‖v_j‖²), the ridge counted once an entry."""
-    E, seen = (
-        dense(observed, -residuals(observed, U, V)),
-        dense(observed, np.ones(observed.n_entries)),
-    )
+    """Gradient of Σ e² + reg/2 (‖u_i‖² + ‖v_j‖²), the ridge counted once per entry."""
+    E = dense(observed, -residuals(observed, U, V))
+    seen = dense(observed, np.ones(observed.n_entries))
     return 2 * E @ V + reg * seen.sum(1)[:, None] * U, 2 * E.T @ U + reg * seen.sum(0)[:, None] * V
 
 
@@ -102,15 +95,18 @@ class Projection:
 
 
 def projected(observed, w, U, ridge):
-    """Columns by weighted ridge regression on U, residuals and weights in column order, and the Gauss–Newton matrix of what is left."""
-    columns, (m, n), r = observed.columns, observed.shape, U.shape[1]
-    V, e, g, H = np.zeros((n, r)), np.zeros(len(w)), np.zeros((m, r)), np.zeros((m, r, m, r))
+    """Weighted ridge regression of columns on U, and the Gauss–Newton matrix of its residuals."""
+    columns = observed.columns
+    m, n = observed.shape
+    r = U.shape[1]
+    V = np.zeros((n, r))
+    e = np.zeros(len(w))
+    g = np.zeros((m, r))
+    H = np.zeros((m, r, m, r))
     for j, (start, end) in enumerate(zip(columns.pointers[:-1], columns.pointers[1:], strict=True)):
-        rows, weight, y = (
-            columns.indices[start:end],
-            w[start:end],
-            columns.values[start:end].astype(np.float64),
-        )
+        rows = columns.indices[start:end]
+        weight = w[start:end]
+        y = columns.values[start:end].astype(np.float64)
         A = U[rows]
         normal = (A * weight[:, None]).T @ A + ridge * np.eye(r)
         V[j] = np.linalg.solve(normal, A.T @ (weight * y))

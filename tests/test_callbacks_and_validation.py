@@ -1,4 +1,4 @@
-"""Stopping and watching a fit: validation with patience, callbacks, progress, Ctrl-C, and where warnings point."""
+"""Validation with patience, callbacks, progress bar, Ctrl-C, and the lines of warnings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def data():
     return make_synthetic(150, 120, rank=3, observed=0.4, random_state=0)
 
 
-#: Least squares with far too many factors and no ridge to speak of: the longer it runs, the worse it predicts.
+#: Least squares with too many factors and little regularization, which overfits.
 OVERFIT = {
     "rank": 12,
     "loss": "l2",
@@ -53,15 +53,15 @@ def test_validation_stops_early_and_keeps_the_best_iterate(data):
     assert len(errors) == len(model.history_["objective"]) == model.n_iter_ + 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
-        to_the_end = RobustMF(**OVERFIT).fit(data.train)
+        converged = RobustMF(**OVERFIT).fit(data.train)
     assert (
         model.score(data.validation, rows="fitted")
-        > to_the_end.score(data.validation, rows="fitted") + 0.1
+        > converged.score(data.validation, rows="fitted") + 0.1
     )
 
 
 def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(data):
-    """With biases too; measured by hand on what was set aside, found again from the seed."""
+    """Also with biases."""
     kept = {}
 
     def keep(snapshot):
@@ -101,11 +101,11 @@ def test_validation_works_with_every_solver(data, solver):
         ).fit(data.train)
     assert len(model.history_["validation"]) == model.n_iter_ + 1
     assert model.history_["validation"][model.best_iteration_] == min(model.history_["validation"])
-    # 5 % of what is set aside is off by 5, and what lies beyond the bounds is clipped
+    # 5 % of the holdout has errors of 5, and predictions are clipped to the bounds.
     assert 0.2 < min(model.history_["validation"]) < 0.6
 
 
-def test_several_starts_with_validation_keep_the_lowest_error(data):
+def test_several_initializations_with_validation_keep_the_lowest_error(data):
     one = [
         RobustMF(**OVERFIT, validation_fraction=0.2, init="random", n_init=k).fit(data.train)
         for k in (1, 4)
@@ -157,23 +157,23 @@ def test_bad_parameters_are_refused_by_name(parameters, error, message, data):
         RobustMF(**{"rank": 2} | parameters).fit(data.train)
 
 
-def test_snapshots_are_the_callbacks_own(data):
-    """They may be kept, and changing them changes nothing."""
+def test_callbacks_receive_copies_of_the_factors(data):
+    """Snapshots may be kept, and modifying them does not change the fit."""
     kept = []
 
-    def vandal(snapshot):
+    def modify(snapshot):
         kept.append([A.copy() for A in snapshot.factors])
         snapshot.factors[0][:] = 1e6
 
-    watched = RobustMF(3, random_state=0, callbacks=[vandal]).fit(data.train)
+    watched = RobustMF(3, random_state=0, callbacks=[modify]).fit(data.train)
     alone = RobustMF(3, random_state=0).fit(data.train)
     np.testing.assert_array_equal(watched.row_factors_, alone.row_factors_)
     assert len(kept) == watched.n_iter_ + 1
     assert not np.array_equal(kept[0][0], kept[-1][0])
 
 
-def test_the_loop_takes_any_solver_with_a_start_and_a_step():
-    """Newton's method for √2, as the smallest solver there is."""
+def test_the_loop_runs_any_solver_with_begin_and_step():
+    """A minimal solver: Newton's method for √2."""
 
     class Newton:
         def settled(self, before, objective, tol):
@@ -217,24 +217,26 @@ def script(code, **environment):
     )
 
 
-def test_ctrl_c_returns_the_best_so_far():
+def test_ctrl_c_returns_the_best_iterate():
     process = script("""
         import warnings
         from robustmf import RobustMF
         from robustmf.datasets import make_synthetic
 
-        def tell(snapshot):
+        def announce(snapshot):
             if snapshot.iteration == 3:
                 print("running", flush=True)
 
         data = make_synthetic(300, random_state=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = RobustMF(5, loss="l1", solver="irls", tol=1e-300, max_iter=10**7, random_state=0, callbacks=[tell],
-                             validation_fraction=0.1, patience=10**6).fit(data.train)
+            model = RobustMF(5, loss="l1", solver="irls", tol=1e-300, max_iter=10**7,
+                             random_state=0, callbacks=[announce], validation_fraction=0.1,
+                             patience=10**6).fit(data.train)
+        errors = model.history_["validation"]
         print(model.stop_reason_, data.test_rmse(model.row_factors_, model.column_factors_) < 0.3,
-              model.history_["validation"][model.best_iteration_] == min(model.history_["validation"]),
-              len({len(line) for line in model.history_.values()}))
+              errors[model.best_iteration_] == min(errors),
+              len({len(series) for series in model.history_.values()}))
         print([(w.category.__name__, str(w.message)) for w in caught])
     """)
     assert process.stdout.readline() == "running\n"
@@ -247,13 +249,14 @@ def test_ctrl_c_returns_the_best_so_far():
     assert "the best so far, is kept" in out
 
 
-def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
-    """Hardly more entries than parameters: the start tries everything it has, for seconds; and says that it is at it."""
+def test_ctrl_c_during_the_initialization_raises_a_keyboard_interrupt():
+    """With few entries per parameter the initialization takes seconds and shows its progress."""
     process = script(
         """
         import numpy as np
         from robustmf import RobustMF
-        RobustMF(2, verbose=1, random_state=0).fit(np.random.default_rng(0).standard_normal((20, 10)))
+        small = np.random.default_rng(0).standard_normal((20, 10))
+        RobustMF(2, verbose=1, random_state=0).fit(small)
         rng = np.random.default_rng(0)
         X = rng.standard_normal((100, 500))
         X[rng.random(X.shape) > 0.07] = np.nan
@@ -274,18 +277,16 @@ def test_ctrl_c_while_looking_for_a_start_is_a_clear_keyboard_interrupt():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert (
-        "KeyboardInterrupt: fit interrupted during the initialization: there is no result to keep yet False"
-        in out
-    )
+    message = "fit interrupted during the initialization: there is no result to keep yet"
+    assert f"KeyboardInterrupt: {message} False" in out
 
 
-def test_an_interrupted_later_start_keeps_the_first(data):
-    begun = []
+def test_an_interrupted_later_initialization_keeps_the_first(data):
+    iterations = []
 
     def interrupt_the_second(snapshot):
-        begun.append(snapshot.iteration)
-        if begun.count(0) == 2:
+        iterations.append(snapshot.iteration)
+        if iterations.count(0) == 2:
             raise KeyboardInterrupt
 
     with pytest.warns(InterruptedFitWarning):
@@ -293,14 +294,15 @@ def test_an_interrupted_later_start_keeps_the_first(data):
             data.train
         )
     assert data.test_rmse(model.row_factors_, model.column_factors_) < 0.15
-    assert begun.count(0) == 2
+    assert iterations.count(0) == 2
 
 
 def test_the_bar_shows_objective_validation_error_and_time_left():
     code = """
         from robustmf import RobustMF
         from robustmf.datasets import make_synthetic
-        RobustMF(5, verbose=1, validation_fraction=0.1, random_state=0, n_jobs=1).fit(make_synthetic(250, random_state=0).train)
+        data = make_synthetic(250, random_state=0).train
+        RobustMF(5, verbose=1, validation_fraction=0.1, random_state=0, n_jobs=1).fit(data)
     """
     process = script(code, FORCE_COLOR="1", COLUMNS="200")
     _, err = process.communicate(timeout=60)
@@ -315,7 +317,7 @@ def test_the_bar_shows_objective_validation_error_and_time_left():
         assert shown in err
 
 
-def test_warnings_point_at_the_line_that_asked(data):
+def test_warnings_point_at_the_line_of_the_caller(data):
     X = np.random.default_rng(0).standard_normal((6, 5))
     X[2] = np.nan
     for call in (

@@ -1,4 +1,4 @@
-"""RobustMF as its users meet it."""
+"""The public behaviour of RobustMF."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_predict_is_the_product(model, data):
     assert model.predict(0, 1).shape == ()
 
 
-def test_fold_in_finds_the_factors_of_rows_it_has_not_seen(data):
-    """Rows held out of the fit, with outliers in them: predicted about as well as rows that were fitted."""
+def test_fold_in_recovers_the_factors_of_new_rows(data):
+    """New rows with outliers are predicted about as well as fitted rows."""
     seen = data.train.rows.group_of_entry() < 100
     with pytest.warns(EmptyRowsWarning, match="50 of 150 rows"):
         model = RMFNL(3, random_state=1).fit(data.train.select(seen))
@@ -66,19 +66,20 @@ def test_fold_in_finds_the_factors_of_rows_it_has_not_seen(data):
         _least_squares_rows(data.train, model.column_factors_) @ model.components_ - data.clean
     )
     assert new < 0.3 * np.sqrt((l2_error[100:] ** 2).mean()), (
-        "least squares is pulled off by the outliers"
+        "least squares is biased by the outliers"
     )
 
 
 def _least_squares_rows(observed, V):
-    rows, out = observed.rows, []
+    rows = observed.rows
+    out = []
     for i in range(len(rows)):
         part = slice(rows.pointers[i], rows.pointers[i + 1])
         out.append(np.linalg.lstsq(V[rows.indices[part]], rows.values[part], rcond=None)[0])
     return np.array(out)
 
 
-def test_transform_of_the_fitted_rows_gives_back_their_factors(model, data):
+def test_transform_of_the_fitted_rows_returns_their_factors(model, data):
     error = np.abs(model.transform(data.train) - model.row_factors_)
     assert np.median(error) < 1e-3
 
@@ -90,30 +91,32 @@ def test_score_of_the_fitted_rows_is_minus_the_mean_absolute_error(model, data):
 
 
 def test_score_of_new_rows_predicts_each_entry_from_the_others_of_its_row(model, data):
-    """Against rows folded in by hand with the entry's fifth missing; and an entry's own value does not help to predict it."""
+    """The score equals that of explicit fold-ins with a fifth of the entries left out."""
     few = np.full((3, 120), np.nan)
     for i in range(3):
         part = slice(*data.train.rows.pointers[i : i + 2])
         few[i, data.train.rows.indices[part]] = data.train.rows.values[part]
     errors = []
     for row in few:
-        places = np.flatnonzero(~np.isnan(row))
+        observed = np.flatnonzero(~np.isnan(row))
         for k in range(5):
             left = row.copy()
-            left[places[k::5]] = np.nan
+            left[observed[k::5]] = np.nan
             errors.extend(
-                np.abs(row - model.inverse_transform(model.transform(left[None]))[0])[places[k::5]]
+                np.abs(row - model.inverse_transform(model.transform(left[None]))[0])[
+                    observed[k::5]
+                ]
             )
     assert model.score(few) == pytest.approx(-np.mean(errors), rel=1e-6)
     assert model.score(few) == pytest.approx(
         np.mean([model.score(row[None]) for row in few]), rel=0.2
     )
-    lonely = np.full((1, 120), np.nan)
-    lonely[0, 7] = 4.0
-    assert model.score(lonely) == -4.0, "a row with one entry has nothing to go by"
+    single = np.full((1, 120), np.nan)
+    single[0, 7] = 4.0
+    assert model.score(single) == -4.0, "the entry of a row with one entry is predicted as 0"
 
 
-def test_history_has_what_it_promises(model):
+def test_history_has_the_documented_series(model):
     assert set(model.history_) == {
         "iteration",
         "objective",
@@ -153,7 +156,7 @@ def test_rows_and_columns_without_entries_are_zero_and_warned_about_once():
     assert np.all(model.predict([2, 0], [0, 4]) == 0)
 
 
-def test_callbacks_watch_and_stop(data):
+def test_callbacks_receive_snapshots_and_can_stop(data):
     seen = []
 
     def stop_at_three(snapshot):
@@ -167,7 +170,7 @@ def test_callbacks_watch_and_stop(data):
     assert "callback" in model.stop_reason_
 
 
-def test_interruption_keeps_what_there_is(data):
+def test_an_interrupted_fit_keeps_the_last_iterate(data):
     def interrupt(snapshot):
         if snapshot.iteration == 2:
             raise KeyboardInterrupt
@@ -177,7 +180,7 @@ def test_interruption_keeps_what_there_is(data):
     assert np.all(np.isfinite(model.row_factors_))
 
 
-def test_limit_reached_is_said(data):
+def test_reaching_max_iter_warns(data):
     with pytest.warns(NotConvergedWarning, match="max_iter=2"):
         RMFNL(3, random_state=0, max_iter=2, tol=1e-12).fit(data.train)
 
@@ -187,7 +190,7 @@ def test_verbose_shows_a_bar(data, capsys):
     assert "RMFNL rank 3" in capsys.readouterr().err
 
 
-def test_input_is_left_alone():
+def test_input_is_not_modified():
     X = np.random.default_rng(0).standard_normal((20, 10))
     before = X.copy()
     X.flags.writeable = False
@@ -257,8 +260,8 @@ def test_bad_options_of_mm_are_refused_by_name(options, error, message):
         MM(**options)
 
 
-def test_a_start_of_the_wrong_shape_is_named_as_it_was_given():
-    """A matrix with more columns than rows too, which is turned."""
+def test_an_init_of_the_wrong_shape_is_reported_as_it_was_given():
+    """Also for a matrix with more columns than rows, which is transposed."""
     X = np.random.default_rng(0).standard_normal((8, 15))
     message = r"init=\(U, V\) must have shapes \(8, 2\), \(15, 2\), got \(9, 2\), \(15, 2\)"
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Intervals that hold good values as often as they say, with bad entries among those calibrated on."""
+"""Conformal intervals have nominal coverage of clean values, with outliers among the holdout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def calibrated(m, outliers, seed, **parameters):
 
 
 def new_values(data, seed):
-    """Good values, with noise, at places that were never seen."""
+    """Clean values with noise at entries that were not observed."""
     rng = np.random.default_rng(1000 + seed)
     i, j = np.nonzero(data.test_mask)
     chosen = rng.choice(len(i), 20_000)
@@ -29,17 +29,17 @@ def new_values(data, seed):
     ("outliers", "seed"),
     [(0.0, 0), (0.05, 0), (0.05, 1), (0.05, 2), (0.1, 0), (0.1, 1), (0.1, 2), (0.2, 0)],
 )
-def test_coverage_of_good_values_is_within_two_points_of_nominal(outliers, seed):
+def test_coverage_of_clean_values_is_within_two_points_of_nominal(outliers, seed):
     data, _, intervals = calibrated(250, outliers, seed)
     i, j, values = new_values(data, seed)
     for level in (0.8, 0.9, 0.95):
         lower, upper = intervals.predict(i, j, level)
         assert ((lower <= values) & (values <= upper)).mean() == pytest.approx(level, abs=0.02)
-        assert (upper - lower).mean() < 0.8  # ±5 is what the outliers would make of it
+        assert (upper - lower).mean() < 0.8  # outliers of ±5 do not widen the intervals
     assert intervals.clean_share_ == pytest.approx(1 - outliers, abs=0.02)
 
 
-def test_intervals_are_wider_where_less_is_known():
+def test_intervals_are_wider_for_rows_with_fewer_entries():
     data, _, intervals = calibrated(250, 0.05, 0)
     counts = data.train.rows.counts
     few, many = np.argsort(counts)[[0, -1]]
@@ -58,7 +58,7 @@ def test_intervals_stay_within_the_bounds_of_the_model():
     assert (lower <= upper).all()
 
 
-def test_too_few_entries_give_no_end():
+def test_too_few_entries_give_unbounded_intervals():
     data, model, _ = calibrated(250, 0.05, 0)
     few = data.validation.select(np.arange(data.validation.n_entries) < 5)
     lower, upper = ConformalIntervals(model, few).predict(0, 0, 0.95)

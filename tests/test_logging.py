@@ -1,4 +1,4 @@
-"""What a fit says: through ``logging``, by warnings of our own once a fit, and nothing else unless asked."""
+"""Messages of a fit: log records, and each warning once per fit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def data():
     return make_synthetic(60, rank=2, observed=0.5, random_state=0).train
 
 
-def test_info_tells_what_was_chosen_and_why(data, caplog, tmp_path):
+def test_info_reports_choices_and_their_reasons(data, caplog, tmp_path):
     caplog.set_level(logging.INFO, "robustmf")
     model = RobustMF(2, loss="lsp", random_state=0).fit(data, checkpoint=tmp_path / "c")
     assert all(
         record.levelno == logging.INFO and record.name.startswith("robustmf.")
         for record in caplog.records
     )
-    for told in (
+    for message in (
         f"60 × 60 with {data.n_entries} entries, rank 2, loss lsp",
         f"solver irls: {model.solver_reason_}",
         "initialized in",
@@ -36,13 +36,13 @@ def test_info_tells_what_was_chosen_and_why(data, caplog, tmp_path):
         f"checkpoint {tmp_path / 'c'}: new",
         f"checkpoint {tmp_path / 'c'}: written",
     ):
-        assert told in caplog.text
+        assert message in caplog.text
     caplog.clear()
     RobustMF(2, loss="lsp", random_state=0).fit(data, checkpoint=tmp_path / "c")
     assert "c: resuming" in caplog.text
 
 
-def test_debug_tells_each_iteration(data, caplog):
+def test_debug_reports_each_iteration(data, caplog):
     caplog.set_level(logging.DEBUG, "robustmf")
     model = RobustMF(2, loss="lsp", random_state=0).fit(data)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
@@ -56,17 +56,19 @@ _QUIET = """
 import logging, sys
 from robustmf import RobustMF
 from robustmf.datasets import make_synthetic
-assert logging.getLogger("robustmf").handlers and logging.getLogger("robustmf").level == logging.NOTSET
+logger = logging.getLogger("robustmf")
+assert logger.handlers and logger.level == logging.NOTSET
 assert not logging.getLogger().handlers
-RobustMF(2, random_state=0).fit(make_synthetic(60, rank=2, observed=0.5, random_state=0).train, checkpoint=sys.argv[1])
+data = make_synthetic(60, rank=2, observed=0.5, random_state=0).train
+RobustMF(2, random_state=0).fit(data, checkpoint=sys.argv[1])
 """
 
 
-def test_nothing_is_printed_unless_asked(tmp_path):
-    done = subprocess.run(
+def test_nothing_is_printed_by_default(tmp_path):
+    result = subprocess.run(
         [sys.executable, "-c", _QUIET, tmp_path / "c"], capture_output=True, text=True, check=True
     )
-    assert (done.stdout, done.stderr) == ("", "")
+    assert (result.stdout, result.stderr) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_nothing_is_printed_unless_asked(tmp_path):
     ],
     ids=["n_init", "certify", "mm", "baseline"],
 )
-def test_each_warning_comes_once_a_fit_at_the_users_line(make, data):
+def test_each_warning_is_issued_once_per_fit_at_the_line_of_the_caller(make, data):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make().fit(data)

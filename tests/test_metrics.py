@@ -18,7 +18,7 @@ def test_errors_and_shift():
     assert metrics.mae(many, np.zeros_like(many)) == pytest.approx(np.float32(0.1), rel=1e-12)
 
 
-def test_hit_ratio_counts_only_what_can_be_recommended():
+def test_hit_ratio_counts_only_columns_that_can_be_recommended():
     scores = np.array([[5.0, 4, 3, 2], [1, 2, 3, 4], [4, 3, 2, 1]])
     assert metrics.hit_ratio(scores, [2], 2) == pytest.approx(1 / 3)
     assert metrics.hit_ratio(scores, [2, 0], 2) == pytest.approx((1 + 2) / 6)

@@ -14,7 +14,8 @@ from robustmf.datasets import make_synthetic
 
 
 def rows_from(observed, low, high):
-    rows, start, stop = observed.rows, *observed.rows.pointers[[low, high]]
+    rows = observed.rows
+    start, stop = rows.pointers[[low, high]]
     part = Compressed(
         rows.pointers[low : high + 1] - start, rows.indices[start:stop], rows.values[start:stop]
     )
@@ -52,9 +53,10 @@ def test_rows_in_batches_predict_as_well_as_one_fit(seed, bias):
 
 
 def test_new_rows_with_many_outliers_are_repaired():
-    """With a fifth of the entries bad some rows fold into a wrong valley; a sweep alone never leaves it."""
+    """With 20 % outliers the fold-in of some rows is a local minimum that sweeps keep."""
     data = make_synthetic(400, 150, observed=0.4, outliers=0.2, random_state=0)
-    whole, model = RobustMF(5, random_state=0).fit(data.train), RobustMF(5, random_state=0)
+    whole = RobustMF(5, random_state=0).fit(data.train)
+    model = RobustMF(5, random_state=0)
     for low, high in pairwise([0, 220, 280, 340, 400]):
         model.partial_fit(rows_from(data.train, low, high))
     errors = [data.test_rmse(m.row_factors_, m.column_factors_) for m in (model, whole)]
@@ -62,16 +64,16 @@ def test_new_rows_with_many_outliers_are_repaired():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_iterations_go_on_from_the_factors_of_a_fold_in(bias):
-    """What the first iteration starts at: known rows as they were, new ones as transform gives them."""
+def test_iterations_continue_from_the_factors_of_a_fold_in(bias):
+    """The initial point: known rows unchanged, new rows as transform gives them."""
     data = make_synthetic(100, 60, rank=3, observed=0.8, random_state=0)
-    starts = []
+    initial = []
 
     def keep(snapshot):
         if snapshot.iteration == 0:
-            starts.append(snapshot.factors)
+            initial.append(snapshot.factors)
 
-    # least squares, which repairs nothing before the first iteration
+    # Least squares, for which no outliers are repaired before the first iteration.
     model = RobustMF(3, loss="l2", reg=0.1, bias=bias, random_state=0, solver="irls").fit(
         rows_from(data.train, 0, 80)
     )
@@ -80,10 +82,10 @@ def test_iterations_go_on_from_the_factors_of_a_fold_in(bias):
         [model.predict(*np.indices((80, 60))), model.inverse_transform(model.transform(new))]
     )
     model.set_params(callbacks=[keep]).partial_fit(new)
-    np.testing.assert_allclose(starts[-1][0] @ starts[-1][1].T, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(initial[-1][0] @ initial[-1][1].T, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_whole_fit_is_made_only_when_the_entries_have_doubled():
+def test_factors_are_initialized_again_only_when_the_entries_have_doubled():
     data = make_synthetic(400, 100, rank=3, observed=0.4, random_state=0)
     model, last = RobustMF(3, random_state=0).fit(rows_from(data.train, 0, 100)), 0
     for low in range(100, 400, 50):
@@ -94,12 +96,12 @@ def test_a_whole_fit_is_made_only_when_the_entries_have_doubled():
     assert model.model_.n_entries_initialized < entries
 
 
-def test_rows_columns_and_entries_are_found_by_their_ids():
-    """Entries of a table in random order, a fifth at a time: rows and columns appear as they come."""
+def test_rows_columns_and_entries_are_matched_by_id():
+    """A table in random order, a fifth at a time: new rows and columns appear in every batch."""
     data = make_synthetic(120, 90, rank=3, observed=0.6, random_state=0)
     order = np.random.default_rng(0).permutation(data.train.n_entries)
     model = RobustMF(3, random_state=0)
-    # columns 0 to 59 first, then the rest together with entries of rows that are known
+    # Columns 0 to 59 first, then the others with entries of known rows.
     early = data.train.rows.indices[order] < 60
     for part in (*np.array_split(order[early], 3), *np.array_split(order[~early], 2)):
         model.partial_fit(named(data.train, np.sort(part)))
@@ -131,8 +133,8 @@ def test_a_new_value_replaces_an_old_one():
     assert len(model.entries_["values"]) == 30
 
 
-def test_weights_are_kept_and_go_on():
-    """Bad rows of weight 0, in the first and in the second part, change nothing."""
+def test_weights_are_kept_for_later_batches():
+    """Bad entries of weight 0, in the first and in the second batch, have no influence."""
     data = make_synthetic(100, 40, rank=2, observed=0.8, outliers=0, random_state=0)
     first, second = (rows_from(data.train, low, low + 50) for low in (0, 50))
     common = {
@@ -169,7 +171,7 @@ def test_weights_are_kept_and_go_on():
     )
 
 
-def test_arrays_and_float32_go_on_as_they_began():
+def test_arrays_continue_in_float32():
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean.astype(np.float32)
     model = (
         RobustMF(2, random_state=0)
@@ -182,7 +184,7 @@ def test_arrays_and_float32_go_on_as_they_began():
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
 
 
-def test_an_init_that_was_given_is_for_the_first_entries():
+def test_a_given_init_is_used_for_the_first_batch():
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
     rng = np.random.default_rng(0)
     model = RobustMF(
@@ -192,7 +194,7 @@ def test_an_init_that_was_given_is_for_the_first_entries():
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
 
 
-def test_another_rank_or_biases_begin_anew():
+def test_another_rank_or_biases_initialize_again():
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
     model = (
         RobustMF(1, random_state=0)
@@ -204,7 +206,7 @@ def test_another_rank_or_biases_begin_anew():
     np.testing.assert_allclose(model.predict(*np.indices(X.shape)), X, atol=0.05)
 
 
-def test_what_does_not_go_on_as_it_began_is_refused():
+def test_inconsistent_batches_are_refused():
     X = make_synthetic(30, 20, rank=2, observed=1.0, random_state=0).clean
     model = RobustMF(2, random_state=0).partial_fit(X)
     before = model.column_factors_.copy()

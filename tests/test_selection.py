@@ -27,7 +27,7 @@ def triplets(observed):
     )
 
 
-def test_a_split_deals_every_entry_once():
+def test_a_split_assigns_every_entry_once():
     parts = entry_split(DATA.train, (0.5, 0.25, 0.25), random_state=0)
     assert [part.n_entries / DATA.train.n_entries for part in parts] == pytest.approx(
         [0.5, 0.25, 0.25], abs=1e-3
@@ -37,7 +37,7 @@ def test_a_split_deals_every_entry_once():
     assert all(part.shape == DATA.train.shape for part in parts)
 
 
-def test_a_split_is_random_and_its_seed_holds():
+def test_a_split_is_random_and_reproducible():
     first, again, other = (
         entry_train_test_split(DATA.train, 0.2, random_state=seed)[1] for seed in (0, 0, 1)
     )
@@ -48,7 +48,7 @@ def test_a_split_is_random_and_its_seed_holds():
     assert share_of_top_half == pytest.approx(0.5, abs=0.08)
 
 
-def test_splits_take_what_fit_takes_and_keep_ids():
+def test_splits_accept_the_input_of_fit_and_keep_ids():
     dense = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 4.0]])
     assert sum(part.n_entries for part in entry_train_test_split(dense, 0.4, random_state=0)) == 5
     assert (
@@ -173,8 +173,8 @@ def test_results_are_those_of_scikit_learn(search):
     assert search.best_score_ == results["mean_test_score"].max()
 
 
-def test_a_score_is_what_a_fit_by_hand_gives(search):
-    """The first fold of a setting that starts on its own."""
+def test_a_score_equals_that_of_an_explicit_fit(search):
+    """The first fold of a setting without a predecessor."""
     k = next(
         k
         for k, p in enumerate(search.cv_results_["params"])
@@ -194,7 +194,7 @@ def test_a_score_is_what_a_fit_by_hand_gives(search):
 
 
 def test_scores_are_the_same_with_ids():
-    """Held-out entries are found by their ids, which are numbers too but not the places."""
+    """Held-out entries are matched by ids, here numbers that differ from the indices."""
     rows = DATA.train.rows
     named = Observed(
         rows, DATA.train.shape, row_ids=list(range(1000, 1120)), column_ids=list(range(119, -1, -1))
@@ -218,7 +218,7 @@ def test_the_best_model_is_fitted_to_all_entries(search):
     )
 
 
-def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(monkeypatch):
+def test_a_path_has_the_scores_of_single_fits_with_one_initialization(monkeypatch):
     settings = {
         "rank": 3,
         "reg": [0.01, 0.03, 0.1, 0.3],
@@ -235,7 +235,7 @@ def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(mo
 
     monkeypatch.setattr(start, "graduated_factors", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
-    assert len(searches) == 2 + 1  # one a fold, and the refit
+    assert len(searches) == 2 + 1  # one per fold, and the refit
     monkeypatch.setattr(selection._Path, "_predecessor", lambda self, k, models: None)
     single = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 3 + 2 * 8 + 1
@@ -244,8 +244,8 @@ def test_the_path_gives_the_scores_of_single_fits_with_one_search_for_a_start(mo
     )
 
 
-def test_a_huge_ridge_in_the_grid_spoils_no_other_setting():
-    """From a λ that makes the factors zero, no descent would leave."""
+def test_a_large_ridge_in_the_grid_does_not_affect_other_settings():
+    """Factors that a large λ makes zero are a stationary point for every other λ."""
     search = RobustMFCV(3, reg=[1e4, 0.1], estimator=TEMPLATE, cv=2, random_state=0).fit(DATA.train)
     assert search.best_params_["reg"] == 0.1
     assert search.best_score_ > 0.3 * search.cv_results_["mean_test_score"].min()

@@ -1,4 +1,4 @@
-"""RobustMF among scikit-learn's own: its estimator checks, pipelines, searches, tables."""
+"""RobustMF with scikit-learn: estimator checks, pipelines, searches, tables."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_tags():
 
 
 def test_cross_validation_over_rows_finds_the_rank(table):
-    """Held-out rows are scored on entries that their fold-in did not see: too many factors score worse, not better."""
+    """Held-out rows are scored on entries that are not folded in: too many factors score worse."""
     search = GridSearchCV(RobustMF(random_state=0, solver="irls"), {"rank": [1, 2, 6]}, cv=4).fit(
         table[0]
     )
@@ -70,7 +70,7 @@ def test_cross_validation_over_rows_finds_the_rank(table):
     assert cross_val_score(RobustMF(2, random_state=0), sparse, cv=2).shape == (2,)
 
 
-def test_pipeline_regresses_on_factors_of_a_table_with_holes_and_outliers(table):
+def test_pipeline_regresses_on_factors_of_a_table_with_missing_values_and_outliers(table):
     X, clean = table
     y = clean @ np.linspace(-1, 1, 30)
     pipeline = make_pipeline(RobustMF(2, random_state=0), Ridge(1e-6)).fit(X[:80], y[:80])
@@ -140,8 +140,8 @@ def test_rows_without_entries_are_the_biases_of_the_columns(table, bias, reg_by_
     assert np.all(model.transform(mixed)[2] == 0)
 
 
-def test_a_row_is_folded_in_the_same_whatever_it_comes_with(table):
-    """The rounded tip of a kinked loss is in the unit of the fitted values, not of the batch."""
+def test_fold_in_of_a_row_does_not_depend_on_the_batch(table):
+    """The smoothing width of a nonsmooth loss depends on the fitted values, not on the batch."""
     model = RobustMF(2, loss="l1", random_state=0).fit(table[0])
     X = table[0][:4].copy()
     X[1:] *= 1e6

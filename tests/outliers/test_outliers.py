@@ -1,4 +1,4 @@
-"""Scores that mean a share of false alarms, evidence against rows and columns, and the audit."""
+"""Calibrated outlier scores, evidence against rows and columns, and the audit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def false_alarms(scores, bad):
 
 
 def within_band(alarms, fitted=False):
-    """The bands that docs/design/outliers.md states for Gaussian noise and up to 10 % of outliers."""
+    """The bands of docs/design/outliers.md for Gaussian noise and up to 10 % of outliers."""
     low, high = ((0.008, 0.045), (0.012, 0.055)) if fitted else ((0.005, 0.045), (0.017, 0.07))
     return all(least <= alarm <= most for least, alarm, most in zip(low, alarms, high, strict=True))
 
@@ -47,8 +47,8 @@ def model(data):
     ("noise", "outliers", "magnitude", "seed"),
     [(0.1, 0.05, 5.0, 0), (0.1, 0.1, 5.0, 1), (0.5, 0.05, 5.0, 2), (1.0, 0.05, 20.0, 3)],
 )
-def test_a_score_is_the_share_of_false_alarms(noise, outliers, magnitude, seed):
-    """For the entries of the fit and for held-out ones, which are told apart by themselves."""
+def test_a_score_is_a_false_alarm_rate(noise, outliers, magnitude, seed):
+    """For fitted and for held-out entries, which are distinguished automatically."""
     data = make_synthetic(
         500, noise=noise, outliers=outliers, magnitude=magnitude, random_state=seed
     )
@@ -89,7 +89,7 @@ def test_new_rows_are_scored_without_a_refit(data, model):
     )
 
 
-def test_biases_are_part_of_it():
+def test_scores_of_a_model_with_biases():
     data = make_synthetic(250, observed=0.4, random_state=0)
     model = fitted(data, bias=True)
     assert within_band(false_alarms(model.outlier_scores(), data.train_outliers), fitted=True)
@@ -98,15 +98,15 @@ def test_biases_are_part_of_it():
     )
 
 
-def test_without_a_single_outlier_false_alarms_are_as_rare():
+def test_false_alarm_rate_without_outliers():
     data = make_synthetic(500, outliers=0.0, random_state=3)
     assert within_band(
         false_alarms(fitted(data).outlier_scores(), data.train_outliers), fitted=True
     )
 
 
-def test_heavier_tails_are_noticed():
-    """Noise by Student's law with 3 degrees of freedom; the normal law would raise several times as many false alarms as it says."""
+def test_heavy_tails_are_estimated():
+    """Noise with Student's t distribution, for which the normal one has too many false alarms."""
     rng = np.random.default_rng(0)
     data = make_synthetic(500, noise=0.0, random_state=0)
     train = data.train.with_values(
@@ -129,23 +129,24 @@ def test_scores_do_not_depend_on_the_unit(data, model):
 def test_the_entries_of_the_fit_are_the_default(data, model):
     np.testing.assert_array_equal(model.outlier_scores(), model.outlier_scores(data.train))
     moved = data.train.with_values(data.train.rows.values + 0.01)
-    assert (
-        model.outlier_scores(moved) != model.outlier_scores()
-    ).any()  # no longer fitted: judged as held out
+    # Entries that differ from the fitted ones are scored as held out.
+    assert (model.outlier_scores(moved) != model.outlier_scores()).any()
 
 
-def test_a_law_is_fitted_to_the_centre_alone():
+def test_the_distribution_is_fitted_to_the_center():
     rng = np.random.default_rng(0)
-    good, bad = 2 * rng.standard_t(6, 20_000), 50 + rng.random(4_000)
-    law = fit_distribution(np.concatenate([good, bad]))
-    alone = fit_distribution(good)
-    assert law.share == pytest.approx(20 / 24, abs=0.005)
-    assert (law.scale, law.freedom) == pytest.approx(
-        (alone.scale, alone.freedom), rel=0.02
-    )  # bins move a little with the first scale
-    assert law.scale == pytest.approx(2, rel=0.05)
-    assert law.freedom == pytest.approx(6, rel=0.4)
-    assert law.two_sided(np.array([law.quantile(0.9)]))[0] == pytest.approx(0.1)
+    clean = 2 * rng.standard_t(6, 20_000)
+    bad = 50 + rng.random(4_000)
+    distribution = fit_distribution(np.concatenate([clean, bad]))
+    of_clean = fit_distribution(clean)
+    assert distribution.share == pytest.approx(20 / 24, abs=0.005)
+    # The bins depend slightly on the initial scale.
+    assert (distribution.scale, distribution.freedom) == pytest.approx(
+        (of_clean.scale, of_clean.freedom), rel=0.02
+    )
+    assert distribution.scale == pytest.approx(2, rel=0.05)
+    assert distribution.freedom == pytest.approx(6, rel=0.4)
+    assert distribution.two_sided(np.array([distribution.quantile(0.9)]))[0] == pytest.approx(0.1)
 
 
 # Rows and columns
@@ -175,14 +176,13 @@ def shilled_model(shilled):
     return rating_model(shilled.ratings)
 
 
-def test_items_with_one_value_throughout_are_found_though_they_fit_perfectly(loved, loved_model):
+def test_items_with_constant_values_are_found_although_they_fit_perfectly(loved, loved_model):
     judged = loved.columns & (loved.ratings.columns.counts >= 5)
     scores = loved_model.column_scores()
     assert (scores[judged] <= 0.01).mean() > 0.9
     assert (scores[~loved.columns] <= 0.01).mean() < 0.02
-    assert (
-        detection_auc(loved.entries, -loved_model.outlier_scores()) < 0.6
-    )  # residuals say nothing
+    # Residuals contain no evidence.
+    assert detection_auc(loved.entries, -loved_model.outlier_scores()) < 0.6
     assert detection_auc(loved.entries, -np.log(loved_model.outlier_scores(attacks=True))) > 0.95
 
 
@@ -194,30 +194,30 @@ def test_injected_profiles_and_their_targets_are_found(shilled, shilled_model):
     )
 
 
-def test_honest_rows_and_columns_raise_few_alarms(ratings):
+def test_clean_rows_and_columns_have_few_false_alarms(ratings):
     model = rating_model(ratings)
     for scores in (model.row_scores(), model.column_scores()):
         assert (scores <= 0.01).mean() <= 0.02
         assert (scores <= 0.05).mean() <= 0.08
 
 
-def test_new_profiles_are_judged_among_the_rows_of_the_fit(ratings, shilled):
+def test_new_profiles_are_scored_among_the_fitted_rows(ratings, shilled):
     model = rating_model(ratings)
     dense = np.full(shilled.ratings.shape, np.nan)
     dense[shilled.ratings.rows.group_of_entry(), shilled.ratings.rows.indices] = (
         shilled.ratings.rows.values
     )
-    honest = dense[:20]
-    scores = model.row_scores(np.vstack([dense[shilled.rows], honest]), rows="new")
+    clean = dense[:20]
+    scores = model.row_scores(np.vstack([dense[shilled.rows], clean]), rows="new")
     assert len(scores) == 40
     assert detection_auc(np.arange(40) < 20, -np.log(scores)) > 0.95
-    assert len(model.column_scores(honest, rows="new")) == ratings.shape[1]
-    with_lines = model.outlier_scores(dense[shilled.rows], rows="new", attacks=True)
-    assert np.median(with_lines) < 0.05
+    assert len(model.column_scores(clean, rows="new")) == ratings.shape[1]
+    with_attacks = model.outlier_scores(dense[shilled.rows], rows="new", attacks=True)
+    assert np.median(with_attacks) < 0.05
 
 
-def test_scores_of_new_rows_come_in_the_order_of_their_own_entries(ratings):
-    """Columns are found by id, in whatever order they come; nothing is said of unknown ones."""
+def test_scores_of_new_rows_are_in_the_order_of_their_entries(ratings):
+    """Columns are matched by id in any order; the scores of unknown columns are NaN."""
     model = rating_model(ratings)
     items = [ratings.column_ids[k] for k in (30, 3, 200, 100)]
     values = [4.0, 0.5, 3.0, 5.0]
@@ -246,13 +246,13 @@ def test_scores_of_new_rows_come_in_the_order_of_their_own_entries(ratings):
     assert np.isnan(with_unknown).tolist() == [True, False, False, False, False]
 
 
-def test_new_rows_without_an_entry_have_nothing_against_them(model):
+def test_new_rows_without_entries_have_score_one(model):
     empty = np.full((2, 500), np.nan)
     assert model.row_scores(empty, rows="new").tolist() == [1.0, 1.0]
     assert len(model.outlier_scores(empty, rows="new")) == 0
 
 
-def test_one_bad_entry_does_not_condemn_its_row(data, model):
+def test_one_bad_entry_does_not_flag_its_row(data, model):
     values = data.train.rows.values.copy()
     first = data.train.rows.pointers[17]
     values[first] += 1000.0
@@ -279,7 +279,7 @@ def test_the_audit_names_the_worst_with_reasons(loved, loved_model):
     assert all(suspect.entries == counts[suspect.id] for suspect in audit.columns)
 
 
-def test_the_audit_points_at_the_planted_entries(data, model):
+def test_the_audit_lists_the_planted_entries(data, model):
     audit = model.audit(top=50)
     rows = data.train.rows
     planted = set(
@@ -298,20 +298,20 @@ def test_the_audit_points_at_the_planted_entries(data, model):
     assert "About 10.0 % of the entries" in str(audit) or "About 9." in str(audit)
 
 
-def test_the_audit_of_profiles_says_what_gives_them_away(shilled_model):
+def test_the_audit_of_profiles_states_the_evidence(shilled_model):
     reasons = " ".join(suspect.reason for suspect in shilled_model.audit(top=20).rows)
     assert "suspicious columns" in reasons or "do not have together" in reasons
 
 
-def test_the_audit_of_new_rows_calls_them_by_their_own_ids(ratings):
+def test_the_audit_of_new_rows_has_their_ids(ratings):
     model = rating_model(ratings)
     bad = Observed.from_triplets(
-        row=["stranger"] * 30, col=ratings.column_ids[:30], value=[5.0] * 30
+        row=["new user"] * 30, col=ratings.column_ids[:30], value=[5.0] * 30
     )
     audit = model.audit(bad, rows="new", at_most=1.0)
-    assert [suspect.id for suspect in audit.rows] == ["stranger"]
+    assert [suspect.id for suspect in audit.rows] == ["new user"]
     assert audit.rows[0].entries == 30
-    assert {suspect.row for suspect in audit.entries} == {"stranger"}
+    assert {suspect.row for suspect in audit.entries} == {"new user"}
 
 
 def test_the_audit_lists_nothing_that_is_not_suspicious():
@@ -366,16 +366,17 @@ def test_bad_use_is_refused_by_name(model, call, error, message):
         call(model)
 
 
-def test_unknown_ids_are_refused_with_the_remedy(loved_model):
-    strange = Observed.from_triplets(row=["nobody"], col=["item 1"], value=[3.0])
+def test_unknown_ids_are_refused_with_a_remedy(loved_model):
+    unknown = Observed.from_triplets(row=["nobody"], col=["item 1"], value=[3.0])
     with pytest.raises(
         ValueError,
-        match="1 entries in rows or columns that are unknown to the fit; give new rows with rows='new'",
+        match="1 entries in rows or columns that are unknown to the fit; "
+        "give new rows with rows='new'",
     ):
-        loved_model.outlier_scores(strange)
+        loved_model.outlier_scores(unknown)
 
 
-def test_tiny_and_degenerate_data_get_an_answer():
+def test_tiny_and_degenerate_data_have_scores():
     for X in (np.ones((5, 4)), np.arange(20.0).reshape(5, 4), np.eye(3)):
         model = RobustMF(1, random_state=0).fit(X)
         for scores in (
@@ -388,7 +389,7 @@ def test_tiny_and_degenerate_data_get_an_answer():
         model.audit()
 
 
-def test_evidence_that_was_not_looked_at_does_not_count():
+def test_evidence_that_was_not_computed_is_not_combined():
     rng = np.random.default_rng(0)
     i, j = np.divmod(np.arange(40 * 30), 30)
     rows, columns = group_evidence(
@@ -396,9 +397,8 @@ def test_evidence_that_was_not_looked_at_does_not_count():
     )
     for found in (rows, columns):
         assert not found.suspicious_others.any()
-        assert set(found.kinds) == {"misfit", "co-occurrence"}, (
-            "no line is suspicious, so there is no crowd to look for"
-        )
+        # Without a suspicious row or column the density of suspicious neighbours is not computed.
+        assert set(found.kinds) == {"misfit", "co-occurrence"}
         np.testing.assert_array_equal(found.scores, combined(found.kinds))
 
 

@@ -158,3 +158,12 @@ def test_notebook_representation_shows_diagram_and_fit(fitted):
     assert "robustmf-fit" in bundle["text/html"]
     with sklearn.config_context(display="text"):
         assert not hasattr(fitted, "_repr_html_")
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.RobustMFWarning")
+def test_a_lone_surrogate_in_a_title_is_escaped(tmp_path):
+    model = RobustMF(1, random_state=0, n_jobs=1).fit(
+        np.outer(np.arange(1.0, 9), np.arange(1.0, 7))
+    )
+    fit_page.write(fit_record(model), tmp_path / "page.html", "\ud800")
+    assert "<h1>\\ud800</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")

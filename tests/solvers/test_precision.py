@@ -238,7 +238,7 @@ def test_half_steps_in_float32_equal_those_in_float64_up_to_rounding(
     loss = smoothed(make_loss("lsp", 1.0), 0.1)
     given = {}
     if options != "plain":
-        # a shift must be subtracted before values are rounded to float32
+        # A shift must be subtracted before values are converted to float32.
         shifts = 1e5 + rng.standard_normal(160)
         observed = observed.with_values(observed.rows.values + shifts[observed.rows.indices])
         given = {"sample_weights": rng.random(len(i)), "shifts": shifts}
