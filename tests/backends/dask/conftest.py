@@ -15,7 +15,7 @@ from robustmf.distributed import fitting
 QUICK = {
     "test_fit_equals_one_machine[defaults]",
     "test_ids_have_one_hash_in_every_process",
-    "test_killed_slow_and_new_workers_do_not_change_the_result",
+    "test_killed_workers_do_not_change_the_result",
     "test_row_groups_are_pieces",
     "test_sweep_and_measure",
     "test_temporary_names_of_shards_are_unique",

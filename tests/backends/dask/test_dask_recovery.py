@@ -50,7 +50,7 @@ STEADY = {"loss": "lsp", "random_state": 0, "tol": 1e-9, "max_iter": 14}
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
-def test_killed_slow_and_new_workers_do_not_change_the_result(cluster, client, ratings):
+def test_killed_workers_do_not_change_the_result(client, ratings):
     data = Triplets(in_pieces(ratings), blocks=5, **NAMES)
     wanted = RobustMF(2, **STEADY).fit(data, client=client)
     before = set(worker_pids(client).values())
@@ -61,7 +61,14 @@ def test_killed_slow_and_new_workers_do_not_change_the_result(cluster, client, r
     assert len(before - set(worker_pids(client).values())) == 2
     assert identical(killed, wanted)
 
-    there, given = set(worker_pids(client)), []
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_slow_and_new_workers_do_not_change_the_result(cluster, client, ratings):
+    data = Triplets(in_pieces(ratings), blocks=5, **NAMES)
+    wanted = RobustMF(2, **STEADY).fit(data, client=client)
+    client.wait_for_workers(3)
+    there = set(worker_pids(client))
+    given = []
 
     def join_and_slow(snapshot):
         if snapshot.iteration == 2:

@@ -1,0 +1,21 @@
+"""Evenly spaced samples of indices."""
+
+import numpy as np
+import pytest
+
+from robustmf.data.sampling import evenly_spaced
+
+
+@pytest.mark.parametrize(("n", "at_most"), [(0, 3), (1, 1), (5, 5), (5, 9)])
+def test_all_indices_if_there_are_few(n, at_most):
+    assert evenly_spaced(n, at_most).tolist() == list(range(n))
+
+
+@pytest.mark.parametrize(("n", "at_most"), [(6, 5), (10, 2), (1000, 7), (10**9, 100)])
+def test_a_sample_is_evenly_spaced_between_the_first_and_the_last_index(n, at_most):
+    sample = evenly_spaced(n, at_most)
+    assert len(sample) == at_most
+    assert (sample[0], sample[-1]) == (0, n - 1)
+    gaps = np.diff(sample)
+    assert gaps.min() >= 1, "indices are distinct and sorted"
+    assert gaps.max() - gaps.min() <= 1
