@@ -225,6 +225,7 @@ def test_verdicts():
     assert best == ["c"]
 
 
+@pytest.mark.slow
 def test_report_from_the_command_line(tmp_path):
     """Tables, figures and page from a few records; the tables name what was not run."""
     records = Records(tmp_path / "records")

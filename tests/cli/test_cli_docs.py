@@ -47,6 +47,7 @@ def run(command):
     return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}, prog_name="robustmf")
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_have_the_output_shown(folder):
     listed = list(commands())
     assert {command.split()[1] for command, _, _ in listed} == DOCUMENTED_COMMANDS
@@ -76,7 +77,14 @@ def test_every_command_has_examples():
     assert {name for name, _ in examples()} == set(COMMANDS)
 
 
-@pytest.mark.parametrize(("name", "line"), list(examples()))
+def example_parameters():
+    """Yield the examples; those that start a cluster are slow."""
+    for name, line in examples():
+        marks = [pytest.mark.slow] if "--local-workers" in line else []
+        yield pytest.param(name, line, marks=marks)
+
+
+@pytest.mark.parametrize(("name", "line"), list(example_parameters()))
 def test_examples_of_the_help(folder, name, line):
     for command in line.split(" && "):
         result = run(command)

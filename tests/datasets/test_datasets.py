@@ -218,7 +218,7 @@ def test_netflix_in_both_formats(tmp_path):
     assert load_netflix(together).titles == ("Dinosaur Planet", "", 'Character, a "quoted" one')
     (apart / "netflix/training_set/mv_0000002.txt").write_text("2:\n1488844;4;2005-09-06\n")
     with pytest.raises(
-        MalformedFileError, match=r"mv_0000002\.txt, line 2: '1488844;4;2005-09-06' is no rating"
+        MalformedFileError, match=r"mv_0000002\.txt, line 2: '1488844;4;2005-09-06' is not a rating"
     ):
         load_netflix(apart)
 

@@ -38,6 +38,7 @@ print(model.memory_estimate(observed), read("VmHWM") - before + 4 * m * per_row)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("solver", "loss", "held_out"),

@@ -124,5 +124,5 @@ def test_dinosaur_loader_names_what_is_missing(tmp_path, monkeypatch):
         load_dinosaur(folder=tmp_path)
     (tmp_path / "dinosaur").mkdir()
     (tmp_path / "dinosaur" / "viff.xy").write_text("1 2 3\n")
-    with pytest.raises(ValueError, match="expected 72 numbers a line, got 3"):
+    with pytest.raises(ValueError, match="expected 72 numbers per line, got 3"):
         load_dinosaur(folder=tmp_path)
