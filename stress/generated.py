@@ -43,8 +43,8 @@ def explore(
         tried += more
         if failing is None:
             break  # all cases, or the strategy has no more distinct examples
-        known.add(failing.place)
-        file, line = failing.place
+        known.add(failing.location)
+        file, line = failing.location
         error = f"{type(failing.error).__name__}: {failing.error}"
         tally.fail(f"{failing.example!r}: {error} ({file}:{line})")
     tally.cases += tried
@@ -54,7 +54,7 @@ def explore(
 class _Failing:
     """A failure, and the smallest example of it so far."""
 
-    place: tuple[str, int]
+    location: tuple[str, int]
     example: Any
     error: Exception
 
@@ -89,10 +89,10 @@ def _explored(
             with time_limit():
                 check(example)
         except Exception as error:
-            place = _place(error)
-            if place in known or (failing is not None and failing.place != place):
+            location = _location(error)
+            if location in known or (failing is not None and failing.location != location):
                 return
-            failing = _Failing(place, example, error)
+            failing = _Failing(location, example, error)
             raise
 
     try:
@@ -124,7 +124,7 @@ def time_limit(seconds: float = LIMIT) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _place(error: BaseException) -> tuple[str, int]:
+def _location(error: BaseException) -> tuple[str, int]:
     """The innermost line of this project in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [

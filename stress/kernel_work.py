@@ -54,7 +54,8 @@ def problem(rng: np.random.Generator, dtype: Any) -> tuple[Observed, Array, Arra
     X = rng.standard_normal((m, n))
     X[rng.random((m, n)) < rng.choice([0.0, 0.5, 0.9])] = np.nan
     X[0, 0] = 1.0
-    U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
+    U = rng.standard_normal((m, rank))
+    V = rng.standard_normal((n, rank))
     return Observed.from_dense(X.astype(dtype)), U.astype(dtype), V.astype(dtype)
 
 

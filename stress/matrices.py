@@ -173,7 +173,8 @@ def _cast(array: Any, dtype: str) -> Any:
 def _spoil(array: Any, spoil: str, rng: np.random.Generator) -> None:
     if not array.size:
         return
-    i, j = rng.integers(array.shape[0]), rng.integers(array.shape[1])
+    i = rng.integers(array.shape[0])
+    j = rng.integers(array.shape[1])
     if spoil == "NaN":
         array[i, j] = np.nan
     elif spoil == "infinity":

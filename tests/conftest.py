@@ -112,7 +112,8 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
     ).T + 0.1 * rng.standard_normal((m, n))
     X += 5 * (rng.random((m, n)) < 0.05) * rng.choice([-1, 1], (m, n))
     X[rng.random((m, n)) > share] = np.nan
-    U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
+    U = rng.standard_normal((m, rank))
+    V = rng.standard_normal((n, rank))
     return Observed.from_dense(X.astype(dtype)), U.astype(dtype), V.astype(dtype)
 
 
@@ -141,11 +142,12 @@ def problem(operations_on, dtype):
 def ratings():
     """Ratings in half stars: 400 users with preferences, 500 items of very unequal popularity."""
     rng = np.random.default_rng(0)
-    kinds, tastes = rng.integers(6, size=500), rng.dirichlet(np.full(6, 0.6), 400)
+    kinds = rng.integers(6, size=500)
+    tastes = rng.dirichlet(np.full(6, 0.6), 400)
     popular = rng.lognormal(sigma=1.2, size=500)
-    wanted = tastes[:, kinds] * popular
-    seen = rng.random(wanted.shape) < np.minimum(
-        1, wanted * (30 * rng.lognormal(sigma=0.6, size=400) / wanted.sum(axis=1))[:, None]
+    preference = tastes[:, kinds] * popular
+    seen = rng.random(preference.shape) < np.minimum(
+        1, preference * (30 * rng.lognormal(sigma=0.6, size=400) / preference.sum(axis=1))[:, None]
     )
     mean = 3.4 + 0.4 * rng.standard_normal((400, 1)) + 0.5 * rng.standard_normal(500)
     mean = mean + 0.5 * rng.standard_normal((400, 3)) @ rng.standard_normal((500, 3)).T

@@ -14,7 +14,8 @@ def dense(observed, x):
 
 
 def residuals(observed, U, V):
-    i, j = observed.rows.group_of_entry(), observed.rows.indices
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
     return (
         observed.rows.values.astype(np.float64)
         - (U.astype(np.float64) @ V.astype(np.float64).T)[i, j]
@@ -29,11 +30,13 @@ def objective(observed, loss, reg, U, V):
 
 def surrogate(observed, loss, reg, U, V, dU, dV):
     """F(dU, dV) as docs/design/mm.md writes it."""
-    i, j = observed.rows.group_of_entry(), observed.rows.indices
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
     e = residuals(observed, U, V)
     w = loss.derivative(e)
     rho = e - (dU @ V.T)[i, j] - (U @ dV.T)[i, j]
-    R, C = dense(observed, w).sum(1), dense(observed, w).sum(0)
+    R = dense(observed, w).sum(1)
+    C = dense(observed, w).sum(0)
     b = (loss.value(e) - w * np.abs(e)).sum()
     ridge = reg / 2 * (((U + dU) ** 2).sum() + ((V + dV) ** 2).sum())
     return (w * np.abs(rho)).sum() + ridge + (R @ (dU**2).sum(1) + C @ (dV**2).sum(1)) / 2 + b
@@ -41,7 +44,8 @@ def surrogate(observed, loss, reg, U, V, dU, dV):
 
 def weighted_ridge_rows(observed, weights, reg, V):
     """argmin_u Σ w(y − u·v)² + reg‖u‖², row by row."""
-    W, Y = dense(observed, weights), dense(observed, observed.rows.values)
+    W = dense(observed, weights)
+    Y = dense(observed, observed.rows.values)
     rank = V.shape[1]
     return np.stack(
         [
@@ -61,7 +65,8 @@ def mean_weights(observed, U, V, rate):
 
 def normal_inverses(observed, U, V, ridge, rate):
     """(Σ exp(−rate·e²) v vᵀ + ridge·I)⁻¹, row by row."""
-    W, V = dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2)), V.astype(np.float64)
+    W = dense(observed, np.exp(-rate * residuals(observed, U, V) ** 2))
+    V = V.astype(np.float64)
     return np.stack([np.linalg.inv((V * w[:, None]).T @ V + ridge * np.eye(V.shape[1])) for w in W])
 
 

@@ -79,7 +79,8 @@ def test_the_iterate_kept_is_the_one_with_the_validation_error_in_the_history(da
 
 def test_the_validation_error_is_that_of_clipped_predictions():
     holdout = Holdout(np.array([0, 1]), np.array([0, 0]), np.array([5.0, 2.0]), None)
-    U, V = np.array([[7.0], [0.5]]), np.array([[1.0]])
+    U = np.array([[7.0], [0.5]])
+    V = np.array([[1.0]])
     weighted = replace(holdout, weights=np.array([1.0, 3.0]))
     assert holdout.error(U, V, (1.0, 5.0)) == (0 + 1) / 2
     assert weighted.error(U, V, (1.0, 5.0)) == 3 / 4

@@ -45,7 +45,8 @@ def test_every_kind_of_input_gives_the_same_fit():
 
 
 def test_predict_is_the_product(model, data):
-    i, j = np.array([0, 5, 149]), np.array([3, 3, 119])
+    i = np.array([0, 5, 149])
+    j = np.array([3, 3, 119])
     product = model.row_factors_ @ model.components_
     np.testing.assert_allclose(model.predict(i, j), product[i, j])
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), product)
@@ -59,7 +60,8 @@ def test_fold_in_recovers_the_factors_of_new_rows(data):
         model = RMFNL(3, random_state=1).fit(data.train.select(seen))
     T = model.transform(data.train)
     error = model.inverse_transform(T) - data.clean
-    fitted, new = np.sqrt((error[:100] ** 2).mean()), np.sqrt((error[100:] ** 2).mean())
+    fitted = np.sqrt((error[:100] ** 2).mean())
+    new = np.sqrt((error[100:] ** 2).mean())
     assert new < 1.5 * fitted
     assert new < 0.15
     l2_error = (

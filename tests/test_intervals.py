@@ -21,7 +21,8 @@ def new_values(data, seed):
     rng = np.random.default_rng(1000 + seed)
     i, j = np.nonzero(data.test_mask)
     chosen = rng.choice(len(i), 20_000)
-    i, j = i[chosen], j[chosen]
+    i = i[chosen]
+    j = j[chosen]
     return i, j, data.clean[i, j] + 0.1 * rng.standard_normal(len(i))
 
 

@@ -75,10 +75,12 @@ def test_difficult_cases(case):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_matrix_and_its_transpose_have_the_same_initialization_where_sums_tie(weighted):
     """Skew-symmetric; and symmetric with asymmetric weights of equal row and column sums."""
-    A, weights = np.random.default_rng(4).integers(-9, 10, (12, 12)).astype(float), None
+    A = np.random.default_rng(4).integers(-9, 10, (12, 12)).astype(float)
+    weights = None
     X = A - A.T
     if weighted:
-        X, weights = circulant(np.r_[A[0, :7], A[0, 5:0:-1]]), circulant(np.arange(1.0, 13.0))
+        X = circulant(np.r_[A[0, :7], A[0, 5:0:-1]])
+        weights = circulant(np.arange(1.0, 13.0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
         one, other = (

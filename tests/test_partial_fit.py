@@ -24,7 +24,9 @@ def rows_from(observed, low, high):
 
 def named(observed, entries):
     rows = observed.rows
-    i, j, v = rows.group_of_entry()[entries], rows.indices[entries], rows.values[entries]
+    i = rows.group_of_entry()[entries]
+    j = rows.indices[entries]
+    v = rows.values[entries]
     return Observed.from_triplets(
         pd.DataFrame({"u": [f"u{k}" for k in i], "i": [f"i{k}" for k in j], "v": v}),
         row="u",
@@ -87,7 +89,8 @@ def test_iterations_continue_from_the_factors_of_a_fold_in(bias):
 
 def test_factors_are_initialized_again_only_when_the_entries_have_doubled():
     data = make_synthetic(400, 100, rank=3, observed=0.4, random_state=0)
-    model, last = RobustMF(3, random_state=0).fit(rows_from(data.train, 0, 100)), 0
+    model = RobustMF(3, random_state=0).fit(rows_from(data.train, 0, 100))
+    last = 0
     for low in range(100, 400, 50):
         last = model.model_.n_entries_initialized
         model.partial_fit(rows_from(data.train, low, low + 50))
@@ -109,7 +112,8 @@ def test_rows_columns_and_entries_are_matched_by_id():
     assert len(model.column_ids_) == model.n_features_in_ == 90
     assert set(model.column_ids_[:60]) == {f"i{k}" for k in range(60)}
     i, j = np.indices((120, 90))
-    users, items = np.char.add("u", i.astype(str)), np.char.add("i", j.astype(str))
+    users = np.char.add("u", i.astype(str))
+    items = np.char.add("i", j.astype(str))
     whole = RobustMF(3, random_state=0).fit(named(data.train, np.arange(data.train.n_entries)))
     errors = [np.sqrt(np.mean((m.predict(users, items) - data.clean) ** 2)) for m in (model, whole)]
     assert errors[0] < 1.03 * errors[1] < 0.1
@@ -147,7 +151,8 @@ def test_weights_are_kept_for_later_batches():
         "reg": 0.1,
     }
     expected = RobustMF(**common).fit(first).partial_fit(second)
-    spoiled, masks = [], []
+    spoiled = []
+    masks = []
     for part in (first, second):
         bad = np.random.default_rng(1).random(part.n_entries) < 0.1
         spoiled.append(part.with_values(np.where(bad, 1e3, part.rows.values)))

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from robustmf import Observed, RobustMF, selection
 from robustmf.datasets import make_synthetic
-from robustmf.initialization import initial_point as start
+from robustmf.initialization import initial_point
 from robustmf.initialization.graduated import graduated_factors
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
 
@@ -233,7 +233,7 @@ def test_a_path_has_the_scores_of_single_fits_with_one_initialization(monkeypatc
         searches.append(arguments)
         return graduated_factors(*arguments)
 
-    monkeypatch.setattr(start, "graduated_factors", counted)
+    monkeypatch.setattr(initial_point, "graduated_factors", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 2 + 1  # one per fold, and the refit
     monkeypatch.setattr(selection._Path, "_predecessor", lambda self, k, models: None)

@@ -23,7 +23,8 @@ from stress.expected import refusal
 from stress.tally import Tally
 
 TITLE = "checkpoints: full and read-only disks, damaged files, files of other fits"
-CASES, FEW = 240, 20
+CASES = 240
+FEW = 20
 
 #: Largest number of writes before a limit on the size of files is set.
 _MAX_WRITES = 8

@@ -20,7 +20,8 @@ from stress.matrices import Plan, fingerprint, plans
 from stress.tally import Tally
 
 TITLE = "entries from anything: the right ones or a named error, input untouched"
-CASES, FEW = 6000, 200
+CASES = 6000
+FEW = 200
 
 #: Columns of ids: of one type or several, duplicate, extreme, missing.
 _IDS: dict[str, Callable[[np.random.Generator, int], Any]] = {

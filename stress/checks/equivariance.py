@@ -16,7 +16,8 @@ from stress.generated import explore
 from stress.tally import Tally
 
 TITLE = "other unit, other order, transposed, float32: the same fit, for every solver"
-CASES, FEW = 600, 40
+CASES = 600
+FEW = 40
 
 Array = np.ndarray[Any, Any]
 
@@ -122,7 +123,8 @@ def cases() -> st.SearchStrategy[Case]:
 def problem(case: Case) -> tuple[Array, Array, Array]:
     """A noisy low-rank matrix with outliers and missing entries, and an initial point near it."""
     rng = np.random.default_rng(case.seed)
-    A, B = rng.standard_normal((case.m, case.rank)), rng.standard_normal((case.n, case.rank))
+    A = rng.standard_normal((case.m, case.rank))
+    B = rng.standard_normal((case.n, case.rank))
     X = A @ B.T + NOISE * rng.standard_normal((case.m, case.n))
     X += 8 * (rng.random(X.shape) < 0.03) * rng.choice([-1, 1], X.shape)
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -165,7 +167,8 @@ def found(X: Array, case: Case, **more: Any) -> Result:
     model = RobustMF(
         case.rank, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, **more
     ).fit(Observed.from_dense(X))
-    U, V = model.row_factors_.astype(float), model.column_factors_.astype(float)
+    U = model.row_factors_.astype(float)
+    V = model.column_factors_.astype(float)
     return Result(np.asarray(U @ V.T), model.history_["objective"][-1], (U, V))
 
 
@@ -211,10 +214,8 @@ def _from_initial_point(case: Case, X: Array, U: Array, V: Array) -> tuple[float
     if case.change == "unit":
         root = 2.0**case.power
         allowed = SAME_UNIT
-        one, other = (
-            fitted(X, case, U, V).product,
-            fitted(X * root**2, case, U * root, V * root, root**2).product / root**2,
-        )
+        one = fitted(X, case, U, V).product
+        other = fitted(X * root**2, case, U * root, V * root, root**2).product / root**2
     elif case.change == "order":
         rng = np.random.default_rng(case.seed + 1)
         p = rng.permutation(case.m)
@@ -225,17 +226,18 @@ def _from_initial_point(case: Case, X: Array, U: Array, V: Array) -> tuple[float
     elif case.change == "transposed":
         return _transposed_initial_point(case, X, U, V)
     else:
-        one, other = (
-            fitted(X, case, U, V).product,
-            fitted(X.astype(np.float32), case, U.astype(np.float32), V.astype(np.float32)).product,
-        )
+        one = fitted(X, case, U, V).product
+        other = fitted(
+            X.astype(np.float32), case, U.astype(np.float32), V.astype(np.float32)
+        ).product
         return float(np.sqrt(np.mean(np.square(one - other))) / np.abs(one).max()), SINGLE
     return float(np.abs(one - other).max() / np.abs(one).max()), allowed
 
 
 def _transposed_initial_point(case: Case, X: Array, U: Array, V: Array) -> tuple[float, float]:
     more = TO_THE_END if is_sided(case) else {}
-    one, other = fitted(X, case, U, V, **more), fitted(X.T, case, V, U, **more)
+    one = fitted(X, case, U, V, **more)
+    other = fitted(X.T, case, V, U, **more)
     difference, allowed = _transposed(case, one, other)
     if difference > allowed and case.method[1] in TWO_MINIMA:
         moved = (
@@ -270,7 +272,8 @@ def _automatic(case: Case, X: Array) -> tuple[float, float]:
         other = found(X * unit, case).product / unit
         allowed = SAME_AUTO
     else:
-        p, q = rng.permutation(case.m), rng.permutation(case.n)
+        p = rng.permutation(case.m)
+        q = rng.permutation(case.n)
         other = np.empty_like(one)
         other[np.ix_(p, q)] = found(X[np.ix_(p, q)], case).product
     return float(np.sqrt(np.mean(np.square(one - other))) / NOISE), allowed
@@ -279,7 +282,8 @@ def _automatic(case: Case, X: Array) -> tuple[float, float]:
 def _unit_where_it_stalls(case: Case, X: Array, unit: float) -> tuple[float, float]:
     initial = found(X, case, max_iter=0).product - found(X * unit, case, max_iter=0).product / unit
     assert np.sqrt(np.mean(np.square(initial))) <= SAME_AUTO * NOISE, "not the same initial point"
-    one, other = found(X, case), found(X * unit, case)
+    one = found(X, case)
+    other = found(X * unit, case)
     return abs(other.objective / unit ** case.method[2] - one.objective) / one.objective, STALLED
 
 

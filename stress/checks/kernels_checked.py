@@ -11,7 +11,8 @@ import tempfile
 from stress.tally import Tally
 
 TITLE = "every kernel with bounds checking, against NumPy"
-CASES, FEW = 400, 2
+CASES = 400
+FEW = 2
 
 #: With fewer cases, only the operations of solvers: compiling all kernels takes too long for CI.
 _ALL = 50

@@ -24,7 +24,8 @@ from stress.matrices import Plan, fingerprint, plans
 from stress.tally import Tally
 
 TITLE = "any matrix, any solver, any question: a finite answer or a named error, input untouched"
-CASES, FEW = 4500, 120
+CASES = 4500
+FEW = 120
 
 _MODELS: dict[str, Callable[..., Any]] = {
     "auto": RobustMF,
@@ -62,7 +63,8 @@ _NAMED = re.compile(
 
 
 def _everywhere(model: Any, X: Any) -> Any:
-    m, n = len(model.row_factors_), len(model.column_factors_)
+    m = len(model.row_factors_)
+    n = len(model.column_factors_)
     i, j = np.divmod(np.arange(m * n), n)
     ids = getattr(model, "row_ids_", None), getattr(model, "column_ids_", None)
     return model.predict(

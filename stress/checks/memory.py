@@ -17,7 +17,8 @@ from robustmf.exceptions import RobustMFWarning
 from stress.tally import Tally
 
 TITLE = "peak memory of a fit within the estimate and 20 %"
-CASES, FEW = 12, 2
+CASES = 12
+FEW = 2
 
 _SETTINGS: list[dict[str, Any]] = [
     {"solver": MM(max_iter=20), "loss": "lsp"},

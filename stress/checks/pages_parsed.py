@@ -21,7 +21,8 @@ from stress.generated import explore
 from stress.tally import Tally
 
 TITLE = "pages with hostile ids hold the template's elements and no others"
-CASES, FEW = 100, 5
+CASES = 100
+FEW = 5
 
 _HOSTILE = (
     "</script><script>alert(1)</script>",

@@ -23,7 +23,8 @@ from robustmf.exceptions import RobustMFWarning
 from stress.tally import Tally
 
 TITLE = "24 concurrent fits in threads, forked and spawned processes: same bits as alone"
-CASES, FEW = 12 * 24, 2 * 24
+CASES = 12 * 24
+FEW = 2 * 24
 
 #: Number of concurrent fits.
 _CONCURRENT_FITS = 24

@@ -21,7 +21,8 @@ from robustmf.kernels import team
 from stress.tally import Tally
 
 TITLE = "same bits with 1, 2 and 4 threads, from run to run, in another process"
-CASES, FEW = 84, 21
+CASES = 84
+FEW = 21
 
 #: Threads of the fit and of BLAS; the last repeats a number of threads of the fit.
 _THREADS = ((1, 1), (2, 2), (4, 4), (2, 1))

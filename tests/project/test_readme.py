@@ -49,7 +49,8 @@ def test_make_targets_are_those_that_ci_runs():
 def test_a_ratings_file_is_cleaned_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    taste, style = rng.normal(size=(120, 2)), rng.normal(size=(80, 2))
+    taste = rng.normal(size=(120, 2))
+    style = rng.normal(size=(80, 2))
     lines = [
         f"{user},{item},{np.clip(3 + taste[user] @ style[item], 0.5, 5):.1f}"
         for user in range(120)
