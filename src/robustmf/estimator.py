@@ -85,12 +85,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         the loss's efficiency constant; None keeps the loss's own scale, as "auto" does for a loss
         given as an object.
     reg : "auto", "paper" or float, default="auto"
-        Regularization λ. "paper" is 20/(m+n). "auto" is σ̂²/(variance of a factor), the ridge of the
-        posterior mode. Where the noise is above a third of the scale of the values, or there are
-        fewer than two entries per parameter, as with ratings, "auto" is the λ that predicts
-        held-out entries best; the fit is then made to all of them. For nonsmooth losses, and for an
-        ``init`` other than "auto", it is "paper" in units of the data, so that data times c need
-        no other setting.
+        Regularization λ. "paper" is 20/(m+n). "auto" is the first of these that applies. For an
+        ``init`` other than "auto", and for the loss "l2" (unless the solver is "varpro"), it is
+        "paper" in units of the data, so that data times c need no other setting. Where the noise is
+        above a third of the scale of the values, there are fewer than two entries per parameter, or
+        the initial fit explains less than half of the entries, as with ratings, it is the λ that
+        predicts held-out entries best; the fit is then made to all of them. For losses of
+        ``degree`` 2, as "welsch" and "huber", it is σ̂²/(variance of a factor), the ridge of the
+        posterior mode; for the others "paper" in units of the data.
     reg_by_count : bool, default=False
         Multiply λ by the number of entries of each row and column.
     bias : "auto" or bool, default="auto"
@@ -108,10 +110,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         "ridge" strongly regularized least squares; "random" the Gaussian initialization of the
         paper, from which nonconvex losses fail.
     n_init : int, default=1
-        Number of initializations; the fit with the best objective is kept.
+        Number of initializations. The fit with the lowest objective is kept; with
+        ``validation_fraction``, the one with the lowest validation error.
     certify : bool or MM, default=False
         For a nonsmooth loss: finish with "mm" iterations until the point is critical for the loss
-        itself, and report ``criticality_``. :class:`robustmf.MM` sets their options.
+        itself, and report ``criticality_``. :class:`robustmf.MM` sets their options. ``history_``
+        and ``n_iter_`` then describe these iterations, not those of the solver before them.
     max_iter : int, default=300
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -158,9 +162,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     history_ : dict of lists
         Per iteration (0 is the initial point): objective, seconds; with ``validation_fraction``
         validation, the error on held-out entries; for "mm" also gap, criticality (a bound) and
-        inner_iterations.
+        inner_iterations. With ``certify``, of the final "mm" iterations.
     n_iter_, converged_, stop_reason_
-        How the fit ended.
+        Number of iterations, and how the fit ended. With ``certify``, of the final "mm" iterations.
     best_iteration_ : int
         The iteration that was kept: the last one, or with ``validation_fraction`` the best one.
     criticality_ : float
