@@ -299,7 +299,8 @@ def _fit_all(
         results = [FitResult.from_parts(parts, settings.loss) for parts in progress.ended]
         for result in results:
             _require_layout(result.factorization, settings.rank, data.operations)
-    with one_blas_thread() if choice.spec.single_blas_thread else nullcontext():
+    limited = choice.spec.single_blas_thread or settings.certify is not None
+    with one_blas_thread() if limited else nullcontext():
         for stream in streams[len(results) :]:
             if results:
                 # fits are compared with each other: all have the model of the first
