@@ -630,7 +630,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             int(n_entries),
             int(self.rank),
             self._loss(),
-            plain_model=not bias,
+            plain_model=not bias and not self.reg_by_count,
             capabilities=backend.capabilities,
         )
         rank = int(self.rank) + int(bias)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.backends.biases import penalty, ridge
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
@@ -39,7 +40,6 @@ from robustmf.initialization.variable_projection import projection_initializatio
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss
 from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
-from robustmf.solvers.objective import Objective
 from robustmf.solvers.record import file_record
 from robustmf.solvers.registry import (
     CERTIFIER,
@@ -587,18 +587,20 @@ def _certifying_tol(settings: Settings) -> float:
 def _best(results: list[FitResult], settings: Settings, data: Data) -> FitResult:
     """The fit with the lowest validation error, or else the lowest objective.
 
-    With several θ, all are compared at the smallest of them.
+    Objectives are compared at the smallest of the fits' θ and λ.
     """
     if len(results) == 1:
         return results[0]
     if settings.validation_fraction is not None:
         return min(results, key=lambda result: result.outcome.best_error)
     loss = min((result.loss for result in results), key=lambda loss: loss.theta)
-    objective = Objective(loss, min(result.reg for result in results))
+    reg = min(result.reg for result in results)
+    sides = (data.operations.observed, data.operations.observed.transposed)
+    ridges = [ridge(reg, settings.reg_by_count, side) for side in sides]
 
     def value(result: FitResult) -> float:
         found = result.factorization
         total = data.operations.loss_sum(loss, *found.predictors(), data.sample_weights)
-        return total + objective.penalty(found.row_factors, found.column_factors)
+        return total + sum(map(penalty, ridges, found.augmented(result.bias_unit)))
 
     return min(results, key=value)

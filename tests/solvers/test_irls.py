@@ -300,3 +300,36 @@ def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeyp
     assert all(np.all(np.diff(values) <= 1e-12 * values[0]) for values in (ours, plain, hasty))
     reached = [int(np.argmax(values < 1.003 * plain.min())) for values in (ours, plain)]
     assert 0 < reached[0] < 0.9 * reached[1]
+
+
+@pytest.mark.parametrize("model", [{"reg_by_count": True}, {"bias": True}], ids=["count", "bias"])
+def test_the_initialization_with_the_lowest_objective_is_kept(model):
+    """The objective of the fits, with λ by count and the ridge on biases."""
+    observed, *_ = random_problem(25, 20, 3, seed=4)
+    ends = []
+
+    def record(snapshot):
+        if snapshot.iteration == 0:
+            ends.append(None)
+        ends[-1] = snapshot.objective
+
+    for seed in range(4):
+        ends.clear()
+        fit = RobustMF(
+            3,
+            loss="huber",
+            theta=0.3,
+            reg=0.1,
+            init="random",
+            n_init=6,
+            max_iter=12,
+            tol=1e-12,
+            solver="irls",
+            random_state=seed,
+            callbacks=[record],
+            **model,
+        )
+        with pytest.warns(NotConvergedWarning):
+            fit.fit(observed)
+        assert len(ends) == 6
+        assert fit.history_["objective"][-1] == min(ends)
