@@ -177,7 +177,7 @@ def test_the_loop_runs_any_solver_with_begin_and_step():
     """A minimal solver: Newton's method for √2."""
 
     class Newton:
-        def settled(self, before, objective, tol):
+        def convergence_reason(self, before, objective, tol):
             return small_change(before, objective, tol)
 
         def begin(self, U, V):

@@ -32,7 +32,7 @@ from robustmf.initialization.initial_point import (
     initial_point,
     subtract_biases,
 )
-from robustmf.initialization.orientation import is_upright, transposed_settings
+from robustmf.initialization.orientation import rows_are_reference, transposed_settings
 from robustmf.initialization.problem import Problem, sampled_entries
 from robustmf.initialization.regularization import average_reg, in_units, search_regularization
 from robustmf.initialization.scales import least_sigma
@@ -211,7 +211,7 @@ def fit(
     progress = Progress()
     if checkpoint is not None:
         progress, rng = checkpoint.open(
-            settings.deciding(), operations.observed, sample_weights, rng, operations.array
+            settings.identity(), operations.observed, sample_weights, rng, operations.array
         )
     streams = rng.spawn(settings.n_init)
     data = Data(operations, sample_weights)
@@ -321,7 +321,7 @@ def _fit_all(
                 break
             if results[-1].outcome.stopped:
                 break
-            progress.keep_ended(results[-1].parts())
+            progress.save_result(results[-1].parts())
     return results
 
 
@@ -339,7 +339,7 @@ def _fit_once(
         initial = initialize(settings, data.operations, data.sample_weights, rng, choice)
         seconds = time.perf_counter() - started
         _log.info("initialized in %.3g s: noise %.4g", seconds, initial.sigma)
-        progress.keep_prepared(initial.parts())
+        progress.save_initialization(initial.parts())
     else:
         with progress.reading():
             initial = Initialization.from_parts(saved)
@@ -371,11 +371,11 @@ def initialize(
     The solver is another than the chosen one where the choice of biases requires it. A matrix and
     its transpose have the same initialization, bit for bit.
     """
-    if is_upright(operations, sample_weights):
-        found = _initialize_upright(settings, operations, sample_weights, rng, choice)
+    if rows_are_reference(operations, sample_weights):
+        found = _initialize_oriented(settings, operations, sample_weights, rng, choice)
     else:
         order = operations.observed.column_order
-        found = _initialize_upright(
+        found = _initialize_oriented(
             transposed_settings(settings, operations),
             operations.transposed,
             None if sample_weights is None else sample_weights[order],
@@ -388,14 +388,17 @@ def initialize(
     return found
 
 
-def _initialize_upright(
+def _initialize_oriented(
     settings: Settings,
     operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
     choice: SolverChoice,
 ) -> Initialization:
-    """λ is given, or found in two steps: in units of the data, then by the noise level."""
+    """The initialization in the orientation of ``operations``.
+
+    λ is given, or found in two steps: in units of the data, then by the noise level.
+    """
     paper_reg = settings.reg
     if settings.auto_reg:
         problem = Problem(operations, settings.rank, settings.reg)

@@ -23,7 +23,7 @@ def test_iterates_equal_those_of_softimpute(iterations, final, given, operations
     impute.begin(given["svd_U"], given["svd_V"], given["svd_s"])
     for _ in range(iterations):
         value = impute.step()
-        if impute.settled(0.0, 0.0, tol):
+        if impute.convergence_reason(0.0, 0.0, tol):
             break
     U, V = impute.factors
     assert (

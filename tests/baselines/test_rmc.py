@@ -20,7 +20,7 @@ def test_result_equals_that_of_the_authors_code(
     smoothing = SmoothingRounds(operations, reg, 1.0, 0.05, 40, rounds)
     smoothing.begin(*spectral)
     smoothing.step()
-    while smoothing.settled(0.0, 0.0, 1e-8) is None:
+    while smoothing.convergence_reason(0.0, 0.0, 1e-8) is None:
         smoothing.step()
     U, V = smoothing.factors
     assert relative_error(U @ V.T, octave[name]) < tol

@@ -132,7 +132,7 @@ def test_a_fit_aborted_after_the_last_iteration_has_equal_results(way, path, mon
         raise Aborted
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileProgress, "keep_ended", fail)
+        patch.setattr(FileProgress, "save_result", fail)
         with pytest.raises(Aborted):
             model(**WAYS[way]).fit(entries(), checkpoint=path, checkpoint_every=0)
     assert results(model(**WAYS[way]).fit(entries(), resume=path)) == results(

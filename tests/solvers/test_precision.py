@@ -212,7 +212,7 @@ def test_a_restored_state_continues_with_the_same_values(for_all, team, steps):
         for _ in range(count):
             before = solver._value
             values.append(solver.step())
-            solver.settled(before, values[-1], 1e-4)
+            solver.convergence_reason(before, values[-1], 1e-4)
         return values
 
     one.begin(*start)
@@ -347,7 +347,7 @@ def test_the_objective_is_recomputed_when_float64_begins(for_all, team, name):
     before = solver.begin(*(rng.standard_normal((size, 3)) for size in observed.shape))
     for _ in range(300):
         value = solver.step()
-        assert solver.settled(before, value, 1e-4) is None
+        assert solver.convergence_reason(before, value, 1e-4) is None
         before = value
         if not solver.state()["single"]:
             break

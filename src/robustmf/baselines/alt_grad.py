@@ -129,7 +129,7 @@ class SteepestDescent:
         """Update U, then V, and return the objective."""
         return self._descent.step()
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test the relative decrease; the first 5·rank iterations may be slow and do not count."""
         if self._descent.iterations < 5 * self.factors[0].shape[1]:
             return None

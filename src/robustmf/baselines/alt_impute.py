@@ -176,7 +176,7 @@ class SoftImpute:
         nuclear = float(self._d.sum(dtype=np.float64)) if self._V.any() else 0.0
         return 0.5 * float(np.square(e, dtype=np.float64).sum()) + self._reg * nuclear
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test the relative change of Z."""
         return f"the matrix changed by less than tol={tol:g}" if self._change < tol else None
 

@@ -204,7 +204,7 @@ class SubspaceTracking:
     def _is_at_max_level(self) -> bool:
         return bool(self._controller[1] >= MAX_LEVEL)
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test whether the steps have their smallest size or all passes are made."""
         if self._is_at_max_level():
             return "the step size controller reached its maximum level"

@@ -73,7 +73,7 @@ class JointGradient:
         self._stuck = True
         return self._value
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test whether the objective is small, hardly decreases, or no step decreases it."""
         if self._stuck:
             return f"{_OPTIONS.max_trials} halvings of the step do not lower the objective"

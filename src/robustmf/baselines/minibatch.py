@@ -105,7 +105,7 @@ class MinibatchGradient:
         )
         return float(np.square(e, dtype=np.float64).sum() + 0.5 * self._reg * penalty)
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Stop after the last epoch."""
         return "all epochs made" if self._remaining == 0 else None
 

@@ -254,7 +254,7 @@ class OnlineDictionary:
         """‖D_k‖² + slack_k of each atom, which every update preserves."""
         return np.asarray(np.square(self._D).sum(axis=0) + self._slack)
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Stop after the last epoch."""
         return "all epochs made" if self._remaining == 0 else None
 

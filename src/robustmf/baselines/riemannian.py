@@ -319,7 +319,7 @@ class ConjugateGradients:
         t = -float(np.multiply(e, s, dtype=np.float64).sum()) / curvature
         return t if t > 0 else self._step
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test the mean squared residual and the relative change of the objective."""
         if 2 * objective / len(self._residual) < tol:
             return f"the mean squared residual is below tol={tol:g}"

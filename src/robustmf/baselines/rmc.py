@@ -242,7 +242,7 @@ class SmoothingRounds:
         self._point = point
         return value
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test the change of the mean absolute residual between rounds."""
         if abs(self._error_before - self._error) < tol:
             return f"the mean absolute residual changed by less than tol={tol:g}"

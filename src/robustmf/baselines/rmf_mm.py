@@ -205,7 +205,7 @@ class MMSteps:
             self._value = value
         return self._value
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test whether two steps at full curvature failed."""
         if self._failures == _OPTIONS.max_failures:
             return f"two steps lowered the objective by less than tol={tol:g}"

@@ -102,7 +102,7 @@ class ScaledDescent:
         self._norms.append(float(np.sqrt(2 * value)))
         return value
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Test the norm of the residual and its average rate of decrease."""
         if self._norms[-1] <= tol * self._data_norm:
             return f"the residual is below tol={tol:g} of the data"

@@ -175,7 +175,7 @@ class ClusterFit:
         if record is not None and not outcome.stopped:
             history = outcome.history
             objective, seconds = history["objective"][-1], history["seconds"][-1]
-            record.offer(irls, outcome, objective, seconds, must=True)
+            record.save_if_due(irls, outcome, objective, seconds, force=True)
         warn_of_limit(outcome, settings.max_iter, settings.tol)
         point: Any = outcome.best or irls.augmented_factors
         if self._shards is None:
@@ -193,7 +193,7 @@ class ClusterFit:
         folder = self._folder
         if folder is None:
             return initialize(settings, self.matrix, self._rng)
-        folder.open(self.matrix, settings.deciding(), self._layout)
+        folder.open(self.matrix, settings.identity(), self._layout)
         found = folder.initial_point(settings.loss) or initialize(settings, self.matrix, self._rng)
         folder.keep_estimates(found[0])
         return found

@@ -132,9 +132,9 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
 
 
 def _in_units_of_scale(problem: Problem) -> EntryOperations:
-    observed = problem.near.observed
+    observed = problem.inliers.observed
     values = observed.rows.values / observed.dtype.type(problem.scale)
-    return problem.near.on(observed.with_values(_rounded(values)))
+    return problem.inliers.on(observed.with_values(_rounded(values)))
 
 
 def _rounded(x: Array) -> Array:

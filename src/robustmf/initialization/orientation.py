@@ -20,11 +20,14 @@ from robustmf.solvers.settings import Settings
 Array = NDArray[np.floating[Any]]
 
 
-def is_upright(operations: EntryOperations, sample_weights: Array | None) -> bool:
-    """Whether the rows are the longer side.
+def rows_are_reference(operations: EntryOperations, sample_weights: Array | None) -> bool:
+    """Whether the initialization takes the rows of the matrix as its rows, not its columns.
 
-    Of a square matrix, whether the sum of squared row sums is larger than that of column sums; if
-    they are equal, the first difference between the matrix and its transpose decides.
+    Sums over rows and over columns round differently, so that a matrix and its transpose have the
+    same bits only if both are initialized in the same orientation: that with the longer side as
+    rows. Of a square matrix the rows are taken if the sum of squared row sums is larger than that
+    of column sums; if they are equal, the first difference between the matrix and its transpose
+    decides.
     """
     observed = operations.observed
     m, n = observed.shape

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
-from robustmf.initialization.scales import FAR, TUNING, Scales, least_noise
+from robustmf.initialization.scales import GROSS_OUTLIER, TUNING, Scales, least_noise
 from robustmf.losses import L2, Welsch
 from robustmf.solvers.objective import Objective, paper_reg
 
@@ -71,7 +71,7 @@ class Problem(Scales):
     ) -> None:
         self.operations = operations
         self._sample = sampled_entries(operations.observed)
-        self._near: EntryOperations | None = None
+        self._inliers: EntryOperations | None = None
         super().__init__(
             self._sample[2],
             operations.observed.shape,
@@ -96,14 +96,14 @@ class Problem(Scales):
         return self if host is self.operations else Problem(host, self.rank, self.reg)
 
     @property
-    def near(self) -> EntryOperations:
-        """The entries that are not evident outliers."""
-        if self._near is None:
-            kept = self._is_near(self.operations.observed.rows.values)
-            self._near = self.operations
+    def inliers(self) -> EntryOperations:
+        """The entries that are not gross outliers by value."""
+        if self._inliers is None:
+            kept = self._is_inlier(self.operations.observed.rows.values)
+            self._inliers = self.operations
             if not kept.all():
-                self._near = self.operations.on(self.operations.observed.select(kept))
-        return self._near
+                self._inliers = self.operations.on(self.operations.observed.select(kept))
+        return self._inliers
 
     def residuals(self, U: Array, V: Array) -> Array:
         """Residuals of a sample of the entries: of all, up to ``SAMPLE``."""
@@ -138,22 +138,22 @@ class Problem(Scales):
         width = OPTIONS.clip * self.scale
         clip = (self.median - width, self.median + width)
         observed = self.operations.observed
-        by_row = self._near_weights(observed.rows.values)
-        by_column = self._near_weights(observed.columns.values)
+        by_row = self._inlier_weights(observed.rows.values)
+        by_column = self._inlier_weights(observed.columns.values)
         for _ in range(sweeps):
             self.operations.half_step(L2(), ridge, U, V, by_row, clip=clip)
             self.operations.transposed.half_step(L2(), ridge, V, U, by_column, clip=clip)
         return U, V
 
-    def _is_near(self, values: Array) -> NDArray[np.bool_]:
-        return np.abs(values - values.dtype.type(self.median)) <= FAR * self.scale
+    def _is_inlier(self, values: Array) -> NDArray[np.bool_]:
+        return np.abs(values - values.dtype.type(self.median)) <= GROSS_OUTLIER * self.scale
 
-    def _near_weights(self, values: Array) -> Array | None:
-        """Weight 0 for evident outliers, 1 for the rest; None where there are none."""
-        far = FAR * self.scale
-        if values.min() >= self.median - far and values.max() <= self.median + far:
+    def _inlier_weights(self, values: Array) -> Array | None:
+        """Weight 0 for gross outliers by value, 1 for the rest; None where there are none."""
+        width = GROSS_OUTLIER * self.scale
+        if values.min() >= self.median - width and values.max() <= self.median + width:
             return None
-        return self._is_near(values).astype(values.dtype)
+        return self._is_inlier(values).astype(values.dtype)
 
     def sweep(
         self,
@@ -170,9 +170,9 @@ class Problem(Scales):
         operations.transposed.half_step(loss, ridge, V, U)
 
     def explained(self, U: Array, V: Array, sigma: float) -> float:
-        """The mean Welsch weight of the entries that are not evident outliers."""
-        near = self._is_near(self._sample[2])
-        weights = Welsch(TUNING * sigma).weight(self.residuals(U, V)[near])
+        """The mean Welsch weight of the entries that are not gross outliers by value."""
+        inlier = self._is_inlier(self._sample[2])
+        weights = Welsch(TUNING * sigma).weight(self.residuals(U, V)[inlier])
         return float(weights.mean(dtype=np.float64))
 
     def objective(self, U: Array, V: Array, sigma: float) -> float:

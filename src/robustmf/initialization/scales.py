@@ -24,21 +24,21 @@ class ScaleOptions:
     tuning : float
         θ/σ of the Welsch loss during the initialization: 98.8 % efficient, and insensitive to
         anything beyond 6σ.
-    far : float
-        Values further than this many scales from the median are evident outliers; initializations
-        do not use them.
+    gross_outlier : float
+        Values further than this many scales from the median are gross outliers by value;
+        initializations do not use them.
     trim : float
         σ̂ is computed from the residuals within this many σ̂, so that outliers do not inflate it.
     """
 
     tuning: float = 2.985
-    far: float = 8.0
+    gross_outlier: float = 8.0
     trim: float = 4.0
 
 
 OPTIONS = ScaleOptions()
 TUNING = OPTIONS.tuning
-FAR = OPTIONS.far
+GROSS_OUTLIER = OPTIONS.gross_outlier
 
 
 def power(unit: float, exponent: int) -> float:
@@ -95,7 +95,7 @@ class Scales:
     Attributes
     ----------
     median, scale : float
-        Median and 1.4826·MAD of the values that are not evident outliers.
+        Median and 1.4826·MAD of the values that are not gross outliers by value.
     factor_variance : float
         The variance of a factor's entry that gives values of this size:
         √((median² + scale²)/rank).
@@ -129,9 +129,9 @@ class Scales:
             )
             self.scale = max(scale, least_noise(values.dtype))
             before = kept
-            kept = values[np.abs(values - self.median) <= FAR * self.scale]
+            kept = values[np.abs(values - self.median) <= GROSS_OUTLIER * self.scale]
             if len(kept) == len(before) == len(values):
-                break  # without evident outliers another pass gives the same
+                break  # without gross outliers by value another pass gives the same
         size = self.median * self.median + self.scale * self.scale
         self.factor_variance = float(np.sqrt(size / rank))
         self.reg = self.reg_for(2, reg, degree)

@@ -59,10 +59,10 @@ class Progress:
     def __init__(self) -> None:
         self.ended = []
 
-    def keep_prepared(self, prepared: dict[str, Any]) -> None:
+    def save_initialization(self, prepared: dict[str, Any]) -> None:
         """Save the initialization of the current fit."""
 
-    def keep_ended(self, ended: dict[str, Any]) -> None:
+    def save_result(self, ended: dict[str, Any]) -> None:
         """Save the result of the current fit; another one may follow."""
 
     def loop(self, name: str) -> LoopProgress | None:
@@ -203,12 +203,12 @@ class FileProgress(Progress):
         """The initialization of the current fit."""
         return _map_arrays(self.state["prepared"], self.place)
 
-    def keep_prepared(self, prepared: dict[str, Any]) -> None:
+    def save_initialization(self, prepared: dict[str, Any]) -> None:
         """Save the initialization, which may have taken most of the time."""
         self.state["prepared"] = _map_arrays(prepared, _to_host)
         self.write()
 
-    def keep_ended(self, ended: dict[str, Any]) -> None:
+    def save_result(self, ended: dict[str, Any]) -> None:
         """Save the result, and discard all other states of this fit."""
         self.state |= {
             "ended": [*self.state["ended"], _map_arrays(ended, _to_host)],

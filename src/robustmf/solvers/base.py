@@ -92,7 +92,7 @@ class Solver(Protocol):
         """Make one outer iteration; return the objective after it."""
         ...
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Why the iteration has converged, given the last two objectives; None while it has not.
 
         See :func:`small_change`.
@@ -126,10 +126,10 @@ class Record(Protocol):
         """
         ...
 
-    def offer(
-        self, solver: Any, outcome: Outcome, objective: float, seconds: float, must: bool
+    def save_if_due(
+        self, solver: Any, outcome: Outcome, objective: float, seconds: float, force: bool
     ) -> None:
-        """Save the progress if the interval since the last time has passed, or ``must`` is true."""
+        """Save the progress if the interval since the last save has passed or ``force`` is true."""
         ...
 
 
@@ -207,7 +207,7 @@ def run(
     max_iter : int
         The largest number of iterations.
     tol : float
-        The tolerance, see :meth:`Solver.settled`.
+        The tolerance, see :meth:`Solver.convergence_reason`.
     callbacks : sequence of callables, default=()
         Called with a :class:`Snapshot` after each iteration.
     validation : callable, optional
@@ -243,7 +243,7 @@ def run(
                     f"the values may be too large for their precision ({U.dtype})"
                 )
             stopped = observe(objective, seconds)
-            reason = solver.settled(before, objective, tol)
+            reason = solver.convergence_reason(before, objective, tol)
             if reason is not None:
                 outcome.converged = True
                 outcome.reason = reason
@@ -254,7 +254,7 @@ def run(
             ):
                 outcome.reason = f"no lower validation error in patience={patience} iterations"
             if record is not None:
-                record.offer(solver, outcome, objective, seconds, must=stopped)
+                record.save_if_due(solver, outcome, objective, seconds, force=stopped)
         if not outcome.reason and not stopped:
             outcome.reason = _limit(max_iter)
     except KeyboardInterrupt:

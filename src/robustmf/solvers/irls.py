@@ -116,7 +116,7 @@ class IRLS:
         """Start at the augmented factors (U, V)."""
         self._point = self._previous = self._sweeps.place(U, V)
         self._momentum = 1.0
-        self._confirming = False
+        self._confirm_convergence = False
         self._n_unknowns = U.shape[0] * U.shape[1] + V.shape[0] * V.shape[1]
         self._value = self._measured_value()
         return self._value
@@ -127,7 +127,7 @@ class IRLS:
             "point": self._point,
             "previous": self._previous,
             "momentum": self._momentum,
-            "confirming": self._confirming,
+            "confirming": self._confirm_convergence,
             "value": self._value,
             "smoothing": self._smoothing.state(),
             "single": self._single,
@@ -139,12 +139,12 @@ class IRLS:
             require_same_layout(state[name], self._point) for name in ("point", "previous")
         )
         self._momentum = state["momentum"]
-        self._confirming = state["confirming"]
+        self._confirm_convergence = state["confirming"]
         self._value = state["value"]
         self._single = state["single"]
         self._smoothing.restore(state["smoothing"])
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Converged if the objective hardly changed, nor would with a smaller smoothing width.
 
         In float32 that is not the end: sweeps continue in float64, where the first one may confirm
@@ -154,9 +154,9 @@ class IRLS:
         tolerance = precision.OPTIONS.tolerance
         enough = max(tol, tolerance) if self._single else tol
         reason = None
-        if self._offered <= enough * abs(objective):
+        if self._smoothing_gain <= enough * abs(objective):
             reason = small_change(self._value_before, objective, enough)
-        self._confirming = self._single and reason is not None and tol >= tolerance
+        self._confirm_convergence = self._single and reason is not None and tol >= tolerance
         if not self._single:
             return reason
         if reason is not None:
@@ -181,9 +181,9 @@ class IRLS:
         reductions = self._smoothing.reductions(decrease, measured, self._n_unknowns)
         if self._smoothing.is_initial and reductions > 0:
             momentum = 1.0  # sweeps with the initial width moved in another direction
-        self._offered = 0.0
-        if reductions == 0 and not self._confirming:
-            self._offered = measured.values[0] - measured.values[-1]
+        self._smoothing_gain = 0.0
+        if reductions == 0 and not self._confirm_convergence:
+            self._smoothing_gain = measured.values[0] - measured.values[-1]
         self._smoothing.reduce(reductions)
         self._value_before = self._value
         self._previous = self._point

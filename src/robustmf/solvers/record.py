@@ -24,11 +24,11 @@ class FileRecord:
             solver.restore(state["solver"])
             return Outcome(**state["outcome"]), state["objective"], state["seconds"]
 
-    def offer(
-        self, solver: Any, outcome: Outcome, objective: float, seconds: float, must: bool
+    def save_if_due(
+        self, solver: Any, outcome: Outcome, objective: float, seconds: float, force: bool
     ) -> None:
-        """Save the state if the interval has passed, or if it ``must`` be saved."""
-        if must or self.progress.is_due():
+        """Save the state if the interval has passed, or if ``force`` is true."""
+        if force or self.progress.is_due():
             self.progress.save(
                 {
                     "solver": solver.state(),

@@ -68,8 +68,8 @@ class Settings:
     patience: int
     bounds: tuple[float, float]
 
-    def deciding(self) -> dict[str, Any]:
-        """Everything that decides the result, as plain values: all but the callbacks."""
+    def identity(self) -> dict[str, Any]:
+        """The settings that determine the result, as plain values: all but the callbacks."""
         plain = {part.name: getattr(self, part.name) for part in fields(self)}
         del plain["callbacks"]
         plain["mm"] = repr(self.mm)

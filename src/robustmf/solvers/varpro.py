@@ -82,7 +82,7 @@ class VarPro:
         )
         self._dtype = operations.observed.dtype
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Converged when the objective hardly changes."""
         return small_change(before, objective, tol)
 

@@ -76,7 +76,7 @@ class MMSolver:
         self._inner = make_inner(options)
         self._last: Certificate | None = None
 
-    def settled(self, before: float, objective: float, tol: float) -> str | None:
+    def convergence_reason(self, before: float, objective: float, tol: float) -> str | None:
         """Converged when the objective hardly changes."""
         return small_change(before, objective, tol)
 
