@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from robustmf.backends.base import FitPlan, ProblemSize
-from robustmf.backends.registry import get_backend
+from robustmf.backends.registry import get_backend, get_cluster_backend
 from robustmf.data.accumulate import accumulate
 from robustmf.data.checks import (
     entry_weights,
@@ -377,17 +377,21 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
         placed = get_backend(self.device).observe(observed)
         previous = self._model() if same_model and not grown else None
-        return self._fit(placed, all_weights, previous, more=True)
+        return self._fit(placed, all_weights, previous, ignore_given_init=True)
 
     def _fit(
         self,
         observed: Observed,
         weights: Array | None,
         previous: FittedModel | None = None,
-        more: bool = False,
+        ignore_given_init: bool = False,
         checkpoint: Checkpoint | None = None,
     ) -> Self:
-        """Fit these entries, from the factors of a ``previous`` model where there is one."""
+        """Fit these entries, from the factors of a ``previous`` model where there is one.
+
+        With ``ignore_given_init`` a pair (U, V) in the parameter ``init`` is not used: its shapes
+        are those of the first fit.
+        """
         self._check_parameters(observed.shape)
         require_magnitude(observed)
         # A separate stream: with the one that drew the data, random factors would be the truth.
@@ -414,8 +418,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     settings = replace(
                         settings, reg=previous.reg, auto_reg=False, bias_unit=previous.bias_unit
                     )
-            elif more and not isinstance(self.init, str):
-                settings = replace(settings, init="auto")  # the given factors are for the first fit
+            elif ignore_given_init and not isinstance(self.init, str):
+                settings = replace(settings, init="auto")
             result = fit(settings, operations, on_entries, rng, checkpoint)
         initialized = observed.n_entries if previous is None else previous.n_entries_initialized
         self._set_model(result, observed, weights, initialized)
@@ -431,10 +435,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _fit_on_cluster(
         self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None
     ) -> Self:
-        from robustmf.backends import dask  # noqa: PLC0415 - Dask is an extra
-
-        dask.require_dask()
-        from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - as above
+        get_cluster_backend().check_available()
+        from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
         from robustmf.distributed.fitting import ClusterFit, require_cluster  # noqa: PLC0415
 
         if weights is not None:

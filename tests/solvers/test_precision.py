@@ -122,7 +122,7 @@ def test_at_the_default_tolerance_one_sweep_in_float64_confirms_convergence(for_
     )
     last = int(np.flatnonzero(sweeps)[-1])
     assert sweeps[last + 1 :] == [False] * 2
-    assert "changed by less than tol" in model.stop_reason_
+    assert "did not decrease by more than tol" in model.stop_reason_
 
 
 def test_values_that_are_large_relative_to_their_noise_are_swept_in_float64(for_all, sweeps):

@@ -56,8 +56,10 @@ def test_each_solver_declares_what_it_requires():
         False,
     ]
     on_gpu = Capabilities(host_arrays=False)
-    with pytest.raises(ValueError, match="on a GPU use solver='irls' or 'mm'"):
+    with pytest.raises(ValueError, match="use device='cpu', or solver='irls' or 'mm'"):
         choose("varpro", on_gpu)
+    with pytest.raises(ValueError, match="solver='mm' needs all entries in the memory of one"):
+        choose("mm", Capabilities(entry_operations=False))
     assert choose("auto", on_gpu).spec.name == "irls"
     assert choose("auto", Capabilities()).spec.name == "varpro"
 

@@ -2,8 +2,9 @@
 
 A solver is written once, in terms of :class:`EntryOperations`: passes over the observed entries. A
 :class:`Backend` provides them for one kind of hardware and declares in its :class:`Capabilities`
-which requirements of solvers it satisfies. The conformance suite ``tests/backends`` runs over all
-backends.
+which requirements of solvers it satisfies. The conformance suite in ``tests/backends`` runs over
+every :class:`LocalBackend`; the :class:`Sweeps` of the Dask backend are compared with
+:class:`~robustmf.backends.sweeps.LocalSweeps`.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ class Capabilities:
         (the parameter ``single``).
     message_passing : bool
         :meth:`EntryOperations.propagate` is available.
-    partial_fit : bool
-        A fit can be continued with new entries.
     several_initializations : bool
         A fit can be repeated from several initial points (``n_init``).
     max_rank : int or None
@@ -57,7 +56,6 @@ class Capabilities:
     host_arrays: bool = True
     float32_sweeps: bool = True
     message_passing: bool = True
-    partial_fit: bool = True
     several_initializations: bool = True
     max_rank: int | None = None
 

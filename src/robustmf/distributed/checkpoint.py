@@ -57,6 +57,10 @@ class CheckpointFolder:
         self._saved: Saved | None = None
         self._written_at = time.monotonic()
         self._points: dict[str, Point] = {}
+        self._matrix: Matrix | None = None
+        self._layout: Layout | None = None
+        self._identity: dict[str, Any] = {}
+        self._estimates: dict[str, Any] = {}
         manifest = self.path / _MANIFEST
         name = os.fspath(self.path)
         if manifest.is_file():
@@ -146,6 +150,8 @@ class CheckpointFolder:
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the factors of the state, then the manifest, and remove older files."""
+        assert self._layout is not None, "open() is called first"
+        layout = asdict(self._layout)
         files: dict[int, Files] = {}
 
         def write_point(point: Point, name: str) -> Files:
@@ -163,7 +169,7 @@ class CheckpointFolder:
             best = state["outcome"]["best"]
             best = None if best is None else write_point(best, "best")
             manifest = {
-                "layout": asdict(self._layout),
+                "layout": layout,
                 "estimates": self._estimates,
                 "loop": state
                 | {"solver": solver | points, "outcome": state["outcome"] | {"best": best}},
@@ -194,7 +200,9 @@ class CheckpointFolder:
 
     def _read_factors(self, side: int, files: list[str]) -> Factors:
         matrix = self._matrix
+        assert matrix is not None, "open() is called first"
         blocks = []
+        ranks = set()
         for file, size in zip(files, matrix.sides[side].sizes, strict=True):
             array = read(self.path / file).state["factors"]
             if (
@@ -205,7 +213,9 @@ class CheckpointFolder:
             ):
                 raise CheckpointError(f"{self.path}: its factors do not match this fit; {_REMEDY}")
             blocks.append(matrix.connection.scatter(array))
-        factors = matrix.factors(side, blocks, array.shape[1])
+            ranks.add(array.shape[1])
+        (rank,) = ranks  # the same in all blocks
+        factors = matrix.factors(side, blocks, rank)
         factors.replicate(wait=True)
         return factors
 

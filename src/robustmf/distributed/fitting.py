@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.backend import DaskBackend
 from robustmf.backends.dask.connection import Connection, Factors
 from robustmf.backends.dask.matrix import Matrix, load_matrix
 from robustmf.backends.dask.shards import require_storable, write_shards
 from robustmf.backends.dask.source import Triplets
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
+from robustmf.backends.registry import get_cluster_backend
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import holdout_seed
 from robustmf.distributed.checkpoint import CheckpointFolder, Layout
@@ -78,7 +78,7 @@ class RemoteEntries:
 
 def require_cluster(solver: str, n_init: int, certify: Any, device: str) -> None:
     """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
-    capabilities = DaskBackend.capabilities
+    capabilities = get_cluster_backend().capabilities
     names = solver_names()
     solvers = [name for name in names if get_solver(name).is_possible(True, capabilities)]
     supported: dict[str, tuple[Any, tuple[Any, ...]]] = {

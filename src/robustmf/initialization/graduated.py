@@ -1,12 +1,11 @@
 """Graduated non-convexity: initial factors in the right basin of attraction.
 
 1. Least squares on clipped values; then the Welsch loss, its scale and the ridge decreasing
-together.
+   together.
 2. Repair of the rows and columns whose fit is poor.
-3. A check: noise well below the values' scale, repair converged, most entries explained. Where it
-fails
-   and the problem is small enough, message passing and repair from new random factors, with a
-   slower schedule; the best objective is kept.
+3. A check: noise well below the values' scale, repair converged, most entries explained.
+4. Where the check fails and the problem is small enough: message passing and repair from new
+   random factors, with a slower schedule; the best objective is kept.
 
 See docs/design/initialization.md.
 """
@@ -90,8 +89,8 @@ class Candidate:
 def graduated_factors(problem: Problem, rng: np.random.Generator) -> Candidate:
     """Factors in the right basin of attraction, and the noise level there."""
     small = problem.operations.observed.n_entries * problem.rank**2 <= OPTIONS.max_work
-    if small and problem.on_host() is not problem:
-        # message passing is not implemented on GPUs and would gain nothing at this size
+    if small and not problem.operations.capabilities.message_passing:
+        # the strong attempt needs message passing; at this size the host is fast enough
         found = graduated_factors(problem.on_host(), rng)
         return Candidate(
             problem.operations.array(found.U),
@@ -126,7 +125,7 @@ def continued_factors(problem: Problem, U: Array, V: Array, rng: np.random.Gener
         problem,
         U,
         V,
-        problem.sigma(problem.residuals(U, V)),
+        problem.noise(problem.residuals(U, V)),
         _seed(rng),
         z=1.0,
         budget=OPTIONS.fast_repair,
@@ -141,7 +140,7 @@ def _fast_attempt(problem: Problem, rng: np.random.Generator) -> Candidate:
         sigma = share * problem.scale
         problem.sweep(U, V, problem.ridge(sigma), sigma)
         if k % 4 == 3:
-            own = problem.sigma(problem.residuals(U, V))
+            own = problem.noise(problem.residuals(U, V))
             if own > 2 * sigma:
                 break
     sigma, converged = repair(
@@ -189,7 +188,7 @@ def polish(problem: Problem, U: Array, V: Array, sigma: float, sweeps: int = 100
         residual = problem.residuals(U, V)
         moved = float(np.sqrt(np.mean(np.square(residual - before, dtype=np.float64))))
         last = sigma
-        sigma = max(problem.sigma(residual), 0.5 * sigma)
+        sigma = max(problem.noise(residual), 0.5 * sigma)
         if moved < 0.01 * sigma and sigma > 0.9 * last:
             break
     return sigma

@@ -119,7 +119,7 @@ def initial_point(
         U, V = problem.ridge_factors(rng, OPTIONS.ridge_sweeps)
     else:
         return InitialPoint.from_candidate(graduated_factors(problem, rng), problem)
-    sigma = problem.sigma(problem.residuals(U, V))
+    sigma = problem.noise(problem.residuals(U, V))
     return InitialPoint(_without_biases(operations, U, V), sigma)
 
 

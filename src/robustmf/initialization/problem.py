@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
+from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.scales import GROSS_OUTLIER, TUNING, Scales, least_noise
 from robustmf.losses import L2, Welsch
 from robustmf.solvers.objective import Objective, paper_reg
@@ -60,7 +61,7 @@ def interpolated_sigma(residual: Array, parameter_share: float) -> float:
     Such a fit makes as many residuals zero as it has parameters.
     """
     kept = np.sort(np.abs(residual))[int(parameter_share * len(residual)) :]
-    return max(1.4826 * float(np.median(kept)), least_noise(residual.dtype))
+    return max(MAD_TO_SIGMA * float(np.median(kept)), least_noise(residual.dtype))
 
 
 class Problem(Scales):
@@ -109,10 +110,6 @@ class Problem(Scales):
         """Residuals of a sample of the entries: of all, up to ``SAMPLE``."""
         i, j, values = self._sample
         return values - np.einsum("tq,tq->t", U[i], V[j])
-
-    def sigma(self, residual: Array, reg: float | None = None) -> float:
-        """Noise level of a fit with these residuals."""
-        return self.noise(residual, reg)
 
     def is_weak(self, sigma: float) -> bool:
         """Whether the noise is large, or there are too few entries to see it."""

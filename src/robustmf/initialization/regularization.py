@@ -241,7 +241,7 @@ class Search:
         error_of_zero = self.error(*zero)
         found: list[tuple[float, float]] = []
         for k in range(OPTIONS.max_doublings):
-            sigma = problem.sigma(residual, problem.reg_for(2, reg, self.loss_at(1.0).degree))
+            sigma = problem.noise(residual, problem.reg_for(2, reg, self.loss_at(1.0).degree))
             irls = IRLS.on_entries(
                 self.operations,
                 Objective(self.loss_at(sigma), reg),

@@ -116,5 +116,5 @@ def repair(
                 problem.sweep(Q, P, ridge, sigma, rows_of.transposed)
         if not changed:
             return sigma, not exhausted
-        sigma = min(sigma, max(problem.sigma(problem.residuals(U, V)), 0.6 * sigma))
+        sigma = min(sigma, max(problem.noise(problem.residuals(U, V)), 0.6 * sigma))
     return sigma, False

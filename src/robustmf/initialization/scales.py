@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+from robustmf.data.statistics import MAD_TO_SIGMA
 
-#: 1.4826·MAD of a normal distribution is its standard deviation.
-_MAD_FACTOR = 1.4826
+Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def robust_sigma(residual: Array, parameter_share: float) -> float:
     size = kept = np.abs(residual)
     sigma = 0.0
     for _ in range(3):
-        sigma = max(_MAD_FACTOR * float(np.median(kept)), least_noise(size.dtype))
+        sigma = max(MAD_TO_SIGMA * float(np.median(kept)), least_noise(size.dtype))
         kept = size[size <= OPTIONS.trim * sigma]
     return sigma * max(1 - parameter_share * len(size) / len(kept), 0.2) ** -0.25
 
@@ -122,7 +121,7 @@ class Scales:
             self.median = float(np.median(kept))
             deviation = np.abs(kept - self.median)
             scale = (
-                _MAD_FACTOR * float(np.median(deviation))
+                MAD_TO_SIGMA * float(np.median(deviation))
                 or float(deviation.mean(dtype=np.float64))
                 or abs(self.median)
                 or 1.0

@@ -103,7 +103,7 @@ def projection_initialization(
     U, V = projected_factors(operations, settings.rank, objective_at, rng)
     U = np.ascontiguousarray(U, observed.dtype)
     V = np.ascontiguousarray(V, observed.dtype)
-    best = Candidate(U, V, problem.sigma(problem.residuals(U, V)), reliable=False)
+    best = Candidate(U, V, problem.noise(problem.residuals(U, V)), reliable=False)
     if settings.loss.robust:
         best = better_of(problem, best, graduated_factors(problem, rng))
     initial = InitialPoint.from_candidate(best, problem)

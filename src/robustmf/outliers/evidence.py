@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc, chdtrc, digamma, fdtr, fdtrc, ndtri, polygamma
 
-from robustmf.outliers.noise import MAD_TO_SIGMA, fit_distribution
+from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.outliers.noise import fit_distribution
 
 Array = NDArray[np.float64]
 Index = NDArray[Any]

@@ -27,11 +27,10 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from robustmf.data.statistics import MAD_TO_SIGMA
+
 Array = NDArray[np.floating[Any]]
 _TINY = float(np.finfo(np.float64).tiny)
-
-#: Ratio of the standard deviation to the median absolute deviation of a normal distribution.
-MAD_TO_SIGMA = 1.4826
 
 #: Residuals that the distribution is fitted to: at most so many, evenly spaced over the entries.
 SAMPLE = 50_000

@@ -145,7 +145,7 @@ def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
 def small_change(before: float, objective: float, tol: float) -> str | None:
     """The usual criterion: the objective has decreased by no more than ``tol`` of its value."""
     if before - objective <= tol * abs(before):
-        return f"the objective changed by less than tol={tol:g}"
+        return f"the objective did not decrease by more than tol={tol:g}"
     return None
 
 

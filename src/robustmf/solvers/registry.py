@@ -130,11 +130,7 @@ class SolverSpec:
 
     def is_possible(self, plain_model: bool, capabilities: Capabilities) -> bool:
         """Whether the solver can be used for this model on a backend with these capabilities."""
-        return (
-            (plain_model or self.supports_biases_and_weights)
-            and (capabilities.entry_operations or not self.requires_entry_operations)
-            and (capabilities.host_arrays or not self.requires_host_arrays)
-        )
+        return all(met for met, _ in _conditions(self, plain_model, capabilities))
 
 
 class SolverChoice(NamedTuple):
@@ -223,7 +219,7 @@ def _build_mm(problem: SolverProblem) -> MMSolver:
 def _check_mm(loss: Loss, options: MM, capabilities: Capabilities) -> None:
     require_concave(loss)
     if options.needs_host_arrays and not capabilities.host_arrays:
-        raise ValueError(f"inner={options.inner!r} needs device='cpu'; on a GPU use inner='apg'")
+        raise ValueError(f"{_needs_host_arrays(f'inner={options.inner!r}')}, or inner='apg'")
 
 
 _SPECS = (
@@ -315,7 +311,9 @@ def choose_solver(
     """
     if solver != "auto":
         spec = get_solver(solver)
-        _require_possible(spec, plain_model, capabilities)
+        for met, message in _conditions(spec, plain_model, capabilities):
+            if not met:
+                raise ValueError(message)
         return SolverChoice(spec, "requested")
     problem = ProblemShape(shape, n_entries, rank, loss)
     for spec in _AUTOMATIC:
@@ -326,15 +324,30 @@ def choose_solver(
     raise AssertionError("the last automatic solver suits every problem")
 
 
-def _require_possible(spec: SolverSpec, plain_model: bool, capabilities: Capabilities) -> None:
-    if not plain_model and not spec.supports_biases_and_weights:
-        able = [repr(one.name) for one in _SPECS if one.supports_biases_and_weights]
-        raise ValueError(
-            f"bias, weights and reg_by_count need solver={' or '.join(able)} (or 'auto'), "
-            f"got solver={spec.name!r}"
-        )
-    if spec.requires_host_arrays and not capabilities.host_arrays:
-        able = [repr(one.name) for one in _SPECS if not one.requires_host_arrays]
-        raise ValueError(
-            f"solver={spec.name!r} needs device='cpu'; on a GPU use solver={' or '.join(able)}"
-        )
+def _conditions(
+    spec: SolverSpec, plain_model: bool, capabilities: Capabilities
+) -> list[tuple[bool, str]]:
+    """Each condition for the use of a solver: whether it is met, and the message if it is not."""
+    with_biases = [repr(one.name) for one in _SPECS if one.supports_biases_and_weights]
+    on_any_device = [repr(one.name) for one in _SPECS if not one.requires_host_arrays]
+    return [
+        (
+            plain_model or spec.supports_biases_and_weights,
+            f"bias, weights and reg_by_count need solver={' or '.join(with_biases)} (or 'auto'), "
+            f"got solver={spec.name!r}",
+        ),
+        (
+            capabilities.entry_operations or not spec.requires_entry_operations,
+            f"solver={spec.name!r} needs all entries in the memory of one machine: "
+            "fit without client=",
+        ),
+        (
+            capabilities.host_arrays or not spec.requires_host_arrays,
+            f"{_needs_host_arrays(f'solver={spec.name!r}')}, "
+            f"or solver={' or '.join(on_any_device)}",
+        ),
+    ]
+
+
+def _needs_host_arrays(parameter: str) -> str:
+    return f"{parameter} needs entries in host memory: use device='cpu'"

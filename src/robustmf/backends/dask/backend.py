@@ -20,7 +20,6 @@ class DaskBackend:
         entry_operations=False,
         host_arrays=False,
         message_passing=False,
-        partial_fit=False,
         several_initializations=False,
     )
 
