@@ -32,13 +32,13 @@ class InitialPointOptions:
         Sweeps of ``init="ridge"``.
     bias_sweeps : int
         Sweeps of the biases alone.
-    min_explained : float
+    missed_share : float
         A fit that explains a smaller share of the entries has not found the signal.
     """
 
     ridge_sweeps: int = 15
     bias_sweeps: int = 10
-    min_explained: float = 0.5
+    missed_share: float = 0.5
 
 
 OPTIONS = InitialPointOptions()
@@ -71,7 +71,7 @@ class InitialPoint:
     @classmethod
     def from_candidate(cls, found: Candidate, problem: Problem) -> InitialPoint:
         """The result of a search for the right basin of attraction."""
-        missed = problem.explained(found.U, found.V, found.sigma) < OPTIONS.min_explained
+        missed = problem.explained(found.U, found.V, found.sigma) < OPTIONS.missed_share
         return cls(
             _without_biases(problem.operations, found.U, found.V),
             found.sigma,

@@ -30,7 +30,9 @@ class MessagePassingOptions:
     outlier_noise : float
         The standard deviation of outliers at the beginning.
     min_outlier_noise : float
-        Its lower bound; it is also at least three times the noise level.
+        Its lower bound.
+    min_outlier_ratio : float
+        Its lower bound in units of the noise level.
     outlier_share : float
         The share of outliers at the beginning.
     share_bounds : (float, float)
@@ -39,6 +41,15 @@ class MessagePassingOptions:
         The root mean square of the initial factors, in units of the one that matches the values.
     grid : float
         Initial messages are rounded to multiples of this.
+    initial_covariance : float
+        The variance of the initial messages, in units of the variance of a factor's entry.
+    warm_up : int
+        Iterations before the estimate of the noise can count as stable.
+    max_rise : float
+        The noise is stable if the estimate of its variance is above what the schedule would set
+        and below this many times the current one.
+    min_weight : float
+        Lower bound of a total weight that is divided by.
     steady : int
         The iteration ends when the estimate of the noise has been stable for this many iterations.
     """
@@ -48,10 +59,15 @@ class MessagePassingOptions:
     final_noise: float = 0.04
     outlier_noise: float = 1.5
     min_outlier_noise: float = 0.5
+    min_outlier_ratio: float = 3.0
     outlier_share: float = 0.2
     share_bounds: tuple[float, float] = (0.005, 0.6)
     initial_size: float = 0.7
     grid: float = 2.0**-24
+    initial_covariance: float = 0.5
+    warm_up: int = 10
+    max_rise: float = 1.02
+    min_weight: float = 1e-9
     steady: int = 5
 
 
@@ -80,7 +96,8 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
         factor *= factor.dtype.type(OPTIONS.initial_size / max(size, tiny))
         factor[:] = _rounded(factor) * factor.dtype.type(np.sqrt(variance))
     row_covariances, column_covariances = (
-        np.tile(0.5 * variance * np.eye(rank), (len(factor), 1, 1)) for factor in (U, V)
+        np.tile(OPTIONS.initial_covariance * variance * np.eye(rank), (len(factor), 1, 1))
+        for factor in (U, V)
     )
     row_weights = np.zeros(observed.n_entries)
     column_weights = np.zeros(observed.n_entries)
@@ -116,12 +133,16 @@ def propagate(problem: Problem, U: Array, V: Array, rate: float) -> float:
             t2,
             share,
         )
-        estimate = energy / max(inliers, 1e-9)
-        is_steady = k > 10 and s2 * rate**2 < estimate < s2 * 1.02
+        estimate = energy / max(inliers, OPTIONS.min_weight)
+        is_steady = k > OPTIONS.warm_up and s2 * rate**2 < estimate < s2 * OPTIONS.max_rise
         steady = steady + 1 if is_steady else 0
         s2 = max(estimate, s2 * rate**2)
         share = float(np.clip(outliers / observed.n_entries, *OPTIONS.share_bounds))
-        t2 = max(outlier_energy / max(outliers, 1e-9), 9 * s2, OPTIONS.min_outlier_noise**2)
+        t2 = max(
+            outlier_energy / max(outliers, OPTIONS.min_weight),
+            OPTIONS.min_outlier_ratio**2 * s2,
+            OPTIONS.min_outlier_noise**2,
+        )
         row_precision = _precision(U, row_covariances)
         column_precision = _precision(V, column_covariances)
         if steady >= OPTIONS.steady or s2 < OPTIONS.final_noise**2:

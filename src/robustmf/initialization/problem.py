@@ -22,6 +22,10 @@ Array = NDArray[np.floating[Any]]
 #: Scales are estimated from at most this many entries.
 SAMPLE = 1 << 18
 
+#: Entries × rank² up to which a problem is small: the host is as fast as a GPU, and the most
+#: expensive search takes a few seconds.
+SMALL_WORK = 4e6
+
 
 @dataclass(frozen=True)
 class ProblemOptions:

@@ -23,7 +23,7 @@ from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, select_by_permutation
 from robustmf.data.observed import Compressed
 from robustmf.initialization.initial_point import initial_biases, subtract_biases
-from robustmf.initialization.problem import Problem
+from robustmf.initialization.problem import SMALL_WORK, Problem
 from robustmf.initialization.scales import Scales, power
 from robustmf.losses import Loss
 from robustmf.solvers.irls import IRLS
@@ -75,7 +75,7 @@ class RegularizationOptions:
     min_held_out: int = 200
     sample: int = 1 << 18
     sample_share: float = 0.02
-    host_work: float = 4e6
+    host_work: float = SMALL_WORK
     ridge_sweeps: int = 8
     first_sweeps: int = 25
     sweeps: int = 4

@@ -33,6 +33,13 @@ class ResamplingOptions:
     failure : float
         The probability that no subset is free of outliers; the number of subsets is twice the one
         that achieves it.
+    min_variance : float
+        Lower bound of s(1 − s), the variance of one entry in the median row's share s of explained
+        entries: a share of nearly 1 would otherwise make every other row poor.
+    clean_bounds : (float, float)
+        Bounds on a row's share of clean entries, from which the number of subsets follows.
+    max_noise_decrease : float
+        The noise level falls to no less than this share in one round.
     """
 
     max_subsets: int = 300
@@ -40,6 +47,9 @@ class ResamplingOptions:
     sweeps: int = 3
     theta_factor: float = 1.15
     failure: float = 1e-3
+    min_variance: float = 0.03
+    clean_bounds: tuple[float, float] = (0.1, 0.95)
+    max_noise_decrease: float = 0.6
 
 
 OPTIONS = ResamplingOptions()
@@ -56,10 +66,11 @@ def suspects(
     counts = np.maximum(operations.observed.rows.counts, 1)
     shares = operations.explained_shares(U, V, theta)
     median = float(np.median(shares))
-    deficit = (median - shares) / np.sqrt(max(median * (1 - median), 0.03) / counts)
+    variance = max(median * (1 - median), OPTIONS.min_variance)
+    deficit = (median - shares) / np.sqrt(variance / counts)
     rows = np.flatnonzero(deficit > z)
     rows = rows[np.argsort(-deficit[rows], kind="stable")]
-    clean = np.clip(shares[rows], 0.1, 0.95) ** U.shape[1]
+    clean = np.clip(shares[rows], *OPTIONS.clean_bounds) ** U.shape[1]
     subsets = np.ceil(2 * np.log(OPTIONS.failure) / np.log1p(-clean))
     return rows, np.minimum(OPTIONS.max_subsets, subsets).astype(np.int64)
 
@@ -116,5 +127,6 @@ def repair(
                 problem.sweep(Q, P, ridge, sigma, rows_of.transposed)
         if not changed:
             return sigma, not exhausted
-        sigma = min(sigma, max(problem.noise(problem.residuals(U, V)), 0.6 * sigma))
+        least = OPTIONS.max_noise_decrease * sigma
+        sigma = min(sigma, max(problem.noise(problem.residuals(U, V)), least))
     return sigma, False

@@ -28,11 +28,26 @@ class ScaleOptions:
         initializations do not use them.
     trim : float
         σ̂ is computed from the residuals within this many σ̂, so that outliers do not inflate it.
+    passes : int
+        Passes of an estimate, each without the outliers of the previous one.
+    min_freedom : float
+        Lower bound of the share of residual degrees of freedom by which σ̂ is corrected.
+    tiny_factor : float
+        The smallest scale, in units of the root of the smallest normal number of the precision.
+    exact_fit : float
+        The noise level of an exact fit, relative to the median absolute value.
+    max_parameter_share : float
+        With fewer free parameters per entry the residuals show the noise.
     """
 
     tuning: float = 2.985
     gross_outlier: float = 8.0
     trim: float = 4.0
+    passes: int = 3
+    min_freedom: float = 0.2
+    tiny_factor: float = 1e3
+    exact_fit: float = 1e-8
+    max_parameter_share: float = 0.5
 
 
 OPTIONS = ScaleOptions()
@@ -51,7 +66,7 @@ def power(unit: float, exponent: int) -> float:
 
 def least_noise(dtype: np.dtype[Any]) -> float:
     """The smallest scale or noise level in this precision: the inverse of its square is finite."""
-    return float(np.finfo(dtype).tiny) ** 0.5 * 1e3
+    return float(np.finfo(dtype).tiny) ** 0.5 * OPTIONS.tiny_factor
 
 
 def robust_sigma(residual: Array, parameter_share: float) -> float:
@@ -64,15 +79,16 @@ def robust_sigma(residual: Array, parameter_share: float) -> float:
     """
     size = kept = np.abs(residual)
     sigma = 0.0
-    for _ in range(3):
+    for _ in range(OPTIONS.passes):
         sigma = max(MAD_TO_SIGMA * float(np.median(kept)), least_noise(size.dtype))
         kept = size[size <= OPTIONS.trim * sigma]
-    return sigma * max(1 - parameter_share * len(size) / len(kept), 0.2) ** -0.25
+    freedom = max(1 - parameter_share * len(size) / len(kept), OPTIONS.min_freedom)
+    return sigma * freedom**-0.25
 
 
 def least_sigma(typical: float, dtype: np.dtype[Any]) -> float:
     """The noise level of an exact fit to values whose median |value| is ``typical``."""
-    return max(1e-8 * (typical or 1.0), least_noise(dtype))
+    return max(OPTIONS.exact_fit * (typical or 1.0), least_noise(dtype))
 
 
 class Scales:
@@ -117,7 +133,7 @@ class Scales:
         self.shape = shape
         self.n_entries = n_entries
         kept = values
-        for _ in range(3):
+        for _ in range(OPTIONS.passes):
             self.median = float(np.median(kept))
             deviation = np.abs(kept - self.median)
             scale = (
@@ -172,4 +188,4 @@ class Scales:
     @property
     def has_enough_entries(self) -> bool:
         """Whether there are two entries per parameter, so that residuals show the noise."""
-        return self.free_parameters < 0.5 * self.n_entries
+        return self.free_parameters < OPTIONS.max_parameter_share * self.n_entries

@@ -34,6 +34,25 @@ Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
+class StoppingRule:
+    """When a minimization by Levenberg–Marquardt steps ends.
+
+    Attributes
+    ----------
+    max_iter : int
+        The largest number of steps.
+    tol : float
+        A step is small if it decreases the value by no more than this share of it.
+    patience : int
+        The number of small steps in a row that end the minimization.
+    """
+
+    max_iter: int
+    tol: float
+    patience: int
+
+
+@dataclass(frozen=True)
 class ProjectionOptions:
     """Constants of the initialization.
 
@@ -54,11 +73,33 @@ class ProjectionOptions:
     smoothing : float
         The smoothing width of the final loss, and the smallest noise level, in the same unit.
     repair_attempts : int
-        Random halves of a column's entries that the repair of columns tries.
+        Random parts of a column's entries that the repair of columns tries.
     noise_factor : float
         The noise level is taken to be this many times what the residuals show, those of the l1 fit
         and those of the initial point: columns of the long side have few entries, and one that θ
         rejects leaves its column nearly undetermined.
+    random_damping : float
+        The damping of the first step from a random subspace.
+    damping : float
+        The largest damping of the first step of any other minimization.
+    ridge_stop, random_stop : StoppingRule
+        The end at each ridge of ``ridge_path`` (a fixed number of steps), and without a ridge.
+    kappa_stop, convex_stop, final_stop : StoppingRule
+        The end at each κ > 1 of :class:`ScaledLoss`, at κ = 1 with the convex loss, and at κ = 1
+        with the final loss.
+    typical_residual : float
+        In the final stage κ begins where a residual of this many times the median absolute one
+        has at least ``typical_weight``; in the convex stage, where the root mean square has.
+    typical_weight : float
+        A share of the weight of a zero residual.
+    max_kappa : float
+        The largest κ, for losses with a very large weight at zero.
+    repair_rounds : int
+        How often columns are repaired, each time followed by a minimization.
+    repair_share : float
+        The expected share of a column's entries in a random part.
+    repair_steps : int
+        Reweighted steps from each random part.
     """
 
     ridge_path: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4)
@@ -70,6 +111,19 @@ class ProjectionOptions:
     smoothing: float = 1e-4
     repair_attempts: int = 20
     noise_factor: float = 2.0
+    random_damping: float = 1e-2
+    damping: float = 1e-3
+    ridge_stop: StoppingRule = StoppingRule(5, 0.0, 5)
+    random_stop: StoppingRule = StoppingRule(80, 1e-4, 3)
+    kappa_stop: StoppingRule = StoppingRule(4, 1e-3, 1)
+    convex_stop: StoppingRule = StoppingRule(15, 1e-4, 3)
+    final_stop: StoppingRule = StoppingRule(30, 1e-4, 3)
+    typical_residual: float = 16.0
+    typical_weight: float = 0.5
+    max_kappa: float = 2.0**40
+    repair_rounds: int = 2
+    repair_share: float = 0.5
+    repair_steps: int = 3
 
 
 OPTIONS = ProjectionOptions()
@@ -138,16 +192,18 @@ def projected_factors(
     size = float(np.std(entries.values)) or float(np.abs(entries.values).max()) or 1.0
     point = _best_run(entries, smoothed(L1(), OPTIONS.random_smoothing * size), rank, rng)
     convex = smoothed(L1(), OPTIONS.convex_smoothing * size)
-    point = _graduate(entries, convex, 0.0, point, np.sqrt(np.mean(point.e**2)), 15)
+    typical = np.sqrt(np.mean(point.e**2))
+    point = _graduate(entries, convex, 0.0, point, typical, OPTIONS.convex_stop)
     objective = objective_at(point.e)
     loss = objective.loss
     reg = objective.reg
-    point = _graduate(entries, loss, reg, point, 16 * float(np.median(np.abs(point.e))), 30)
+    typical = OPTIONS.typical_residual * float(np.median(np.abs(point.e)))
+    point = _graduate(entries, loss, reg, point, typical, OPTIONS.final_stop)
     problem = Projected(entries, loss, reg, reg)
     if not _is_convex(loss):
-        for _ in range(2):
+        for _ in range(OPTIONS.repair_rounds):
             repaired = _repair_columns(problem, point, rng)
-            point = _minimize(problem, repaired, 1e-3, 30, 1e-4, 3)[0]
+            point = _minimize(problem, repaired, OPTIONS.damping, OPTIONS.final_stop)[0]
     return point.U, point.V
 
 
@@ -181,20 +237,17 @@ def _is_convex(loss: Loss) -> bool:
 
 
 def _minimize(
-    problem: Projected, point: Point, damping: float, max_iter: int, tol: float, patience: int
+    problem: Projected, point: Point, damping: float, stop: StoppingRule
 ) -> tuple[Point, float, float]:
-    """Step until ``patience`` steps in a row decrease the value by less than ``tol`` of it.
-
-    Returns the point, its value and the damping.
-    """
+    """Step until the rule ends it; returns the point, its value and the damping."""
     steps = LevenbergMarquardt(problem, point, damping)
     small = 0
-    for _ in range(max_iter):
+    for _ in range(stop.max_iter):
         before = steps.value
         if not steps.step():
             break
-        small = small + 1 if before - steps.value <= tol * abs(steps.value) else 0
-        if small >= patience:
+        small = small + 1 if before - steps.value <= stop.tol * abs(steps.value) else 0
+        if small >= stop.patience:
             break
     return steps.point, steps.value, steps.damping
 
@@ -205,14 +258,14 @@ def _run_from_random_subspace(
     U = orthonormal(rng.standard_normal((entries.shape[0], rank)))
     weight_at_zero = float(loss.weight(np.zeros(1))[0])
     w = np.full(len(entries.values), weight_at_zero)
-    damping = 1e-2
+    damping = OPTIONS.random_damping
     for share in OPTIONS.ridge_path:
         problem = Projected(entries, loss, 0.0, share * weight_at_zero)
-        point, _, damping = _minimize(problem, problem.at(U, w), damping, 5, 0.0, 5)
+        point, _, damping = _minimize(problem, problem.at(U, w), damping, OPTIONS.ridge_stop)
         U = point.U
         w = point.w
     problem = Projected(entries, loss, 0.0, 0.0)
-    return _minimize(problem, problem.at(U, w), damping, 80, 1e-4, 3)[:2]
+    return _minimize(problem, problem.at(U, w), damping, OPTIONS.random_stop)[:2]
 
 
 def _best_run(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator) -> Point:
@@ -232,32 +285,33 @@ def _best_run(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator)
 
 
 def _graduate(
-    entries: Entries, loss: Loss, reg: float, point: Point, typical: float, max_iter: int
+    entries: Entries, loss: Loss, reg: float, point: Point, typical: float, stop: StoppingRule
 ) -> Point:
-    """Halve κ from where a typical residual has half the weight of a zero one, down to 1."""
+    """Halve κ from where a typical residual has a large enough weight, down to 1."""
     if reg > 0:
         U, V = balanced(point.U, point.V)
         point = Point(U, V, point.e, point.Q, point.w)
     kappa = 1.0
     pair = np.array([0.0, typical])
-    while kappa < 2.0**40:
+    while kappa < OPTIONS.max_kappa:
         at_zero, at_typical = loss.weight(pair / kappa)
-        if at_typical >= 0.5 * at_zero:
+        if at_typical >= OPTIONS.typical_weight * at_zero:
             break
         kappa *= 2
-    damping = 1e-3
+    damping = OPTIONS.damping
     while kappa > 1:
         problem = Projected(entries, ScaledLoss(base=loss, kappa=kappa), reg, reg)
-        point, _, damping = _minimize(problem, point, min(damping, 1e-3), 4, 1e-3, 1)
+        damping = min(damping, OPTIONS.damping)
+        point, _, damping = _minimize(problem, point, damping, OPTIONS.kappa_stop)
         kappa /= 2
     problem = Projected(entries, loss, reg, reg)
-    return _minimize(problem, point, min(damping, 1e-3), max_iter, 1e-4, 3)[0]
+    return _minimize(problem, point, min(damping, OPTIONS.damping), stop)[0]
 
 
 def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator) -> Point:
     """Refit columns in poor local minima.
 
-    v_j is computed from a random half of the column's entries and a few reweighted steps, and kept
+    v_j is computed from a random part of the column's entries and a few reweighted steps, and kept
     where the objective is lower.
     """
     columns = problem.entries.columns
@@ -272,8 +326,8 @@ def _repair_columns(problem: Projected, point: Point, rng: np.random.Generator) 
     e = point.e.copy()
     lowest = by_column(point)
     for _ in range(OPTIONS.repair_attempts):
-        new = problem.at(point.U, (rng.random(len(e)) < 0.5).astype(np.float64))
-        for _ in range(3):
+        new = problem.at(point.U, (rng.random(len(e)) < OPTIONS.repair_share).astype(np.float64))
+        for _ in range(OPTIONS.repair_steps):
             new = problem.at(point.U, problem.weights(new.e))
         value = by_column(new)
         better = np.zeros(len(V), bool)
