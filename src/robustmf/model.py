@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
 from robustmf.backends.registry import get_backend
 from robustmf.data.checks import match_columns, new_rows, require_magnitude
 from robustmf.data.factorization import UNKNOWN, Factorization
-from robustmf.data.ids import Vocabulary
+from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Compressed, Observed
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
 from robustmf.exceptions import UnknownIdsWarning, warn_user
@@ -28,7 +28,6 @@ from robustmf.validation import require_indices, require_integer
 
 Array = NDArray[np.floating[Any]]
 Ids = Sequence[Hashable] | None
-Side = Literal["row", "column"]
 
 UNBOUNDED = (-np.inf, np.inf)
 

@@ -54,7 +54,7 @@ def entry_cells() -> Iterator[Cell]:
             (
                 "missing id",
                 _triplets(col=["x", None]),
-                Raises(ValueError, "col ids must not be missing, got None at position 1"),
+                Raises(ValueError, "column ids must not be missing, got None at position 1"),
             ),
             (
                 "id that cannot be one",

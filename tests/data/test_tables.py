@@ -109,13 +109,13 @@ def frame(**changed):
             frame(item=["a", "b", None, "c"]),
             None,
             ValueError,
-            "col ids must not be missing, got None at position 2",
+            "column ids must not be missing, got None at position 2",
         ),
         (
             pl.DataFrame({**COLUMNS, "item": ["a", "b", "c", None]}),
             None,
             ValueError,
-            "col ids must not be missing, got None at position 3",
+            "column ids must not be missing, got None at position 3",
         ),
         (
             {**COLUMNS, "user": np.array([1, 2, np.nan, 3])},

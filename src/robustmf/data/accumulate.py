@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.ids import Vocabulary
+from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Observed
 
 Array = NDArray[np.floating[Any]]
@@ -47,7 +47,7 @@ def accumulate(
 
 
 def _extended_ids(
-    old: Ids, new: Ids, side: str, without_ids: NDArray[np.int64]
+    old: Ids, new: Ids, side: Side, without_ids: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Sequence[Hashable] | None]:
     """The index of each new row or column in the union, and the ids of the union."""
     if (old is None) != (new is None):

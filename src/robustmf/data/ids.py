@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ Indices = NDArray[np.int32] | NDArray[np.int64]
 #: Compact form of ids: an array if all of them are integers of at most 64 bits, otherwise a list.
 Ids = NDArray[np.int64] | list[Any]
 
+#: What ids identify; named in error messages.
+Side = Literal["row", "column"]
+SIDE_NAMES: tuple[Side, Side] = ("row", "column")
+
 
 class Vocabulary:
     """The ids of the rows, or of the columns, of a matrix.
@@ -33,8 +37,8 @@ class Vocabulary:
     ----------
     ids : sequence of hashable
         The id of every index, each id once.
-    side : str
-        What the ids identify ("row", "column"), for error messages.
+    side : {"row", "column"}
+        What the ids identify, for error messages.
 
     Examples
     --------
@@ -46,7 +50,7 @@ class Vocabulary:
     [1, -1]
     """
 
-    def __init__(self, ids: Sequence[Hashable], side: str) -> None:
+    def __init__(self, ids: Sequence[Hashable], side: Side) -> None:
         self.ids = ids
         self.side = side
         self._index_of: dict[Hashable, int] | None = None
@@ -59,15 +63,15 @@ class Vocabulary:
         return self.__dict__ | {"_index_of": None, "_types": set()}
 
     @classmethod
-    def encode(cls, column: Any, side: str) -> tuple[Indices, Vocabulary]:
+    def encode(cls, column: Any, side: Side) -> tuple[Indices, Vocabulary]:
         """Index the ids of one column of a table.
 
         Parameters
         ----------
         column : ndarray, Arrow array or sequence
             One id per entry.
-        side : str
-            What the ids identify ("row", "col"), for error messages.
+        side : {"row", "column"}
+            What the ids identify, for error messages.
 
         Returns
         -------
@@ -169,7 +173,7 @@ def take_ids(ids: Ids, indices: NDArray[Any]) -> Ids:
     return ids[indices] if isinstance(ids, np.ndarray) else [ids[k] for k in indices.tolist()]
 
 
-def merge_ids(parts: Sequence[Ids], side: str) -> tuple[NDArray[np.integer[Any]], Ids]:
+def merge_ids(parts: Sequence[Ids], side: Side) -> tuple[NDArray[np.integer[Any]], Ids]:
     """Index the ids of all parts, one part after the other; the indices and the distinct ids."""
     if all(isinstance(part, np.ndarray) for part in parts):
         every = np.concatenate([np.empty(0, np.int64), *parts])
@@ -187,7 +191,7 @@ def locate_ids(known: Ids, ids: Ids) -> NDArray[np.int32]:
     return np.fromiter((index_of[key] for key in as_list(ids)), np.int32, count=len(ids))
 
 
-def _encode(column: Any, side: str) -> tuple[Indices, Sequence[Hashable]]:
+def _encode(column: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
     """The index of every id, and the distinct ids."""
     if isinstance(column, (list, tuple)):
         return _encode_sequence(column, side)
@@ -213,7 +217,7 @@ def _encode(column: Any, side: str) -> tuple[Indices, Sequence[Hashable]]:
     return _encode_objects(column.tolist(), side)
 
 
-def _encode_sequence(ids: Sequence[Hashable], side: str) -> tuple[Indices, Sequence[Hashable]]:
+def _encode_sequence(ids: Sequence[Hashable], side: Side) -> tuple[Indices, Sequence[Hashable]]:
     """Ids of one type as an array. NumPy would convert 7 to "7" if they were of several types."""
     types = {type(key) for key in ids}
     try:
@@ -244,7 +248,7 @@ def _encode_integers(ids: NDArray[np.integer[Any]]) -> tuple[Indices, Sequence[H
     return out, (np.flatnonzero(index_of >= 0) + low).tolist()
 
 
-def _encode_arrow(ids: Any, side: str) -> tuple[Indices, Sequence[Hashable]]:
+def _encode_arrow(ids: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
     """An Arrow array or chunked array."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
@@ -275,7 +279,7 @@ def _encode_by_hashing(ids: Any) -> tuple[Indices, Sequence[Hashable]]:
     return rank[np.asarray(encoded.indices)], encoded.dictionary.take(pa.array(order)).to_pylist()
 
 
-def _encode_objects(ids: Sequence[Hashable], side: str) -> tuple[Indices, Sequence[Hashable]]:
+def _encode_objects(ids: Sequence[Hashable], side: Side) -> tuple[Indices, Sequence[Hashable]]:
     """Ids of several types, or of types that neither NumPy nor Arrow has."""
     index_of: dict[Hashable, int] = {}
     try:
@@ -297,7 +301,7 @@ def _encode_objects(ids: Sequence[Hashable], side: str) -> tuple[Indices, Sequen
     return rank[indices], ordered
 
 
-def _require_one_type_per_id(index_of: dict[Hashable, int], side: str) -> None:
+def _require_one_type_per_id(index_of: dict[Hashable, int], side: Side) -> None:
     """Refuse 7 and "7" in one column: they are one id that was read with two types."""
     for key in index_of:
         if not isinstance(key, str) and str(key) in index_of:
@@ -315,7 +319,7 @@ def _is_missing(key: Any) -> bool:
         return True
 
 
-def _missing_id(side: str, value: Any, position: int) -> ValueError:
+def _missing_id(side: Side, value: Any, position: int) -> ValueError:
     return ValueError(
         f"{side} ids must not be missing, got {value!r} at position {position}; "
         "drop these entries or give them an id"

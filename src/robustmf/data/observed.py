@@ -371,7 +371,7 @@ class Observed:
         """
         rows, cols, values = triplet_columns(data, row, col, value)
         i, row_vocabulary = Vocabulary.encode(rows, "row")
-        j, column_vocabulary = Vocabulary.encode(cols, "col")
+        j, column_vocabulary = Vocabulary.encode(cols, "column")
         row_ids = row_vocabulary.ids
         column_ids = column_vocabulary.ids
         try:

@@ -21,7 +21,7 @@ from robustmf.backends.dask.connection import Factors
 from robustmf.backends.dask.matrix import Matrix
 from robustmf.backends.dask.sweeps import operations_on
 from robustmf.data.factorization import Factorization
-from robustmf.data.ids import Ids, merge_ids, take_ids
+from robustmf.data.ids import SIDE_NAMES, Ids, Side, merge_ids, take_ids
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
 from robustmf.distributed.fold_in import fold_in_missing
@@ -206,9 +206,7 @@ def initialize_sample(
             sample = _select(sample, kept)
     indices = []
     positions = []
-    for index, of_side, role in zip(
-        (sample.rows, sample.columns), names, ("row", "col"), strict=True
-    ):
+    for index, of_side, role in zip((sample.rows, sample.columns), names, SIDE_NAMES, strict=True):
         _, first, position = np.unique(
             _in_order_of_ids(index, of_side, role), return_index=True, return_inverse=True
         )
@@ -274,7 +272,7 @@ def _names_of(ids: Ids, offset: int, indices: Sequence[NDArray[np.int64]]) -> Na
 
 
 def _in_order_of_ids(
-    index: NDArray[np.int64], names: Sequence[NamedIndices], role: str
+    index: NDArray[np.int64], names: Sequence[NamedIndices], role: Side
 ) -> NDArray[Any]:
     """Global indices as positions in the order of the ids."""
     known = np.concatenate([part[0] for part in names])

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from robustmf.backends.dask.blocks import block_of
 from robustmf.backends.dask.shards import SIDES, Shard, read_manifest, read_shard
 from robustmf.data.factorization import UNKNOWN, Factorization
-from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, id_type, take_ids
+from robustmf.data.ids import (
+    SIDE_NAMES,
+    Ids,
+    Side,
+    Vocabulary,
+    as_list,
+    compact_ids,
+    id_type,
+    take_ids,
+)
 from robustmf.data.observed import Observed
 from robustmf.data.ranking import top_n
 from robustmf.data.tables import id_column, triplet_columns
@@ -146,7 +155,7 @@ class ShardedModel:
     def _look_up(self, side: int, ids: Any) -> Any:
         """What the shards of a side contain for a column of ids."""
         shards = self._shards(side)
-        split = _delayed(_split_ids)(ids, ("row", "col")[side], len(shards))
+        split = _delayed(_split_ids)(ids, SIDE_NAMES[side], len(shards))
         types = self.facts["id_types"][side]
         parts = [_delayed(_look_up)(split, shard, k, types) for k, shard in enumerate(shards)]
         return _delayed(_assemble)(split, parts)
@@ -174,7 +183,7 @@ def _id_column(frame: Any, name: Any) -> Any:
     return id_column(frame[name])
 
 
-def _split_ids(ids: Any, side: str, n_blocks: int) -> SplitIds:
+def _split_ids(ids: Any, side: Side, n_blocks: int) -> SplitIds:
     if not len(ids):
         none = np.empty(0, np.intp)
         return SplitIds(none, [[]] * n_blocks, [none] * n_blocks)

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from robustmf.backends.dask.source import Columns, ParquetPiece
 from robustmf.data.hashing import hash_ids
 from robustmf.data.holdout import Holdout, hold_out
-from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, merge_ids, take_ids
+from robustmf.data.ids import (
+    SIDE_NAMES,
+    Ids,
+    Vocabulary,
+    as_list,
+    compact_ids,
+    merge_ids,
+    take_ids,
+)
 from robustmf.data.observed import Compressed, Duplicates, Observed
 from robustmf.data.tables import triplet_columns
 from robustmf.exceptions import DuplicateEntryError
@@ -73,7 +81,7 @@ def split_piece(table: Any, columns: Columns, n_blocks: int) -> tuple[list[Part]
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise ValueError("weights must be finite and >= 0")
     i, row_ids = Vocabulary.encode(rows, "row")
-    j, column_ids = Vocabulary.encode(cols, "col")
+    j, column_ids = Vocabulary.encode(cols, "column")
     by_row = (i, compact_ids(row_ids.ids))
     by_column = (j, compact_ids(column_ids.ids))
     return (
@@ -180,9 +188,8 @@ def gather_block(
     parts: Sequence[Part], n_other_blocks: int, side: int, duplicates: Duplicates
 ) -> Gathered:
     """Combine the parts of a block of rows (side 0) or columns (side 1), in the order of pieces."""
-    roles = ("row", "col") if side == 0 else ("col", "row")
-    index, ids = merge_ids([part.own_ids for part in parts], roles[0])
-    other_index, others = merge_ids([part.other_ids for part in parts], roles[1])
+    index, ids = merge_ids([part.own_ids for part in parts], SIDE_NAMES[side])
+    other_index, others = merge_ids([part.other_ids for part in parts], SIDE_NAMES[1 - side])
     order, bounds = _group(block_of(others, n_other_blocks), n_other_blocks)
     position = np.empty(len(order), np.int32)
     position[order] = np.arange(len(order))

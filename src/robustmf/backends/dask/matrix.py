@@ -37,7 +37,7 @@ from robustmf.data.holdout import (
     seeded,
     select_up_to,
 )
-from robustmf.data.ids import Ids, as_list, locate_ids, merge_ids
+from robustmf.data.ids import SIDE_NAMES, Ids, as_list, locate_ids, merge_ids
 
 #: A block that needs more than this share of another block's factors receives all of them: one
 #: message then serves every block on a worker.
@@ -154,7 +154,7 @@ class Matrix:
     @cached_property
     def _ordering(self) -> list[tuple[NDArray[Any], list[Any]]]:
         """Positions and ids of both sides; gathered only for a model in the client's memory."""
-        merged = self.connection.map(merge_ids, [side.ids for side in self.sides], ("row", "col"))
+        merged = self.connection.map(merge_ids, [side.ids for side in self.sides], SIDE_NAMES)
         return [(order, as_list(ids)) for order, ids in self.connection.gather(merged)]
 
     def in_order(self, side: int, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -103,7 +103,7 @@ def _replacing(out: Path) -> Iterator[Path]:
 def _marked(rows: Any, cols: Any, bad: FlatIndices, n: int) -> NDArray[np.bool_]:
     """Which of the lines with these ids belong to the ``bad`` entries of a matrix of n columns."""
     i = Vocabulary.encode(rows, "row")[0]
-    j = Vocabulary.encode(cols, "col")[0]
+    j = Vocabulary.encode(cols, "column")[0]
     return np.isin(i.astype(np.int64) * n + j, bad)
 
 

@@ -85,7 +85,7 @@ def read_grouped(sources: Iterable[Source], form: GroupedForm, dtype: str = "flo
     members = np.concatenate([block.members for block in blocks])
     values = np.concatenate([block.values for block in blocks])
     blocks.clear()
-    rows, vocabulary = Vocabulary.encode(members, "member")
+    rows, vocabulary = Vocabulary.encode(members, "row")
     del members
     try:
         return Observed.from_columns(
