@@ -65,8 +65,20 @@ _GROWTH = 2
 
 
 def _fitted(path: str, doc: str) -> Any:
-    """A read-only attribute of a fitted estimator, from ``self.model_``."""
-    return property(lambda self: attrgetter(path)(self.model_), doc=doc)
+    """An attribute of a fitted estimator that is read from ``self.model_``."""
+    read = attrgetter(path)
+    return property(lambda self: read(_model_of(self)), doc=doc)
+
+
+def _model_of(estimator: Any) -> FittedModel:
+    """The fitted model; AttributeError, so that ``hasattr`` is False, before a fit."""
+    model: FittedModel | None = vars(estimator).get("model_")
+    if model is None:
+        raise AttributeError(
+            f"this {type(estimator).__name__} is not fitted yet: attributes that end in an "
+            "underscore are set by fit"
+        )
+    return model
 
 
 class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -226,7 +238,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     @property
     def center_(self) -> float:
         """The center of a model with biases; 0 without biases."""
-        return self.model_.factors.center or 0.0
+        return _model_of(self).factors.center or 0.0
 
     def __init__(
         self,
@@ -1094,7 +1106,10 @@ def _restore(saved: Saved) -> RobustMF:
     known = cls().get_params(deep=False)
     if set(saved.parameters) != set(known):
         different = sorted(set(saved.parameters) ^ set(known))
-        raise ModelFileError(f"{saved.kind} has other parameters than the file: {different} differ")
+        raise ModelFileError(
+            f"{saved.kind} has other parameters than the file: {different} differ; "
+            "it was saved by another version: load it there, or fit again"
+        )
     others = {name: value for name, value in saved.state.items() if name not in STATE_NAMES}
     reserved = sorted(
         name for name in others if not name.isidentifier() or hasattr(cls, name) or name in known

@@ -393,7 +393,7 @@ def test_closed_pipe_is_not_an_error(table, model):
         text=True,
         check=True,
     )
-    assert process.stdout == "user,rank,item,prediction\n"
+    assert process.stdout == "user,position,item,prediction\n"
     assert "Traceback" not in process.stderr
     assert "Error" not in process.stderr
 

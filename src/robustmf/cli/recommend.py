@@ -71,12 +71,12 @@ def recommend(
             )
     items, scores = fitted.recommend(rows, number, exclude_seen=not include_seen)
     records = [
-        (row, rank, item, score)
+        (row, position, item, score)
         for row, row_items, row_scores in zip(rows, items.tolist(), scores.tolist(), strict=True)
-        for rank, (item, score) in enumerate(zip(row_items, row_scores, strict=True), 1)
+        for position, (item, score) in enumerate(zip(row_items, row_scores, strict=True), 1)
         if score == score  # NaN: fewer columns than requested are left
     ]
-    names = ("user", "rank", "item", "prediction")
+    names = ("user", "position", "item", "prediction")
     if as_json:
         print_json([dict(zip(names, record, strict=True)) for record in records])
     if output is not None or not as_json:

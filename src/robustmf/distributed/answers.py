@@ -86,7 +86,7 @@ def recommend(
     Returns
     -------
     Dask DataFrame
-        With the columns ``row``, place, item and prediction.
+        With the columns ``row``, position, item and prediction.
 
     Notes
     -----
@@ -135,7 +135,7 @@ def ranking_meta(users: Any, row: Any, items: Any) -> Any:
     import pandas as pd  # noqa: PLC0415 - installed with Dask DataFrames
 
     columns = {
-        "place": pd.Series([], dtype="int64"),
+        "position": pd.Series([], dtype="int64"),
         "item": pd.Series(items).iloc[:0],
         "prediction": pd.Series([], dtype="float64"),
     }
@@ -143,13 +143,13 @@ def ranking_meta(users: Any, row: Any, items: Any) -> Any:
 
 
 def ranking_table(lines: list[tuple[Any, int, Any, float]], row: Any, meta: Any) -> Any:
-    """Tuples (user, place, item, prediction) as a table like ``meta``."""
+    """Tuples (user, position, item, prediction) as a table like ``meta``."""
     import pandas as pd  # noqa: PLC0415 - imported in the worker
 
     if not lines:  # pandas could not infer the types of the columns
         return meta
     return pd.DataFrame(lines, columns=list(meta.columns)).astype(
-        {row: meta[row].dtype, "place": "int64", "prediction": "float64"}
+        {row: meta[row].dtype, "position": "int64", "prediction": "float64"}
     )
 
 
@@ -273,5 +273,5 @@ def _recommend(frame: Any, model: Any, n: int, row: Any, col: Any, meta: Any) ->
                 for item, score in zip(ranked, values, strict=True)
                 if item not in queries[user] and not np.isnan(score)
             ]
-            lines += [(user, place, *one) for place, one in enumerate(best[:n], 1)]
+            lines += [(user, position, *one) for position, one in enumerate(best[:n], 1)]
     return ranking_table(lines, row, meta)

@@ -307,7 +307,7 @@ def _merge_ranks(
             candidates.sort(key=lambda one: (-one[1], one[0]))
         except TypeError:  # ids without an order: equal predictions stay in the order of the blocks
             candidates.sort(key=lambda one: -one[1])
-        for place, (item, score) in enumerate(candidates[:n], 1):
+        for position, (item, score) in enumerate(candidates[:n], 1):
             prediction = float(np.clip(score + users.bias[k], *_bounds(facts)))
-            lines.append((user, place, item, prediction))
+            lines.append((user, position, item, prediction))
     return ranking_table(lines, row, meta)

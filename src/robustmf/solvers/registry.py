@@ -269,7 +269,7 @@ def get_solver(name: str) -> SolverSpec:
     """The solver of this name."""
     if not isinstance(name, str) or name not in _BY_NAME:
         names = ", ".join(map(repr, _BY_NAME))
-        raise ValueError(f"solver must be 'auto', {names}, got solver={name!r}")
+        raise ValueError(f"solver must be 'auto', {names} or MM(...), got solver={name!r}")
     return _BY_NAME[name]
 
 

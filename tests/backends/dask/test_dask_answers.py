@@ -98,7 +98,7 @@ def test_seen_items_with_large_ids_are_excluded(client, large_ids):
         for user in every:
             out = set() if user in without else set(frame.item[frame.user == user])
             ranked = whole.recommend(user, 40, exclude_seen=False)[0].tolist()
-            assert best[best.user == user].sort_values("place").item.tolist() == [
+            assert best[best.user == user].sort_values("position").item.tolist() == [
                 item for item in ranked if item not in out
             ]
 

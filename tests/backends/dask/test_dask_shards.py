@@ -86,7 +86,7 @@ def assert_same_predictions(whole, model, ratings):
     users = dd.from_pandas(pd.DataFrame({"user": ["u003", "u007", "u011"]}), npartitions=2)
     for more in ({}, {"seen": frame, "col": "item"}):
         mine, theirs = (
-            one.compute().sort_values(["user", "place"], ignore_index=True)
+            one.compute().sort_values(["user", "position"], ignore_index=True)
             for one in (
                 model.recommend(users, 5, row="user", **more),
                 recommend(whole, users, 5, row="user", **more),
