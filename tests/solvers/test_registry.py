@@ -47,7 +47,7 @@ def test_options_that_cannot_go_together_are_refused():
 
 def test_each_solver_declares_what_it_requires():
     assert solver_names() == ["irls", "varpro", "mm"]
-    with pytest.raises(ValueError, match="solver must be 'auto', 'irls', 'varpro', 'mm', got"):
+    with pytest.raises(ValueError, match=r"solver must be 'auto', .*'mm' or MM\(...\), got"):
         get_solver("newton")
     assert [may_have_biases(name) for name in ("auto", *solver_names())] == [
         True,
