@@ -1,9 +1,8 @@
 """Conformance of the backends: each operation of the contract against a naive oracle.
 
-The suite runs over the CPU backend and the CUDA backend, the latter on a GPU or in Triton's
-interpreter. The Dask backend has no operations on entries; ``tests/backends/dask`` compares its
-sweeps with :class:`~robustmf.backends.sweeps.LocalSweeps`, which this suite compares with the
-oracles.
+Sweeps are tested on all backends: CPU, CUDA (on a GPU or in Triton's interpreter) and a Dask
+cluster of real processes. Operations on entries are tested on the first two; the Dask backend has
+none.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import importlib.util
 import inspect
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import oracles
@@ -295,21 +295,53 @@ def test_dual_quadratics_and_extrapolation(problem, dtype, side):
     close(increments, inverse[:, None] * (wanted_at_z - pull), dtype, 10)
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_gpu), "dask"])
+def sweeps_on(request):
+    """Makes the sweeps of every backend over the entries of a table."""
+
+    def make(frame, reg, biases):
+        if request.param == "dask":
+            from robustmf.backends.dask import Triplets  # noqa: PLC0415 - an extra
+            from robustmf.backends.dask.connection import Connection  # noqa: PLC0415
+            from robustmf.backends.dask.matrix import load_matrix  # noqa: PLC0415
+            from robustmf.backends.dask.sweeps import DaskSweeps, Terms  # noqa: PLC0415
+
+            client = request.getfixturevalue("client")
+            data = Triplets([frame.iloc[k::3] for k in range(3)], row="row", col="col", value="x")
+            matrix = load_matrix(Connection(client, ""), data, 3, None, 0)
+            return DaskSweeps(matrix, Terms(reg, False, biases, (-np.inf, np.inf)))
+        backend = get_backend(request.param)
+        observed = backend.observe(Observed.from_triplets(frame, row="row", col="col", value="x"))
+        operations = backend.operations(
+            observed, request.getfixturevalue("team"), 4, SolverMemory()
+        )
+        return LocalSweeps(operations, reg, biases)
+
+    return make
+
+
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_sweep_solves_for_rows_and_then_for_columns(operations_on, bias):
-    observed, U, V = random_problem()
-    operations = operations_on(observed)
-    center = 0.2
-    sweeps = LocalSweeps(operations, 0.3, BiasModel(center if bias else None, 1.0))
+def test_a_sweep_solves_for_rows_and_then_for_columns(sweeps_on, bias):
+    """On every backend: factors, sums of losses, penalty and counts against the oracles."""
+    entries, U, V = random_problem()
+    rows = entries.rows
+    frame = pd.DataFrame({"row": rows.group_of_entry(), "col": rows.indices, "x": rows.values})
+    observed = Observed.from_triplets(frame, row="row", col="col", value="x")
+    biases = BiasModel(0.2 if bias else None, 1.0)
+    sweeps = sweeps_on(frame, 0.3, biases)
     point = sweeps.place(U, V)
     previous = sweeps.place(0.9 * U, 0.9 * V)
     loss = Welsch(1.5)
-    new, measured = sweeps.sweep(point, previous, 0.5, loss, [loss], curvature=np.inf, single=False)
-    left, right = (np.asarray(factor) for factor in sweeps.predictors(new))
-    e = oracles.residuals(observed, left, right)
+    options = {"curvature": np.inf, "single": False}
+    new, measured = sweeps.sweep(point, previous, 0.5, loss, [loss], **options)
+    new = tuple(np.asarray(factor) for factor in new)
+    e = oracles.residuals(observed, *biases.predictors(*new))
     close(measured.loss_sums, [loss.value(e).sum()], np.float64)
-    assert measured.weight == measured.n_weighted == observed.n_entries
+    assert measured.weight == measured.n_weighted == observed.n_entries == sweeps.n_entries
     np.testing.assert_array_equal(np.asarray(point[0]), U)
+    before = sweeps.measure(point, [loss], single=False)
+    e = oracles.residuals(observed, *biases.predictors(U, V))
+    close(before.loss_sums, [loss.value(e).sum()], np.float64)
     if not bias:
         own = U + 0.5 * (U - 0.9 * U)
         other = V + 0.5 * (V - 0.9 * V)
