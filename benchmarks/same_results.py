@@ -97,6 +97,12 @@ def predict_pairs(model: Any, rows: Any, columns: Any) -> Array:
     return getattr(model, "predict_pairs", model.predict)(rows, columns)
 
 
+def clean_share(found: Any) -> float:
+    """Return the estimated share of clean entries of an audit or of prediction intervals."""
+    names = ("clean_share", "clean_share_", "good_share", "good_share_")
+    return next(getattr(found, name) for name in names if hasattr(found, name))
+
+
 def smoothed_name(base: str) -> str:
     """Return the name of the smoothed version of a nonsmooth loss."""
     known = loss_names()
@@ -820,7 +826,7 @@ def saved_and_loaded(model: Any, data: Observed) -> dict[str, Any]:
 def audited(model: Any, **options: Any) -> dict[str, Any]:
     """Return an audit: its fields, the numbers in its text, and the text."""
     audit = model.audit(**options)
-    parts: dict[str, Any] = {"good_share": audit.good_share}
+    parts: dict[str, Any] = {"good_share": clean_share(audit)}
     for side in ("entries", "rows", "columns"):
         for k, suspect in enumerate(getattr(audit, side)):
             values = {part.name: getattr(suspect, part.name) for part in fields(suspect)}
@@ -970,8 +976,7 @@ def add_selection() -> None:
         made = ConformalIntervals(fit(train, **settings), rest)
         rows, columns = (sp.coo_array(rest.to_sparse()).coords[side][:100] for side in (0, 1))
         found = {str(level): made.predict(rows, columns, level) for level in (0.5, 0.9, 0.99)}
-        share = made.clean_share_ if hasattr(made, "clean_share_") else made.good_share_
-        return {"good_share": share} | found
+        return {"good_share": clean_share(made)} | found
 
     add("intervals/plain", lambda: intervals(low_rank(80, 60)))
     add("intervals/float32", lambda: intervals(low_rank(80, 60, dtype="float32"), loss="lsp"))
