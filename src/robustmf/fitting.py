@@ -73,7 +73,10 @@ OPTIONS = CertifyOptions()
 
 @dataclass(frozen=True)
 class Data:
-    """What is fitted.
+    """What is fitted, and how it is initialized.
+
+    A fit on a cluster has a class of its own with the same members
+    (:class:`robustmf.distributed.fitting.ClusterData`).
 
     Attributes
     ----------
@@ -88,6 +91,22 @@ class Data:
     operations: EntryOperations
     sample_weights: Array | None
     holdout: Holdout | None = None
+
+    def initialize(
+        self, settings: Settings, rng: np.random.Generator, choice: SolverChoice
+    ) -> Initialization:
+        """See :func:`initialize`."""
+        return initialize(settings, self.operations, self.sample_weights, rng, choice)
+
+    def restored(self, parts: dict[str, Any], rank: int) -> Factorization:
+        """A factorization from a file; its arrays must have the shapes and types of this fit."""
+        found = Factorization(**parts)
+        m, n = self.operations.observed.shape
+        number = self.operations.observed.dtype.type(0)
+        saved = (found.row_factors, found.column_factors, found.row_bias, found.column_bias)
+        shapes = ((m, rank), (n, rank), (m,), (n,))
+        require_same_layout(saved, [np.broadcast_to(number, shape) for shape in shapes])
+        return found
 
 
 @dataclass(frozen=True)
@@ -126,13 +145,14 @@ class FitResult:
         return _plain(self) | {"loss": self.loss.theta, "outcome": self.outcome.parts()}
 
     @classmethod
-    def from_parts(cls, parts: dict[str, Any], loss: Loss) -> FitResult:
-        """The inverse of :meth:`parts`, for a fit with this loss at any θ."""
+    def from_parts(cls, parts: dict[str, Any], settings: Settings, data: Data) -> FitResult:
+        """The inverse of :meth:`parts`, for a fit with the loss of the settings at any θ."""
         theta = parts["loss"]
+        loss = settings.loss
         return cls(
             **parts
             | {
-                "factorization": Factorization(**parts["factorization"]),
+                "factorization": data.restored(parts["factorization"], settings.rank),
                 "loss": loss if theta == loss.theta else loss.at_scale(theta),
                 "outcome": Outcome(**parts["outcome"]),
             }
@@ -169,9 +189,10 @@ class Initialization:
         return _plain(self)
 
     @classmethod
-    def from_parts(cls, parts: dict[str, Any]) -> Initialization:
+    def from_parts(cls, parts: dict[str, Any], settings: Settings, data: Data) -> Initialization:
         """The inverse of :meth:`parts`."""
-        return cls(**parts | {"factorization": Factorization(**parts["factorization"])})
+        found = data.restored(parts["factorization"], settings.rank)
+        return cls(**parts | {"factorization": found})
 
     @property
     def transposed(self) -> Initialization:
@@ -207,7 +228,7 @@ def fit(
     checkpoint : Checkpoint, optional
         Where progress is saved and resumed from.
     """
-    choice = _check(settings, operations, sample_weights)
+    choice = check(settings, operations, sample_weights)
     progress = Progress()
     if checkpoint is not None:
         progress, rng = checkpoint.open(
@@ -217,6 +238,17 @@ def fit(
     data = Data(operations, sample_weights)
     if settings.validation_fraction is not None:
         data = _hold_out(data, settings.validation_fraction, streams[0])
+    return fit_data(settings, data, streams, choice, progress)
+
+
+def fit_data(
+    settings: Settings,
+    data: Data,
+    streams: list[np.random.Generator],
+    choice: SolverChoice,
+    progress: Progress,
+) -> FitResult:
+    """The best of the fits from each of the ``streams`` of random numbers."""
     results = _fit_all(settings, data, streams, choice, progress)
     best = _best(results, settings, data)
     tol = settings.tol if settings.certify is None else _certifying_tol(settings)
@@ -224,7 +256,7 @@ def fit(
     return best
 
 
-def _check(
+def check(
     settings: Settings, operations: EntryOperations, sample_weights: Array | None
 ) -> SolverChoice:
     """Refuse settings that do not go together; choose the solver."""
@@ -296,9 +328,7 @@ def _fit_all(
 ) -> list[FitResult]:
     """One fit per stream of random numbers, without those that a checkpoint has."""
     with progress.reading():
-        results = [FitResult.from_parts(parts, settings.loss) for parts in progress.ended]
-        for result in results:
-            _require_layout(result.factorization, settings.rank, data.operations)
+        results = [FitResult.from_parts(parts, settings, data) for parts in progress.ended]
     limited = choice.spec.single_blas_thread or settings.certify is not None
     with one_blas_thread() if limited else nullcontext():
         for stream in streams[len(results) :]:
@@ -336,24 +366,14 @@ def _fit_once(
     saved = progress.prepared
     if saved is None:
         started = time.perf_counter()
-        initial = initialize(settings, data.operations, data.sample_weights, rng, choice)
+        initial = data.initialize(settings, rng, choice)
         seconds = time.perf_counter() - started
         _log.info("initialized in %.3g s: noise %.4g", seconds, initial.sigma)
         progress.save_initialization(initial.parts())
     else:
         with progress.reading():
-            initial = Initialization.from_parts(saved)
-            _require_layout(initial.factorization, settings.rank, data.operations)
+            initial = Initialization.from_parts(saved, settings, data)
     return iterate(settings, initial, data, progress)
-
-
-def _require_layout(found: Factorization, rank: int, operations: EntryOperations) -> None:
-    """Require that arrays from a file have the shapes and types of this fit."""
-    m, n = operations.observed.shape
-    number = operations.observed.dtype.type(0)
-    saved = (found.row_factors, found.column_factors, found.row_bias, found.column_bias)
-    shapes = ((m, rank), (n, rank), (m,), (n,))
-    require_same_layout(saved, [np.broadcast_to(number, shape) for shape in shapes])
 
 
 # --- 2. Initialize: factors, noise level, λ and biases ---
@@ -442,7 +462,7 @@ def _initial_point(
     if sample_weights is not None and not sample_weights.all():
         # entries without weight have no influence on the initialization either
         operations = operations.on(operations.observed.select(sample_weights > 0))
-    if choice.spec.initialization == "projection" and init == "auto":
+    if choice.spec.initialized_by_projection and init == "auto":
         return projection_initialization(settings, operations, rng)
     if center is not None:
         operations = subtract_biases(operations, center, row_bias, column_bias)
@@ -541,13 +561,8 @@ def iterate(
             criticality = spec.criticality(solver)
     elif settings.certify is not None and not outcome.stopped:
         U, V, outcome, criticality = _certify(settings, problem, U, V, outcome, progress)
-    if center is None:
-        # its zero biases are in the memory of the entries already
-        factorization = replace(initial.factorization, row_factors=U, column_factors=V)
-    else:
-        factorization = Factorization.from_augmented(U, V, center, initial.bias_unit)
     return FitResult(
-        factorization,
+        initial.factorization.with_augmented(U, V, initial.bias_unit),
         initial.bias_unit,
         loss,
         initial.reg,

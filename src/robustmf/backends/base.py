@@ -18,6 +18,7 @@ from robustmf.data.observed import Observed
 from robustmf.losses import Loss, Smoothed
 
 if TYPE_CHECKING:
+    from robustmf.backends.biases import BiasModel
     from robustmf.kernels.team import Team
 
 #: A NumPy array, or an array of the backend that accepts NumPy's functions.
@@ -99,6 +100,27 @@ class EntryOperations(Protocol):
 
     def array(self, values: Any) -> Array:
         """``values`` as a C-contiguous array of this backend."""
+
+    def sweeps(
+        self,
+        reg: float,
+        biases: BiasModel,
+        sample_weights: Array | None = None,
+        reg_by_count: bool = False,
+    ) -> Sweeps:
+        """Sweeps over these entries.
+
+        Parameters
+        ----------
+        reg : float
+            λ.
+        biases : BiasModel
+            The bias model.
+        sample_weights : array over the entries, optional
+            The factor of each entry's loss.
+        reg_by_count : bool, default=False
+            Multiply λ by the number of entries of the row or column.
+        """
 
     def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
         """Residuals M − UVᵀ at the entries, minus a shift for each column if given."""

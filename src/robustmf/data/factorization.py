@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,12 @@ class Factorization:
             return cls.without_biases(A, B)
         unit = A.dtype.type(bias_unit)
         return cls(A[:, :-1].copy(), B[:, :-1].copy(), center, A[:, -1] * unit, B[:, -1] * unit)
+
+    def with_augmented(self, A: Array, B: Array, bias_unit: float) -> Factorization:
+        """The same model with other augmented factors."""
+        if self.center is None:  # its zero biases are in the memory of the entries already
+            return replace(self, row_factors=A, column_factors=B)
+        return self.from_augmented(A, B, self.center, bias_unit)
 
     @property
     def has_bias(self) -> bool:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations, Measurement, Point, Sweeps
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.sweeps import LocalSweeps
 from robustmf.solvers import precision
 from robustmf.solvers.base import require_same_layout, small_change
 from robustmf.solvers.objective import Objective
@@ -99,7 +98,7 @@ class IRLS:
             same effect on both.
         """
         biases = BiasModel(center, bias_unit)
-        sweeps = LocalSweeps(operations, objective.reg, biases, sample_weights, reg_by_count)
+        sweeps = operations.sweeps(objective.reg, biases, sample_weights, reg_by_count)
         return cls(sweeps, objective, sigma)
 
     @property

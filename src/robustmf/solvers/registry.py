@@ -93,8 +93,9 @@ class SolverSpec:
         Makes a :class:`ModelSolver`.
     memory : SolverMemory, default=SolverMemory()
         Its arrays besides the entries and the factors.
-    initialization : {"graduated", "projection"}, default="graduated"
-        The initialization for ``init="auto"``, see :mod:`robustmf.initialization`.
+    initialized_by_projection : bool, default=False
+        Whether ``init="auto"`` is variable projection instead of graduated non-convexity; see
+        :mod:`robustmf.initialization`.
     supports_biases_and_weights : bool, default=False
         Whether the model may have biases, entry weights and ``reg_by_count``.
     requires_entry_operations : bool, default=True
@@ -119,7 +120,7 @@ class SolverSpec:
     summary: str
     build: Callable[[SolverProblem], ModelSolver]
     memory: SolverMemory = field(default_factory=SolverMemory)
-    initialization: str = "graduated"
+    initialized_by_projection: bool = False
     supports_biases_and_weights: bool = False
     requires_entry_operations: bool = True
     requires_host_arrays: bool = False
@@ -237,7 +238,7 @@ _SPECS = (
         summary="variable projection, for few rows or columns and any pattern of entries",
         build=_build_varpro,
         memory=VARPRO_MEMORY,
-        initialization="projection",
+        initialized_by_projection=True,
         requires_host_arrays=True,
         suits=_suits_varpro,
     ),

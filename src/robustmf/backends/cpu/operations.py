@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import Capabilities
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.compiled_loss import weight_address, weight_parameters
 from robustmf.backends.cpu.dual import CPUDualPass
 from robustmf.backends.cpu.loss_sums import LossSums
+from robustmf.backends.sweeps import LocalSweeps
 from robustmf.data.observed import Observed
 from robustmf.kernels import dual, entries, half_step, propagation, repair
 from robustmf.kernels.team import Team, block_bounds
@@ -64,6 +66,16 @@ class CPUOperations:
     def host(self) -> CPUOperations:
         """Operations of the CPU backend on the same entries: the object itself."""
         return self
+
+    def sweeps(
+        self,
+        reg: float,
+        biases: BiasModel,
+        sample_weights: Array | None = None,
+        reg_by_count: bool = False,
+    ) -> LocalSweeps:
+        """Sweeps over these entries; see the contract."""
+        return LocalSweeps(self, reg, biases, sample_weights, reg_by_count)
 
     @property
     def transposed(self) -> CPUOperations:

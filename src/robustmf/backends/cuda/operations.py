@@ -13,6 +13,7 @@ import triton
 from torch import Tensor
 
 from robustmf.backends.base import Capabilities
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.cuda.array import DeviceArray, as_tensor
 from robustmf.backends.cuda.backend import CUDABackend
@@ -26,6 +27,7 @@ from robustmf.backends.cuda.loss_sums import loss_sums, row_losses
 from robustmf.backends.cuda.normal import solve_rows, spectral_norms
 from robustmf.backends.cuda.observed import DeviceObserved
 from robustmf.backends.cuda.repair import repair_rows
+from robustmf.backends.sweeps import LocalSweeps
 from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, Welsch
@@ -69,6 +71,16 @@ class CUDAOperations:
     def host(self) -> CPUOperations:
         """Operations of the CPU backend on the same entries, copied to the host."""
         return CPUOperations(self.observed.to_host(), self.team)
+
+    def sweeps(
+        self,
+        reg: float,
+        biases: BiasModel,
+        sample_weights: Array | None = None,
+        reg_by_count: bool = False,
+    ) -> LocalSweeps:
+        """Sweeps over these entries; see the contract."""
+        return LocalSweeps(self, reg, biases, sample_weights, reg_by_count)
 
     def array(self, values: Any) -> Array:
         """``values`` as a C-contiguous array in GPU memory."""
