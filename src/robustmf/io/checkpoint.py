@@ -25,7 +25,8 @@ import numpy as np
 
 from robustmf.data.observed import Observed
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
-from robustmf.io.model_file import Saved, discard_leftovers, read, write
+from robustmf.io.atomic import discard_leftovers
+from robustmf.io.model_file import Saved, read, write
 from robustmf.losses import Loss
 
 _log = logging.getLogger(__name__)

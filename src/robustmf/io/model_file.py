@@ -8,11 +8,9 @@ are refused before their content is interpreted. The content is validated nevert
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta, timezone
@@ -25,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.exceptions import ModelFileError, NotSavableError
+from robustmf.io.atomic import write_atomically
 from robustmf.losses import Loss, loss_names, make_loss
 
 #: Name and version of the format.
@@ -119,7 +118,7 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     )
     arrays[_DOCUMENT] = np.frombuffer(text, np.uint8)
     content = bytearray(to_bytes(arrays, {FORMAT: f"{VERSION} {_NO_CHECKSUM}"}))
-    _replace_atomically(Path(path), insert_checksum(content))
+    write_atomically(path, insert_checksum(content))
 
 
 def insert_checksum(content: bytearray) -> bytearray:
@@ -208,35 +207,6 @@ def _verify_checksum(content: bytes) -> None:
             f"written in version {version!r} of the format; this release reads version "
             f"{VERSION!r}: use the release that wrote it"
         )
-
-
-def discard_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove the temporary files of processes that were killed while they wrote this file.
-
-    No other process may be writing the file.
-    """
-    path = Path(path)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
-        leftover.unlink(missing_ok=True)
-
-
-def _replace_atomically(path: Path, content: bytes | bytearray) -> None:
-    """Write a temporary file beside ``path``, flush it to disk, and rename it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if hasattr(os, "O_DIRECTORY"):  # folders can be flushed on POSIX only
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # noqa: PLR0911 - one line per type

@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from robustmf.io.atomic import write_atomically
+
 _STYLE = """
 :root {
   color-scheme: light dark;
@@ -162,13 +164,13 @@ def write_page(
     """
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - optional
 
-    path.write_text(
+    page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>{escape(title)}</title><link rel="icon" href="data:,">'
         f"<style>{_STYLE}{style}</style><script>{get_plotlyjs()}</script></head>"
         f"<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{''.join(parts)}</main>"
-        f"<script>{_RESTYLE}{script}</script></body></html>\n",
-        encoding="utf-8",
-        errors="backslashreplace",  # lone surrogates, as in undecodable file names
+        f"<script>{_RESTYLE}{script}</script></body></html>\n"
     )
+    # lone surrogates occur in undecodable file names
+    write_atomically(path, page.encode("utf-8", "backslashreplace"))

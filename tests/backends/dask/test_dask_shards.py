@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import partial
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from clusters import NAMES, in_pieces
 
@@ -195,10 +195,9 @@ def test_relative_folder_and_replaced_shards(client, ratings, tmp_path, monkeypa
 
 def test_temporary_names_of_shards_are_unique(tmp_path, monkeypatch):
     """Tasks on two machines may have the same process id."""
-    names, write = [], pq.write_table
-    monkeypatch.setattr(
-        pq, "write_table", lambda table, path: (names.append(path), write(table, path))
-    )
+    names = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda old, new: (names.append(str(old)), replace(old, new)))
     block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
     for _ in range(2):
         shards._write(

@@ -14,7 +14,6 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from robustmf.backends.dask.connection import Factors
 from robustmf.backends.dask.matrix import Matrix
 from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.exceptions import ModelFileError
+from robustmf.io.atomic import write_atomically
 
 Array = NDArray[np.floating[Any]]
 
@@ -137,18 +137,11 @@ def write_shards(
         ],
         "files": dict(zip(SIDES, files, strict=True)),
     }
-    temporary = _temporary(folder / MANIFEST)
-    temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    temporary.replace(folder / MANIFEST)
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     written = {file["name"] for side in files for file in side}
     for path in folder.iterdir():
         if _SHARD_NAME.fullmatch(path.name) and path.name not in written:
             path.unlink()
-
-
-def _temporary(path: Path) -> Path:
-    """A unique name on any machine: a task that was abandoned may still be writing."""
-    return path.with_name(f"{path.name}.{uuid4().hex}.tmp")
 
 
 def _write(ids: Ids, block: Block, factors: Array, biases: BiasModel, path: str) -> dict[str, Any]:
@@ -161,17 +154,17 @@ def _write(ids: Ids, block: Block, factors: Array, biases: BiasModel, path: str)
         columns["bias"] = factors[:, -1] * factors.dtype.type(biases.unit)
         factors = factors[:, :-1]
     columns |= {f"factor{k}": np.ascontiguousarray(factors[:, k]) for k in range(factors.shape[1])}
-    temporary = _temporary(Path(path))
-    pq.write_table(pa.table(columns), temporary)
-    fields = {
+    stream = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), stream)
+    content = stream.getvalue()
+    write_atomically(path, content)
+    return {
         "name": Path(path).name,
         "rows": len(ids),
-        "bytes": temporary.stat().st_size,
-        "sha256": _checksum(temporary),
+        "bytes": content.size,
+        "sha256": hashlib.sha256(content).hexdigest(),
         "id_types": sorted({id_type(key).__name__ for key in as_list(ids)}),
     }
-    temporary.replace(path)
-    return fields
 
 
 def _checksum(path: Path) -> str:
