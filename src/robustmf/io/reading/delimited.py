@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from robustmf.exceptions import MalformedFileError
-from robustmf.io.reading.layout import Layout, quoted, split
+from robustmf.io.reading.layout import Layout, quoted, records, split
 from robustmf.io.reading.source import Source
 
 #: Integers that Arrow reads are below this in magnitude.
@@ -45,8 +45,16 @@ def read_delimited(
     try:
         with source.open() as stream:
             table = pacsv.read_csv(stream, read_options, parse_options, convert)
-    except pa.ArrowInvalid as error:
-        raise _locate(source, layout) or source.fault(f"{' '.join(str(error).split())}") from None
+    except pa.ArrowInvalid:
+        # a block may have ended within a quoted field of several lines, for which Arrow is slower
+        parse_options.newlines_in_values = step == 1
+        try:
+            with source.open() as stream:
+                table = pacsv.read_csv(stream, read_options, parse_options, convert)
+        except pa.ArrowInvalid as error:
+            raise _locate(source, layout) or source.fault(
+                f"{' '.join(str(error).split())}"
+            ) from None
     if not table.num_rows:
         raise source.fault(
             "there are no lines after the header; expected lines of row id, column id and value"
@@ -69,7 +77,7 @@ def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
         (layout.col, "column id", _check_text if layout.text_ids[1] else _check_integer),
         (layout.value, "value", _check_value),
     )
-    for number, line in enumerate(source.text(), 1):
+    for number, line in records(source.text(), layout.delimiter):
         if (number == 1 and layout.names) or not line.strip("\r\n"):
             continue
         fields = split(line, layout.delimiter)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
-from robustmf.io.reading.layout import Layout
+from robustmf.io.atomic import replacing
+from robustmf.io.reading.layout import Layout, quote_stays_open
 from robustmf.io.reading.source import Source
 
 #: Row index · number of columns + column index of entries.
@@ -26,6 +26,9 @@ _BLOCK_BYTES = 1 << 22
 
 #: Endings of formats without lines or columns.
 _MATRIX_FORMATS = (".npz", ".mtx")
+
+#: Endings of compressed files, and Arrow's names of their compression.
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
 def copy_without_entries(
@@ -64,12 +67,14 @@ def copy_without_entries(
     rows = entries.rows
     n = entries.shape[1]
     bad = (rows.group_of_entry().astype(np.int64) * n + rows.indices)[marked]
-    with _replacing(out) as new:
+    with replacing(out) as new:
         if layout is not None:
-            return _copy_lines(source, layout, bad, n, new)
+            with _compressed(out, new) as kept:
+                return _copy_lines(source, layout, bad, n, kept)
         if columns is not None:
             return _copy_parquet(source, columns, bad, n, new)
-        _save_matrix(entries.select(~marked), _format(path), new)
+        with _compressed(out, new) as kept:
+            _save_matrix(entries.select(~marked), _format(path), kept)
         return len(bad)
 
 
@@ -90,14 +95,18 @@ def _format(path: Path) -> str:
 
 
 @contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    """A temporary file beside ``out`` with the same ending, renamed on success."""
-    new = out.with_name(f".{os.getpid()}-{out.name}")
-    try:
-        yield new
-        os.replace(new, out)
-    finally:
-        new.unlink(missing_ok=True)
+def _compressed(path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
+    """``file``, compressed as the ending of ``path`` requires."""
+    codec = _COMPRESSED.get(path.suffix.lower())
+    if codec is None:
+        yield file
+        return
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
+
+    content = pa.BufferOutputStream()  # closed by the stream, which ``file`` must not be
+    with pa.CompressedOutputStream(content, codec) as stream:
+        yield stream
+    file.write(content.getvalue())
 
 
 def _marked(rows: Any, cols: Any, bad: FlatIndices, n: int) -> NDArray[np.bool_]:
@@ -107,20 +116,15 @@ def _marked(rows: Any, cols: Any, bad: FlatIndices, n: int) -> NDArray[np.bool_]
     return np.isin(i.astype(np.int64) * n + j, bad)
 
 
-def _copy_lines(source: Source, layout: Layout, bad: FlatIndices, n: int, out: Path) -> int:
-    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
-
-    from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - as above
+def _copy_lines(source: Source, layout: Layout, bad: FlatIndices, n: int, out: BinaryIO) -> int:
+    from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - needs pyarrow
 
     table, (row, col, _) = read_delimited(source, layout)
     marked = _marked(table[row], table[col], bad, n)
     header = bool(layout.names)
     position = 0
-    with (
-        source.open() as stream,
-        cast("BinaryIO", pa.output_stream(str(out), compression="detect")) as kept,
-    ):
-        for lines in _blocks(stream):
+    with source.open() as stream:
+        for lines in _records(stream, layout.delimiter):
             # the header and empty lines are not entries
             is_entry = [len(line) > 2 or bool(line.strip(b"\r\n")) for line in lines]
             if header:
@@ -129,8 +133,30 @@ def _copy_lines(source: Source, layout: Layout, bad: FlatIndices, n: int, out: P
             entries = np.flatnonzero(is_entry)
             omitted[entries] = marked[position : position + len(entries)]
             position += len(entries)
-            kept.write(b"".join(compress(lines, (~omitted).tolist())))
+            out.write(b"".join(compress(lines, (~omitted).tolist())))
     return int(marked.sum())
+
+
+def _records(stream: BinaryIO, delimiter: str) -> Iterator[list[bytes]]:
+    """The records of a stream with their line endings, in blocks."""
+    parts: list[bytes] = []
+    for lines in _blocks(stream):
+        if len(delimiter) > 1 or not (parts or any(b'"' in line for line in lines)):
+            yield lines
+            continue
+        complete = []
+        for line in lines:
+            is_open = bool(parts)
+            if is_open or b'"' in line:
+                is_open = quote_stays_open(line, delimiter.encode(), b'"', is_open)
+            parts.append(line)
+            if not is_open:
+                complete.append(b"".join(parts))
+                parts = []
+        if complete:
+            yield complete
+    if parts:
+        yield [b"".join(parts)]
 
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -146,7 +172,7 @@ def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _copy_parquet(
-    source: Source, columns: tuple[str, str, str], bad: FlatIndices, n: int, out: Path
+    source: Source, columns: tuple[str, str, str], bad: FlatIndices, n: int, out: BinaryIO
 ) -> int:
     import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
@@ -160,9 +186,8 @@ def _copy_parquet(
     return int(marked.sum())
 
 
-def _save_matrix(kept: Observed, kind: str, out: Path) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
-    import scipy.io  # noqa: PLC0415 - as above
+def _save_matrix(kept: Observed, kind: str, out: BinaryIO) -> None:
+    import scipy.io  # noqa: PLC0415 - import deferred until a file is written
     import scipy.sparse as sp  # noqa: PLC0415 - as above
 
     if kind == ".npz":
@@ -170,5 +195,4 @@ def _save_matrix(kept: Observed, kind: str, out: Path) -> None:
     else:
         text = io.BytesIO()
         scipy.io.mmwrite(text, sp.coo_array(kept.to_sparse()))
-        with cast("BinaryIO", pa.output_stream(str(out), compression="detect")) as stream:
-            stream.write(text.getvalue())
+        out.write(text.getvalue())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import AnyStr
 
 from robustmf.io.reading.source import Source
 
@@ -98,6 +100,62 @@ def split(line: str, delimiter: str) -> list[str]:
         return []
 
 
+def quote_stays_open(line: AnyStr, delimiter: AnyStr, quote: AnyStr, inside: bool) -> bool:
+    """Whether a line ends within a quoted field, which then continues on the next line.
+
+    As for Arrow, a quote is special at the beginning of a field only, and a doubled one stands for
+    the character.
+
+    Parameters
+    ----------
+    line, delimiter, quote : str or bytes
+        The line, and the two characters.
+    inside : bool
+        Whether it begins within a quoted field.
+    """
+    position = 0
+    while True:
+        if inside:
+            end = line.find(quote, position)
+            if end < 0:
+                return True
+            if line[end + 1 : end + 2] == quote:
+                position = end + 2
+                continue
+            inside = False
+            position = end + 1
+        elif line[position : position + 1] == quote:
+            inside = True
+            position += 1
+            continue
+        position = line.find(delimiter, position) + 1
+        if not position:
+            return False
+
+
+def records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, str]]:
+    """The records of a text with the number of their first line; a quoted field may have several.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The lines with their line endings.
+    delimiter : str
+        The text between two fields. If it is longer than a character, quotes are not special.
+    """
+    parts: list[str] = []
+    for number, line in enumerate(lines, 1):
+        is_open = bool(parts)
+        if len(delimiter) == 1 and (is_open or '"' in line):
+            is_open = quote_stays_open(line, delimiter, '"', is_open)
+        parts.append(line)
+        if not is_open:
+            yield number - len(parts) + 1, "".join(parts)
+            parts = []
+    if parts:
+        yield number - len(parts) + 1, "".join(parts)
+
+
 def guess_layout(
     path: str | Path | Source,
     *,
@@ -160,7 +218,7 @@ def guess_layout(
             "header=True; give positions counted from 0"
         )
     i, j, k = _positions(source, names, len(first), row, col, value)
-    fields = [split(line, delimiter) for line in lines[int(header) :]]
+    fields = [split(one, delimiter) for _, one in records(lines, delimiter)][int(header) :]
     kinds = (
         (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
     )

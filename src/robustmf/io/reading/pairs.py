@@ -8,7 +8,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from robustmf.io.reading.layout import DELIMITERS, pair_positions, quoted, separation, split
+from robustmf.io.reading.layout import (
+    DELIMITERS,
+    pair_positions,
+    quoted,
+    records,
+    separation,
+    split,
+)
 from robustmf.io.reading.source import Source
 
 
@@ -119,15 +126,19 @@ def read_pairs(
     source = Source(path)
     if path.suffix.lower() == ".parquet":
         return _from_parquet(source, row, col)
-    numbered = [
-        (k, line.rstrip("\r\n")) for k, line in enumerate(source.text(), 1) if line.strip("\r\n")
-    ]
-    if not numbered:
+    text = list(source.text())
+    first = next((line.rstrip("\r\n") for line in text if line.strip("\r\n")), None)
+    if first is None:
         raise source.fault("the file is empty; expected lines of row id and column id")
-    first = numbered[0][1]
     delimiter = delimiter or next((one for one in DELIMITERS if len(split(first, one)) >= 2), None)
     if delimiter is None:
         raise source.fault(f"no delimiter gives two fields in {quoted(first)}; pass delimiter=", 1)
+    numbered = [
+        (number, record.rstrip("\r\n"))
+        for number, record in records(text, delimiter)
+        if record.strip("\r\n")
+    ]
+    first = numbered[0][1]
     names = tuple(name.strip() for name in split(first, delimiter))
     if header is None:
         header = (
