@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from robustmf.exceptions import CheckpointError, DeviceError, ModelFileError, RobustMFWarning
+from robustmf.report.names import plain
 
 OK = 0
 FAILED = 1
@@ -110,7 +111,8 @@ class ErrorHandlingGroup(TyperGroup):
 def _print_error(error: BaseException) -> int:
     """Print an error and return the exit code; exceptions of the framework are raised again."""
     code, text = _classified(error)
-    typer.secho(f"Error: {' '.join(as_options(text).split())}", err=True, fg="red")
+    line = plain(" ".join(as_options(text).split()))
+    typer.secho(f"Error: {line}", err=True, fg="red")
     return code
 
 
@@ -159,7 +161,7 @@ def _single_line_warnings() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
             if issubclass(category, RobustMFWarning):
-                print(f"Warning: {as_options(str(message))}", file=sys.stderr)
+                print(f"Warning: {plain(as_options(str(message)))}", file=sys.stderr)
             else:
                 usual(message, category, *rest, **named)
 

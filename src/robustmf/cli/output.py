@@ -6,6 +6,7 @@ import csv
 import importlib.util
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,13 +15,21 @@ from typing import Annotated, Any
 import typer
 
 from robustmf.cli.errors import NotInstalled
+from robustmf.report.names import plain
+
+#: Characters that JSON need not escape, but that control a terminal or the direction of text, or
+#: cannot be encoded.
+_NOT_PRINTED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+#: First characters by which spreadsheets recognize formulas.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output.")]
 
 
 def print_note(text: str) -> None:
     """Print a note to standard error."""
-    typer.secho(text, err=True, dim=True)
+    typer.secho(plain(text), err=True, dim=True)
 
 
 def require_writable(*paths: Path | None) -> None:
@@ -42,7 +51,8 @@ def require_plotly() -> None:
 
 def print_json(document: Any) -> None:
     """Print a document; ids without a JSON type become strings, non-finite numbers null."""
-    print(json.dumps(_plain(document), ensure_ascii=False, default=str, allow_nan=False))
+    text = json.dumps(_plain(document), ensure_ascii=False, default=str, allow_nan=False)
+    print(_NOT_PRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def _plain(value: Any) -> Any:
@@ -64,9 +74,9 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
 
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in header:
-        table.add_column(name, overflow="fold")
+        table.add_column(Text(plain(name)), overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     Console().print(table)
 
 
@@ -74,9 +84,8 @@ def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> No
     """Write columns as Parquet, TSV or CSV by the file extension; as CSV to standard output."""
     if path is not None and path.suffix.lower() == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 - optional
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-        pq.write_table(
+        write_parquet(
             pa.table({name: pa.array(list(values)) for name, values in columns.items()}), path
         )
         return
@@ -91,14 +100,45 @@ def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> No
     write_text(text.getvalue(), path)
 
 
+def write_parquet(table: Any, path: Path) -> None:
+    """Write an Arrow table; a previous file is replaced atomically."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - optional
+
+    from robustmf.io.atomic import replacing  # noqa: PLC0415 - fast --help
+
+    with replacing(path) as file:
+        pq.write_table(table, file)
+
+
 def _field(value: Any) -> Any:
     """Return a value as it is written to text files: floats with seven digits."""
+    if isinstance(value, str):
+        return csv_text(value)
     return f"{value:.7g}" if isinstance(value, float) or hasattr(value, "dtype") else value
 
 
+def csv_text(text: str) -> str:
+    """Return a text that spreadsheets do not interpret as a formula.
+
+    If it begins as a formula does and is not a number, an apostrophe is put before it, which
+    spreadsheets do not show.
+    """
+    if not text.startswith(_FORMULA_STARTS):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 def write_text(text: str, path: Path | None) -> None:
-    """Write text to a file, or to standard output."""
-    if path is None:
-        sys.stdout.write(text)
+    """Write text to a file, atomically, or to standard output, escaped if it is a terminal."""
+    if path is not None:
+        from robustmf.io.atomic import write_atomically  # noqa: PLC0415 - fast --help
+
+        write_atomically(path, text.encode("utf-8", "surrogateescape"))
+    elif sys.stdout.isatty():
+        sys.stdout.write(plain(text, keep="\n\t"))
     else:
-        path.write_text(text, encoding="utf-8", newline="")
+        sys.stdout.write(text)

@@ -11,7 +11,14 @@ from robustmf.cli.config import Config
 from robustmf.cli.errors import reading_input
 from robustmf.cli.input import FileOptions, PairOptions, read_entries
 from robustmf.cli.options import with_option_groups
-from robustmf.cli.output import Json, print_json, print_note, require_writable, write_text
+from robustmf.cli.output import (
+    Json,
+    print_json,
+    print_note,
+    require_writable,
+    write_parquet,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from robustmf.estimator import RobustMF
@@ -74,9 +81,7 @@ def predict(
         records = zip(*columns.values(), strict=True)
         print_json([dict(zip(columns, record, strict=True)) for record in records])
     if found.table is not None and output is not None and output.suffix.lower() == ".parquet":
-        import pyarrow.parquet as pq  # noqa: PLC0415 - optional
-
-        pq.write_table(found.table_with(added), output)
+        write_parquet(found.table_with(added), output)
     elif found.table is not None and not as_json:
         raise typer.BadParameter(
             "must be a .parquet file, as the file of pairs is (or use --json)",

@@ -16,13 +16,21 @@ _ESCAPED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def plain(key: Any) -> str:
-    """Return an id as text that has no effect on the text around it."""
+def plain(key: Any, keep: str = "") -> str:
+    """Return an id or a text without effect on the text around it or on a terminal.
+
+    Characters that control a terminal or the direction of text are written as escape sequences of
+    Python, except those in ``keep``.
+    """
+    text = str(key)
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         letter.encode("unicode_escape").decode()
-        if unicodedata.category(letter) in _ESCAPED_CATEGORIES or letter in _BIDI_CONTROLS
+        if letter not in keep
+        and (unicodedata.category(letter) in _ESCAPED_CATEGORIES or letter in _BIDI_CONTROLS)
         else letter
-        for letter in str(key)
+        for letter in text
     )
 
 
