@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import errno
 import json
 import os
 import pty
@@ -190,15 +190,9 @@ def on_terminal(*arguments):
     )
     os.close(follower)
     output = b""
-    while True:
-        try:
-            part = os.read(leader, 10_000)
-        except OSError as error:  # the end of a pseudo-terminal
-            assert error.errno == errno.EIO
-            break
-        if not part:
-            break
-        output += part
+    with contextlib.suppress(OSError):  # reported at the end of a pseudo-terminal
+        while part := os.read(leader, 10_000):
+            output += part
     os.close(leader)
     assert process.wait() == 0
     return output.decode()

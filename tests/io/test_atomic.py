@@ -191,18 +191,14 @@ def test_an_error_in_the_context_keeps_the_file_and_the_error(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
-    def fail():
-        raise FileNotFoundError(errno.ENOENT, "not there", "source.csv")
+    def write_half():
+        with replacing(path) as file:
+            file.write(b"half")
+            raise FileNotFoundError(errno.ENOENT, "not there", "source.csv")
 
-    with replacing(path) as file, pytest.raises(FileNotFoundError, match=r"source\.csv"):
-        file.write(b"half")
-        fail()
-    # the error was caught inside: the content is complete
-    assert path.read_bytes() == b"half"
-    with pytest.raises(FileNotFoundError, match=r"source\.csv"), replacing(path) as file:
-        file.write(b"other")
-        fail()
-    assert path.read_bytes() == b"half"
+    with pytest.raises(FileNotFoundError, match=r"source\.csv"):
+        write_half()
+    assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
 
 
