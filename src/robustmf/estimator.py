@@ -1120,6 +1120,13 @@ def _restore(saved: Saved) -> RobustMF:
     n_columns = others.get("n_features_in_")
     if n_columns != model.shape[1]:
         raise ModelFileError(f"n_features_in_ must be {model.shape[1]}, got {n_columns}")
+    names = others.get("feature_names_in_")
+    if names is not None and not (
+        isinstance(names, np.ndarray)
+        and names.shape == (n_columns,)
+        and all(isinstance(name, str) for name in names)
+    ):
+        raise ModelFileError(f"feature_names_in_ must hold {n_columns} strings")
     estimator = cls(**{name: _restore_parameter(value) for name, value in saved.parameters.items()})
     estimator.model_ = model
     estimator.__dict__.update(others)

@@ -37,6 +37,9 @@ _VERSION = 3
 
 _PARTS = frozenset({"seed", "ended", "prepared", "loops"})
 
+#: Largest size of the pool of a seed sequence, in words; NumPy's default is 4.
+_MAX_POOL = 1024
+
 _REMEDY = "the file is not modified: delete it or give another path to start a new fit"
 
 #: Moves an array to the device of the fit.
@@ -148,9 +151,12 @@ class Checkpoint:
             _log.info("checkpoint %s: new, every %g s", self.path, self.every)
             state = {"seed": seed, "ended": [], "prepared": None, "loops": {}}
         progress = FileProgress(self, identity, place, state)
+        if not self.seeded:
+            with progress.reading():
+                rng = _generator(state["seed"])
         if not state["ended"]:
             progress.write()  # fails early if the file cannot be written
-        return progress, rng if self.seeded else _generator(state["seed"])
+        return progress, rng
 
     def _load(self, identity: dict[str, Any]) -> dict[str, Any] | None:
         """The state in the file, or None if there is no file; CheckpointError for another fit."""
@@ -383,6 +389,11 @@ def _seed(rng: np.random.Generator) -> dict[str, Any]:
 
 def _generator(seed: dict[str, Any]) -> np.random.Generator:
     """The generator that a fit without a given seed was started with."""
+    integers = [seed["pool"], *seed["entropy"], *seed["key"]]
+    if not all(isinstance(part, int) and part >= 0 for part in integers) or not (
+        seed["entropy"] and seed["pool"] <= _MAX_POOL
+    ):
+        raise CheckpointError("its seed is invalid")
     entropy = seed["entropy"] if len(seed["entropy"]) > 1 else seed["entropy"][0]
     return np.random.default_rng(
         np.random.SeedSequence(entropy, spawn_key=tuple(seed["key"]), pool_size=seed["pool"])

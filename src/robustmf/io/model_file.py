@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta, timezone
@@ -53,6 +54,26 @@ _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
         np.random.SFC64,
     )
 }
+
+#: Largest values of the integers in their states.
+_RANDOM_LIMITS = {
+    "state": 2**128 - 1,
+    "inc": 2**128 - 1,
+    "pos": 624,
+    "buffer_pos": 4,
+    "has_uint32": 1,
+    "uinteger": 2**32 - 1,
+}
+
+#: Names of the dtypes of arrays of numbers and dates, and of items.
+_NUMBER_TYPE = re.compile(
+    r"bool|u?int(8|16|32|64)|float(16|32|64)"
+    r"|(datetime|timedelta)64(\[[0-9]{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
+)
+_ITEM_TYPE = re.compile(r"\|O|[<>]U[0-9]{1,9}|\|S[0-9]{1,9}")
+
+#: Arrays of strings of fixed length may take this many times the length of the file.
+_MAX_EXPANSION = 1000
 
 #: Types of scalars that JSON lacks: tag, conversion to text, conversion from text.
 _TEXTS: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
@@ -162,11 +183,11 @@ def _parse(content: bytes) -> Saved:
     ):
         raise ModelFileError("the document must have kind, parameters and state")
     _require_shallow(document)
-    unused = dict(arrays)
-    parameters = _decode_named(document["parameters"], arrays, unused)
-    state = _decode_named(document["state"], arrays, unused)
-    if unused:
-        raise ModelFileError(f"arrays that are not used: {sorted(unused)}")
+    decoder = _Decoder(arrays, len(content))
+    parameters = decoder.named(document["parameters"])
+    state = decoder.named(document["state"])
+    if decoder.unused:
+        raise ModelFileError(f"arrays that are not used: {sorted(decoder.unused)}")
     return Saved(document["kind"], parameters, state)
 
 
@@ -269,11 +290,19 @@ def _append_array(array: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> str:
 def _encode_array(array: NDArray[Any], where: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if array.dtype.kind in "biufMm" and array.dtype.itemsize <= 8:
         return {"array": _append_array(array, arrays), "dtype": array.dtype.newbyteorder("=").name}
-    items = [_encode(item, where, arrays) for item in array.ravel().tolist()]
+    values = array.ravel().tolist()
+    items = [_encode(item, where, arrays) for item in values]
     if array.dtype.kind not in "OUS":
         raise NotSavableError(
             f"cannot save {where}: an array of dtype {array.dtype}; "
             "convert it to real numbers, strings or objects first"
+        )
+    if array.dtype.kind in "US" and array.nbytes > _MAX_EXPANSION * sum(
+        2 + len(value) for value in values
+    ):
+        raise NotSavableError(
+            f"cannot save {where}: an array of dtype {array.dtype} that consists almost entirely "
+            "of padding; convert it with astype(object) first"
         )
     return {"items": items, "dtype": array.dtype.newbyteorder("=").str, "shape": list(array.shape)}
 
@@ -291,73 +320,97 @@ def _encode_loss(loss: Loss, where: str, arrays: dict[str, NDArray[Any]]) -> Any
     }
 
 
-def _decode_named(
-    document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, NDArray[Any]]
-) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise ModelFileError(f"names and values expected, got {type(document).__name__}")
-    return {name: _decode(value, arrays, unused) for name, value in document.items()}
+class _Decoder:
+    """The inverse of :func:`_encode`: constructs values of the types listed there and no others.
 
+    Parameters
+    ----------
+    arrays : dict
+        The arrays of the file, each of which is used once.
+    n_bytes : int
+        Length of the file, which bounds the memory of the decoded values.
+    """
 
-def _decode(document: Any, arrays: dict[str, NDArray[Any]], unused: dict[str, NDArray[Any]]) -> Any:  # noqa: PLR0911
-    """The inverse of :func:`_encode`."""
-    if isinstance(document, list):
-        return [_decode(item, arrays, unused) for item in document]
-    if not isinstance(document, dict):
-        return document
+    def __init__(self, arrays: dict[str, NDArray[Any]], n_bytes: int) -> None:
+        self.unused = dict(arrays)
+        self._budget = _MAX_EXPANSION * n_bytes
 
-    def decode(item: Any) -> Any:
-        return _decode(item, arrays, unused)
+    def named(self, document: Any) -> dict[str, Any]:
+        """Decode the values of a dict with string keys."""
+        if not isinstance(document, dict):
+            raise ModelFileError(f"names and values expected, got {type(document).__name__}")
+        return {name: self.value(value) for name, value in document.items()}
 
-    def take(name: Any) -> NDArray[Any]:
-        if not isinstance(name, str) or name not in unused:
-            raise ModelFileError(f"array {name!r} is missing or used twice")
-        return unused.pop(name)
+    def value(self, document: Any) -> Any:
+        """Decode a value."""
+        if isinstance(document, list):
+            return [self.value(item) for item in document]
+        if not isinstance(document, dict):
+            return document
+        keys = sorted(document)
+        try:
+            return self._tagged(keys, document)
+        except ModelFileError:
+            raise
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            MemoryError,
+        ) as error:
+            raise ModelFileError(f"a value with {', '.join(keys)} cannot be read") from error
 
-    keys = sorted(document)
-    try:
+    def _tagged(self, keys: list[str], document: dict[str, Any]) -> Any:  # noqa: PLR0911
+        """Decode a value by the names in its document."""
         match keys:
             case ["tuple"]:
-                return tuple(decode(_require_type(list, document["tuple"])))
+                return tuple(self.value(_require_type(list, document["tuple"])))
             case ["dict"]:
-                return _decode_named(document["dict"], arrays, unused)
+                return self.named(document["dict"])
             case ["array", "dtype"]:
-                return _as_dtype(take(document["array"]), document["dtype"])
+                return _as_dtype(self._take(document["array"]), document["dtype"])
             case ["dtype", "scalar"]:
-                return _as_dtype(take(document["scalar"]), document["dtype"])[()]
+                array = _as_dtype(self._take(document["scalar"]), document["dtype"])
+                if array.ndim:
+                    raise ModelFileError(f"a scalar is stored with shape {array.shape}")
+                return array[()]
             case ["dtype", "items", "shape"]:
-                return _array_of_items(
-                    decode(_require_type(list, document["items"])),
-                    document["dtype"],
-                    document["shape"],
-                )
+                items = self.value(_require_type(list, document["items"]))
+                return self._array_of_items(items, document["dtype"], document["shape"])
             case ["loss", "parameters"]:
-                return replace(
-                    make_loss(_require_type(str, document["loss"])),
-                    **_decode_named(document["parameters"], arrays, unused),
-                )
+                loss = make_loss(_require_type(str, document["loss"]))
+                return replace(loss, **self.named(document["parameters"]))
             case ["bits", "random", "state"]:
-                bits = _GENERATORS[document["bits"]](0)
-                bits.state = decode(document["state"])
-                return {"Generator": np.random.Generator, "RandomState": np.random.RandomState}[
-                    document["random"]
-                ](bits)
+                return _random(document["random"], document["bits"], self.value(document["state"]))
             case [tag] if tag in _READERS:
                 kind, read_text = _READERS[tag]
                 return _require_type(kind, read_text(_require_type(str, document[tag])))
-    except ModelFileError:
-        raise
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-        ArithmeticError,
-        MemoryError,
-    ) as error:
-        raise ModelFileError(f"a value with {', '.join(keys)} cannot be read") from error
-    raise ModelFileError(f"a value with {', '.join(keys)} is of no type that this format has")
+        raise ModelFileError(f"a value with {', '.join(keys)} is of no type that this format has")
+
+    def _take(self, name: Any) -> NDArray[Any]:
+        """An array of the file, for the first time."""
+        if not isinstance(name, str) or name not in self.unused:
+            raise ModelFileError(f"array {name!r} is missing or used twice")
+        return self.unused.pop(name)
+
+    def _array_of_items(self, items: list[Any], dtype: Any, shape: Any) -> NDArray[Any]:
+        """An array of strings, bytes or objects."""
+        if not _ITEM_TYPE.fullmatch(_require_type(str, dtype)):
+            raise ModelFileError(f"an array of items cannot have dtype {dtype}")
+        wanted = np.dtype(dtype)
+        # strings of fixed length: one long item makes all others as long
+        self._budget -= len(items) * wanted.itemsize
+        if self._budget < 0:
+            raise ModelFileError(
+                f"an array of {len(items)} items of dtype {dtype} is too large for a file of this "
+                "length"
+            )
+        array = np.empty(len(items), wanted)
+        for k, item in enumerate(items):
+            array[k] = item
+        return array.reshape([int(_require_type(int, size)) for size in _require_type(list, shape)])
 
 
 def _require_type(kind: type, value: Any) -> Any:
@@ -368,18 +421,40 @@ def _require_type(kind: type, value: Any) -> Any:
 
 
 def _as_dtype(array: NDArray[Any], name: Any) -> NDArray[Any]:
-    wanted = np.dtype(_require_type(str, name))
+    if not _NUMBER_TYPE.fullmatch(_require_type(str, name)):
+        raise ModelFileError(f"an array cannot have dtype {name}")
+    wanted = np.dtype(name)
     stored = np.dtype(np.int64) if wanted.kind in "Mm" else wanted
-    if wanted.kind not in "biufMm" or array.dtype != stored:
+    if array.dtype != stored:
         raise ModelFileError(f"an array of dtype {name} is stored as {array.dtype}")
     return array.view(wanted) if wanted.kind in "Mm" else array
 
 
-def _array_of_items(items: list[Any], dtype: Any, shape: Any) -> NDArray[Any]:
-    wanted = np.dtype(_require_type(str, dtype))
-    if wanted.kind not in "OUS":
-        raise ModelFileError(f"an array of items cannot have dtype {dtype}")
-    array = np.empty(len(items), wanted)
-    for k, item in enumerate(items):
-        array[k] = item
-    return array.reshape([int(_require_type(int, size)) for size in _require_type(list, shape)])
+def _random(kind: Any, bits: Any, state: Any) -> np.random.Generator | np.random.RandomState:
+    """A random generator with a state that is valid: NumPy follows positions in it unchecked."""
+    generator = _GENERATORS[_require_type(str, bits)](0)
+    _require_same_form(state, generator.state, "state")
+    generator.state = state
+    if kind == "Generator":
+        return np.random.Generator(generator)
+    if kind == "RandomState":
+        return np.random.RandomState(generator)
+    raise ModelFileError(f"{kind!r} is no random generator of this format")
+
+
+def _require_same_form(value: Any, reference: Any, name: str) -> None:
+    """Refuse a state of a generator that has other names, types, shapes or larger numbers."""
+    same = type(value) is type(reference)
+    if same and isinstance(reference, dict):
+        same = set(value) == set(reference)
+        if same:
+            for key, part in reference.items():
+                _require_same_form(value[key], part, key)
+    elif same and isinstance(reference, np.ndarray):
+        same = value.shape == reference.shape and value.dtype == reference.dtype
+    elif same and isinstance(reference, int):
+        same = 0 <= value <= _RANDOM_LIMITS[name]
+    elif same:
+        same = value == reference
+    if not same:
+        raise ModelFileError(f"the state of a random generator has an invalid {name}")

@@ -6,7 +6,10 @@ they use is checked here.
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -45,15 +48,28 @@ STATE_NAMES = frozenset(
 )
 
 
+#: Least values of numbers, all of which are finite.
+_LEAST = {
+    "reg_": 0,
+    "bias_unit_": 0,
+    "theta_": 0,
+    "center_": -np.inf,
+    "median_": -np.inf,
+    "scale_": 0,
+    "n_iter_": 0,
+    "best_iteration_": 0,
+    "n_entries_initialized": 0,
+}
+
+#: Types of ids, besides tuples of them.
+_ID_TYPES = (int, float, complex, str, bytes, date, timedelta, UUID, Decimal, np.generic)
+
+
 def check_state(state: dict[str, Any]) -> None:
     """Raise unless all parts of a state are there, of the right kind, and fit together."""
     m, n = _check_factors(state)
     for name, size in (("row_ids_", m), ("column_ids_", n)):
-        ids = state.get(name, ())
-        if ids is not None and not (
-            isinstance(ids, (list, tuple, np.ndarray)) and len(ids) == size
-        ):
-            raise ModelFileError(f"{name} must hold {size} ids, or None")
+        _check_ids(name, state.get(name, ()), size)
     _check_entries(state.get("entries_"), (m, n))
     kinds: dict[str, type | tuple[type, ...]] = {
         "loss_": Loss,
@@ -79,9 +95,59 @@ def check_state(state: dict[str, Any]) -> None:
         if not isinstance(state.get(name), kind):
             found = type(state.get(name)).__name__
             raise ModelFileError(f"{name} is missing or of the wrong kind: {found}")
-    for name in ("reg_", "bias_unit_", "theta_", "center_", "median_", "scale_"):
-        if not np.isfinite(state[name]):
-            raise ModelFileError(f"{name} must be finite, got {state[name]}")
+    for name, least in _LEAST.items():
+        if not (np.isfinite(state[name]) and state[name] >= least):
+            raise ModelFileError(f"{name} must be finite and >= {least:g}, got {state[name]}")
+    for name in ("theta_", "bias_unit_"):
+        if not state[name] > 0:
+            raise ModelFileError(f"{name} must be positive, got {state[name]}")
+    if state["theta_"] != state["loss_"].theta:
+        raise ModelFileError(
+            f"theta_ must be that of loss_, {state['loss_'].theta}, got {state['theta_']}"
+        )
+    _check_history(state)
+
+
+def _check_ids(name: str, ids: Any, size: int) -> None:
+    """Raise unless there is one id per row or column, each of them once."""
+    if ids is None:
+        return
+    if not (
+        isinstance(ids, (list, tuple, np.ndarray))
+        and len(ids) == size
+        and getattr(ids, "ndim", 1) == 1
+    ):
+        raise ModelFileError(f"{name} must hold {size} ids, or None")
+    for key in ids:
+        if not _is_id(key):
+            raise ModelFileError(
+                f"{name} cannot contain a {type(key).__name__} such as {key!r:.60}"
+            )
+    if len(set(ids)) < size:
+        raise ModelFileError(f"{name} must be distinct")
+
+
+def _is_id(key: Any) -> bool:
+    """Whether a value is of a type that ids can have, and not missing."""
+    if isinstance(key, tuple):
+        return all(map(_is_id, key))
+    return isinstance(key, _ID_TYPES) and bool(key == key)
+
+
+def _check_history(state: dict[str, Any]) -> None:
+    """Raise unless the history has numbers for every iteration that other attributes name."""
+    history = state["history_"]
+    columns = list(history.values())
+    if (
+        not all(
+            isinstance(column, list) and all(isinstance(value, (int, float)) for value in column)
+            for column in columns
+        )
+        or len({len(column) for column in columns}) > 1
+    ):
+        raise ModelFileError("history_ must hold lists of numbers of one length")
+    if "objective" not in history or not state["best_iteration_"] < len(columns[0]):
+        raise ModelFileError("history_ must have the objective of best_iteration_")
 
 
 def _check_factors(state: dict[str, Any]) -> tuple[int, int]:
@@ -138,6 +204,7 @@ def _check_entries(entries: Any, shape: tuple[int, int]) -> None:
         and indices.min() >= 0
         and indices.max() < shape[1]
         and np.isfinite(values).all()
+        and _ascend_within_rows(pointers, indices)
     )
     if not consistent:
         raise ModelFileError(f"entries_ must be finite values of a matrix of shape {shape}")
@@ -145,8 +212,18 @@ def _check_entries(entries: Any, shape: tuple[int, int]) -> None:
         isinstance(weights, np.ndarray)
         and weights.shape == values.shape
         and weights.dtype == values.dtype
+        and np.isfinite(weights).all()
+        and weights.min() >= 0
     ):
-        raise ModelFileError("weights of entries_ must be one number per entry, or None")
+        raise ModelFileError("weights of entries_ must be one number >= 0 per entry, or None")
+
+
+def _ascend_within_rows(pointers: Any, indices: Any) -> bool:
+    """Whether the columns of each row ascend, so that no entry occurs twice."""
+    ascends = np.ones(len(indices) + 1, bool)
+    ascends[1:-1] = indices[1:] > indices[:-1]
+    ascends[pointers] = True  # between two rows
+    return bool(ascends.all())
 
 
 def _check_sampled_entries(entries: dict[str, Any], shape: tuple[int, int]) -> None:

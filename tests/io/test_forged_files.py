@@ -1,0 +1,342 @@
+"""Forged model files and checkpoints: valid checksums, and content that no release writes."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import robustmf
+from forged import drop, put, reenter, refused, reshape, rewritten
+from robustmf import Observed, RobustMF
+from robustmf.datasets import make_synthetic
+from robustmf.exceptions import CheckpointError, ModelFileError, NotSavableError
+from robustmf.io import model_file
+from robustmf.io.model_file import Saved
+
+DATA = make_synthetic(40, rank=2, observed=0.6, random_state=0)
+MODEL = RobustMF(2, bias=True, random_state=0, n_jobs=1).fit(DATA.train)
+GENERATORS = sorted(model_file._GENERATORS)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "model.rmf"
+    MODEL.save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A model with ids and entry weights."""
+    names = [f"r{k}" for k in range(6)]
+    columns = [f"c{k}" for k in range(5)]
+    X = np.outer(np.arange(1.0, 7), np.arange(1.0, 6))
+    entries = Observed.from_triplets(
+        row=[row for row in names for _ in columns], col=columns * 6, value=X.ravel()
+    )
+    path = tmp_path_factory.mktemp("named") / "model.rmf"
+    RobustMF(1, bias=False, random_state=0).fit(entries, weights=np.ones(30)).save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    return tmp_path / "model.rmf"
+
+
+# --- Random generators: NumPy follows positions in their states without checks ---
+
+
+def random_file(bits, **changes):
+    """Encoded generator whose state has changed values, and its arrays."""
+    arrays = {}
+    generator = np.random.Generator(getattr(np.random, bits)(1))
+    encoded = model_file._encode(generator, "parameter random_state", arrays)
+    document = encoded["state"]["dict"]
+    for name, value in changes.items():
+        inner = document["state"]["dict"]
+        (inner if name in inner else document)[name] = value
+    return encoded, arrays
+
+
+def with_generator(content, encoded, added):
+    def alter(document, arrays):
+        text = json.dumps(encoded)
+        for name, array in added.items():
+            text = text.replace(f'"{name}"', f'"random {name}"')
+            arrays[f"random {name}"] = array
+        document["parameters"]["random_state"] = json.loads(text)
+
+    return rewritten(content, alter)
+
+
+@pytest.mark.parametrize("bits", GENERATORS)
+def test_generators_are_restored(content, scratch, bits):
+    scratch.write_bytes(with_generator(content, *random_file(bits)))
+    expected = np.random.Generator(getattr(np.random, bits)(1)).bytes(32)
+    assert robustmf.load(scratch).random_state.bytes(32) == expected
+
+
+@pytest.mark.parametrize(
+    ("bits", "changes"),
+    [
+        ("MT19937", {"pos": 10**6}),
+        ("MT19937", {"pos": 625}),
+        ("MT19937", {"pos": -1}),
+        ("MT19937", {"pos": 3.0}),
+        ("MT19937", {"key": [1, 2, 3]}),
+        ("MT19937", {"more": 1}),
+        ("MT19937", {"bit_generator": "PCG64"}),
+        ("Philox", {"buffer_pos": 5}),
+        ("Philox", {"buffer_pos": -1}),
+        ("Philox", {"has_uint32": 2}),
+        ("SFC64", {"uinteger": 2**32}),
+        ("PCG64", {"inc": -1}),
+        ("PCG64", {"state": 2**128}),
+        ("PCG64DXSM", {"has_uint32": True}),
+    ],
+    ids=str,
+)
+def test_an_invalid_state_of_a_generator_is_refused(content, scratch, bits, changes):
+    encoded, arrays = random_file(bits, **changes)
+    if "key" in changes:
+        arrays = {}
+    refused(
+        scratch, with_generator(content, encoded, arrays), "random generator|must have|cannot be"
+    )
+
+
+def test_the_largest_position_is_accepted(content, scratch):
+    scratch.write_bytes(with_generator(content, *random_file("MT19937", pos=624)))
+    assert robustmf.load(scratch).random_state.random() < 1
+
+
+def test_arrays_of_a_state_must_have_their_shape(content, scratch):
+    encoded, arrays = random_file("MT19937")
+    (name,) = arrays
+    refused(
+        scratch, with_generator(content, encoded, {name: arrays[name][:600].copy()}), "invalid key"
+    )
+
+
+# --- Sizes ---
+
+
+@pytest.mark.parametrize("dtype", ["<U60000000", "|S240000000", ">U60000000"])
+def test_a_small_file_cannot_take_gigabytes(content, scratch, dtype):
+    items = {"items": ["a"] * 12, "dtype": dtype, "shape": [12]}
+    scratch.write_bytes(rewritten(content, put("labels_", items)))
+    tracemalloc.start()
+    with pytest.raises(ModelFileError, match="too large for a file of this length"):
+        robustmf.load(scratch)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * len(scratch.read_bytes())
+
+
+def test_the_sizes_of_all_arrays_count(content, scratch):
+    width = model_file._MAX_EXPANSION * len(content) // 4
+    items = {"items": ["a"], "dtype": f"<U{width // 2}", "shape": [1]}
+
+    def alter(document, arrays):
+        for k in range(3):
+            document["state"][f"labels{k}_"] = items
+
+    refused(scratch, rewritten(content, alter), "too large for a file of this length")
+
+
+def test_arrays_that_cannot_be_loaded_are_not_saved(tmp_path):
+    model = RobustMF(2, random_state=0, n_jobs=1).fit(DATA.train)
+    model.labels_ = np.array(["a"], "<U100000")
+    with pytest.raises(NotSavableError, match=r"padding.*astype\(object\)"):
+        model.save(tmp_path / "model.rmf")
+    model.labels_ = np.array(["a" * 200, "b"], "<U300")
+    model.save(tmp_path / "model.rmf")
+    assert robustmf.load(tmp_path / "model.rmf").labels_.dtype == "<U300"
+
+
+# --- Types ---
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"items": [1], "dtype": "float64", "shape": [1]}, "cannot have dtype"),
+        ({"items": [], "dtype": "V8", "shape": [0]}, "cannot have dtype"),
+        ({"items": [], "dtype": "(2)O", "shape": [0]}, "cannot have dtype"),
+        ({"items": [], "dtype": "O,O", "shape": [0]}, "cannot have dtype"),
+        ({"items": [1], "dtype": "|O", "shape": [True]}, "int expected"),
+        ({"random": "os.system", "bits": "PCG64", "state": 0}, "invalid state"),
+        ({"random": "Generator", "bits": "SeedSequence", "state": 0}, "cannot be read"),
+        ({"random": "Generator", "bits": ["PCG64"], "state": 0}, "str expected"),
+        ({"loss": ["welsch"], "parameters": {}}, "str expected"),
+        ({"loss": "welsch", "parameters": []}, "names and values expected"),
+        ({"tuple": {"a": 1}}, "list expected"),
+        ({"date": 5}, "str expected"),
+        ({"date": "9" * 5000}, "cannot be read"),
+        ({"decimal": "x"}, "cannot be read"),
+        ({"bytes": "zz"}, "cannot be read"),
+    ],
+)
+def test_values_outside_the_list_of_types_are_refused(content, scratch, value, message):
+    refused(scratch, rewritten(content, put("extra_", value)), message)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["complex128", "float128", "object", "V8", "f8,f8", "datetime64[x]"]
+)
+def test_dtypes_of_arrays_are_listed(content, scratch, dtype):
+    def alter(document, arrays):
+        arrays["more"] = np.ones(2)
+        document["state"]["extra_"] = {"array": "more", "dtype": dtype}
+
+    refused(scratch, rewritten(content, alter), "cannot have dtype")
+
+
+def test_a_scalar_is_no_array(content, scratch):
+    def alter(document, arrays):
+        arrays["more"] = np.ones(2)
+        document["state"]["extra_"] = {"scalar": "more", "dtype": "float64"}
+
+    refused(scratch, rewritten(content, alter), "scalar is stored with shape")
+
+
+# --- Content ---
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a", "a", "b", "c", "d", "e"], "must be distinct"),
+        ([1, 1.0, 2, 3, 4, 5], {"float": "1.0"}),
+        ([["a"], "b", "c", "d", "e", "f"], "cannot contain a list"),
+        ([{"dict": {}}, "b", "c", "d", "e", "f"], "cannot contain a dict"),
+        ([{"tuple": [["a"]]}, "b", "c", "d", "e", "f"], "cannot contain a tuple"),
+        ([None, "b", "c", "d", "e", "f"], "cannot contain a NoneType"),
+        ([{"float": "nan"}, "b", "c", "d", "e", "f"], "cannot contain a float"),
+        (
+            [{"loss": "welsch", "parameters": {}}, "b", "c", "d", "e", "f"],
+            "cannot contain a Welsch",
+        ),
+        ("abcdef", "must hold 6 ids"),
+        ({"dict": {"a": 1}}, "must hold 6 ids"),
+    ],
+    ids=str,
+)
+def test_invalid_ids_are_refused(named, scratch, ids, message):
+    message = message if isinstance(message, str) else "must be distinct"
+    refused(scratch, rewritten(named, put("row_ids_", ids)), message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("reg_", -1.0, "reg_ must be finite and >= 0"),
+        ("theta_", -1.0, "theta_ must be finite and >= 0"),
+        ("theta_", 0.0, "theta_ must be positive"),
+        ("theta_", 123.0, "theta_ must be that of loss_"),
+        ("bias_unit_", 0.0, "bias_unit_ must be positive"),
+        ("scale_", -1.0, "scale_ must be"),
+        ("n_iter_", -1, "n_iter_ must be"),
+        ("best_iteration_", -1, "best_iteration_ must be"),
+        ("best_iteration_", 10**9, "objective of best_iteration_"),
+        ("n_entries_initialized", -1, "n_entries_initialized must be"),
+        ("history_", {"dict": {"objective": ["a"]}}, "lists of numbers"),
+        ("history_", {"dict": {"objective": 3}}, "lists of numbers"),
+        ("history_", {"dict": {"objective": [1.0], "seconds": []}}, "of one length"),
+        ("history_", {"dict": {}}, "objective of best_iteration_"),
+        ("feature_names_in_", ["a"], "feature_names_in_ must hold 40 strings"),
+        ("feature_names_in_", 3, "feature_names_in_ must hold 40 strings"),
+        ("feature_names_in_", [1] * 40, "feature_names_in_ must hold 40 strings"),
+    ],
+)
+def test_impossible_values_are_refused(content, scratch, name, value, message):
+    refused(scratch, rewritten(content, put(name, value)), message)
+
+
+def changed(position, value):
+    def change(array):
+        array = array.copy()
+        array[position] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("indices", changed(0, -1)),
+        ("indices", changed(-1, 40)),
+        ("indices", changed(-1, 2**31 - 1)),
+        ("indices", lambda a: a[::-1].copy()),
+        ("indices", lambda a: np.repeat(a[:1], len(a))),
+        ("indices", lambda a: a[:-1].copy()),
+        ("values", lambda a: a[:-1].copy()),
+        ("pointers", changed(0, 1)),
+        ("pointers", changed(0, -1)),
+        ("pointers", changed(-1, 10**9)),
+        ("pointers", changed(5, 10**9)),
+        ("pointers", lambda a: a[:-1].copy()),
+        ("pointers", lambda a: np.append(a, a[-1])),
+        ("values", changed(0, np.inf)),
+    ],
+)
+def test_positions_out_of_bounds_are_refused(content, scratch, name, change):
+    refused(scratch, rewritten(content, reenter(name, change)), "values of a matrix")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [changed(0, -1.0), changed(0, np.nan), lambda a: a[:-1].copy(), lambda a: a.astype(np.float32)],
+)
+def test_invalid_weights_are_refused(named, scratch, change):
+    refused(scratch, rewritten(named, reenter("weights", change)), "weights of entries_")
+
+
+@pytest.mark.parametrize("name", ["row_factors_", "column_factors_", "row_bias_", "column_bias_"])
+def test_factors_and_biases_are_checked(content, scratch, name):
+    nan = changed(0, np.nan)
+    refused(scratch, rewritten(content, reshape(name, nan)), "must hold finite")
+    refused(scratch, rewritten(content, drop(name)), "must be")
+
+
+def test_an_empty_row_is_accepted(tmp_path):
+    X = np.outer(np.arange(1.0, 7), np.arange(1.0, 6))
+    X[2] = np.nan
+    X[5] = np.nan
+    model = RobustMF(1, bias=False, random_state=0)
+    with pytest.warns(robustmf.exceptions.RobustMFWarning):
+        model.fit(X)
+    model.save(tmp_path / "model.rmf")
+    assert robustmf.load(tmp_path / "model.rmf").predict(0, 0) == model.predict(0, 0)
+
+
+# --- Checkpoints ---
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        {"bits": "PCG64", "entropy": [1], "key": [], "pool": 2**40},
+        {"bits": "PCG64", "entropy": [], "key": [], "pool": 4},
+        {"bits": "PCG64", "entropy": ["1"], "key": [], "pool": 4},
+        {"bits": "PCG64", "entropy": [1], "key": [-1], "pool": 4},
+        {"bits": "PCG64", "entropy": [1], "key": []},
+        [],
+    ],
+    ids=str,
+)
+def test_an_invalid_seed_of_a_checkpoint_is_refused(tmp_path, seed):
+    path = tmp_path / "checkpoint"
+    model = RobustMF(2, max_iter=2, tol=1e-9, n_jobs=1, callbacks=[lambda snapshot: True])
+    model.fit(DATA.train, checkpoint=path, checkpoint_every=0)
+    saved = model_file.read(path)
+    model_file.write(path, Saved(saved.kind, saved.parameters, saved.state | {"seed": seed}))
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match="content is not what this release writes"):
+        model.fit(DATA.train, checkpoint=path)
+    assert path.read_bytes() == before
