@@ -121,6 +121,8 @@ def test_matrix_market(tmp_path):
         ("2 2 1\n1 1 nan\n", "values must be finite"),
         ("2 2 2\n1 1 1.0\n1 1 2.0\n", "duplicate entry"),
         ("2000000000 2 1\n1 1 1.0\n", "a shape of 2000000000 x 2 for 1 entries"),
+        ("100000000 1 1\n1 1 1.0\n", "a shape of 100000000 x 1 for 1 entries"),
+        ("1 1000001 1\n1 1 1.0\n", "a shape of 1 x 1000001 for 1 entries"),
     ],
 )
 def test_errors_in_matrix_market_files_are_located(tmp_path, body, message):

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from robustmf.io import MalformedFileError, Source, guess_layout, read_ratings
+from robustmf.io.reading.pairs import Known, read_pairs
+from robustmf.io.reading.parquet import read_table
 
 DENSE = [[2, 3, 0], [0, 1, 0.5]]
 
@@ -252,11 +254,72 @@ def test_parquet_with_an_implausible_size_is_refused(tmp_path, monkeypatch):
         ),
         path,
     )
-    monkeypatch.setattr("robustmf.io.reading.size_checks._GIGABYTE", 10**6)
+    monkeypatch.setattr("robustmf.io.reading.source.SMALL_SIZE", 10**6)
     with pytest.raises(
         MalformedFileError, match=r"a\.parquet: claims at least 2\.4e\+07 bytes of ids and values"
     ):
         read_ratings(path)
+
+
+def test_parquet_with_a_long_id_that_is_repeated_is_refused(tmp_path):
+    """The id is stored once: 100 kB of file stand for 4 GB of text."""
+    path = tmp_path / "a.parquet"
+    n = 20_000
+    users = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), ["x" * 200_000])
+    table = pa.table({"u": users, "i": np.arange(n), "r": np.ones(n)})
+    pq.write_table(table, path, store_schema=False)
+    assert path.stat().st_size < 400_000
+    before = pa.total_allocated_bytes()
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(MalformedFileError, match=r"claims at least 4e\+09 bytes of text"):
+        read_ratings(path)
+    if peak is not None:
+        assert pa.default_memory_pool().max_memory() < max(peak, before + 10**8)
+    with pytest.raises(MalformedFileError, match=r"claims at least 4e\+09 bytes of text"):
+        read_pairs(path, (Known(set(), False), Known(range(n), True)))
+
+
+@pytest.mark.parametrize("stored_as", [pa.string(), pa.large_string(), pa.binary(), None])
+def test_strings_of_a_parquet_file_keep_their_type(tmp_path, stored_as):
+    """Strings are read as distinct values and indices; the table has the types of the file."""
+    path = tmp_path / "a.parquet"
+    users = pa.array(["é", "b", "é", "c"])
+    users = users.dictionary_encode() if stored_as is None else users.cast(stored_as)
+    more = pa.array([["x"], None, [], ["y", "z"]])
+    table = pa.table({"user": users, "item": [1, 1, 2, 2], "rating": [1.0, 2, 3, 4], "more": more})
+    table = table.replace_schema_metadata({"key": "value"})
+    pq.write_table(table, path, row_group_size=2)
+    table = pq.ParquetFile(path).read()
+    assert read_table(Source(path)).equals(table, check_metadata=True)
+    assert read_table(Source(path), ["item", "user"], [1]).equals(table.select([1, 0])[2:])
+    row_ids = read_ratings(path).row_ids
+    assert sorted(row_ids) == sorted(set(users.to_pylist()))
+
+
+def test_a_null_id_of_a_parquet_file_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    users = pa.array(["a", None, "b"])
+    pq.write_table(pa.table({"user": users, "item": [1, 2, 3], "rating": [1.0, 2, 3]}), path)
+    with pytest.raises(MalformedFileError, match="row ids must not be missing"):
+        read_ratings(path)
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "mtx.gz", "zip"])
+def test_compressed_text_that_is_implausibly_long_is_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("robustmf.io.reading.source.SMALL_SIZE", 10**5)
+    text = {
+        "mtx.gz": b"%%MatrixMarket matrix coordinate real general\n% " + b"a" * 10**6,
+    }.get(kind, b"user,item,rating\n" + b"1,1,1\n" * 200_000)
+    path = tmp_path / f"a.{kind}"
+    source = Source(path)
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("ratings.csv", text)
+        source = Source(path, "ratings.csv")
+    else:
+        path.write_bytes(gzip.compress(text))
+    with pytest.raises(MalformedFileError, match=r"decompresses to more than .* decompress it"):
+        read_ratings(source)
 
 
 def test_the_name_of_a_source_includes_the_member():

@@ -101,10 +101,9 @@ class ParquetPiece:
 
     def read(self, columns: Sequence[str]) -> Any:
         """Read the columns as an Arrow table."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - imported in the worker
+        from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - needs pyarrow
 
-        with pq.ParquetFile(self.path) as file:
-            return file.read_row_groups(list(self.groups), columns=list(columns))
+        return read_table(Source(Path(self.path)), list(columns), list(self.groups))
 
 
 def as_triplets(data: Any) -> Triplets:

@@ -178,8 +178,9 @@ def _copy_parquet(
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     from robustmf.data.tables import triplet_columns  # noqa: PLC0415 - as above
+    from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - as above
 
-    table = pq.read_table(source.path)
+    table = read_table(source)
     rows, cols, _ = triplet_columns(table, *columns)
     marked = _marked(rows, cols, bad, n)
     pq.write_table(table.filter(pa.array(~marked)), out)

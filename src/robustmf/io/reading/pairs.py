@@ -197,15 +197,14 @@ def _is_pair(
 
 def _from_parquet(source: Source, row: str | int | None, col: str | int | None) -> Pairs:
     # import deferred until Parquet is read
-    from robustmf.io.reading.parquet import open_parquet  # noqa: PLC0415
+    from robustmf.io.reading.parquet import read_table  # noqa: PLC0415
 
-    with open_parquet(source) as file:
-        table = file.read()
-        names = tuple(table.column_names)
-        i, j = pair_positions(source, names, len(names), row, col)
-        return Pairs(
-            table[names[i]].to_pylist(),
-            table[names[j]].to_pylist(),
-            f"Parquet; row={names[i]}, col={names[j]}",
-            table=table,
-        )
+    table = read_table(source)
+    names = tuple(table.column_names)
+    i, j = pair_positions(source, names, len(names), row, col)
+    return Pairs(
+        table[names[i]].to_pylist(),
+        table[names[j]].to_pylist(),
+        f"Parquet; row={names[i]}, col={names[j]}",
+        table=table,
+    )

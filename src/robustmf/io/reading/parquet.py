@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robustmf.io.reading.layout import column_names
@@ -30,22 +32,99 @@ def read_parquet(
 ) -> tuple[Any, tuple[str, str, str]]:
     """The three columns as an Arrow table, and their names."""
     names = parquet_columns(source, row, col, value)
+    return read_table(source, list(names)), names
+
+
+def read_table(
+    source: Source, columns: list[str] | None = None, groups: list[int] | None = None
+) -> Any:
+    """Read columns as an Arrow table, in memory that the size of the file bounds.
+
+    Repeated strings are stored once in a file. They are read in this form, and expanded only if
+    their total length is plausible.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    columns : list of str, default=None
+        The names of the columns; None reads all.
+    groups : list of int, default=None
+        The row groups; None reads all.
+    """
     with open_parquet(source) as file:
-        return file.read(columns=list(names)), names
+        schema = file.schema_arrow
+        names = schema.names if columns is None else columns
+        strings = [
+            name
+            for name in names
+            if schema.names.count(name) == 1 and _is_string(schema.field(name).type)
+        ]
+    with open_parquet(source, strings) as file:
+        if groups is None:
+            table = file.read(columns=columns)
+        else:
+            table = file.read_row_groups(groups, columns=columns)
+        length = sum(
+            _expanded_bytes(chunk)
+            for column in table.columns
+            if pa.types.is_dictionary(column.type)
+            for chunk in column.chunks
+        )
+        require_plausible_size(source, length, "bytes of text")
+        return table.cast(pa.schema([schema.field(name) for name in names], schema.metadata))
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return any(
+        test(kind)
+        for test in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
+
+
+def _expanded_bytes(column: pa.DictionaryArray) -> int:
+    """Length of all strings of a column in which repeated ones are stored once."""
+    if not _is_string(column.dictionary.type) or not len(column.dictionary):
+        return 0
+    lengths = np.asarray(pc.binary_length(column.dictionary).fill_null(0), np.int64)
+    return int(lengths[np.asarray(column.indices.drop_null())].sum())
 
 
 @contextmanager
-def open_parquet(source: Source) -> Iterator[Any]:
-    """The open file; errors while it is read in this context are attributed to the file."""
+def open_parquet(source: Source, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+    """The open file; errors while it is read in this context are attributed to the file.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    dictionaries : sequence of str, default=()
+        Columns of strings to read as arrays of distinct values and indices.
+    """
     if not source.path.is_file():
         raise FileNotFoundError(f"{source.path} not found")
     try:
-        with pq.ParquetFile(source.path) as file:
+        with pq.ParquetFile(source.path, read_dictionary=list(dictionaries)) as file:
             require_plausible_size(
                 source, _ROW_BYTES * file.metadata.num_rows, "bytes of ids and values"
             )
+            require_plausible_size(source, _page_bytes(file.metadata), "bytes of pages")
             yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise source.fault(
             f"not a readable Parquet file ({' '.join(str(error).split())}); write it again"
         ) from None
+
+
+def _page_bytes(metadata: Any) -> int:
+    """Size of all columns before compression, as the file states it."""
+    return sum(
+        metadata.row_group(k).column(j).total_uncompressed_size
+        for k in range(metadata.num_row_groups)
+        for j in range(metadata.num_columns)
+    )

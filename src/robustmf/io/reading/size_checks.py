@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from robustmf.io.reading.source import Source
+from robustmf.io.reading.source import Source, largest_size
 
-#: Largest ratio of the size of the data to that of the compressed file which is accepted for data
-#: of more than a gigabyte; ratings are not compressible to that extent.
-_MAX_COMPRESSION = 200
-_GIGABYTE = 10**9
+#: Numbers of rows and columns that are accepted for any number of entries, and per entry: the
+#: pointers of rows and columns take 8 bytes each.
+_SMALL_SHAPE = 10**6
+_MAX_SHAPE_PER_ENTRY = 100
 
 
 def require_plausible_size(source: Source, claimed: int, unit: str, packed: bool = True) -> None:
     """Refuse a claimed number of bytes that the file cannot contain, compressed if ``packed``."""
     size = source.path.stat().st_size
-    if claimed > (max(_GIGABYTE, _MAX_COMPRESSION * size) if packed else size):
+    if claimed > (largest_size(size) if packed else size):
         raise source.fault(
             f"claims at least {claimed:.3g} {unit}, but the file has {size}; "
             "it is damaged or malicious"
@@ -22,7 +22,7 @@ def require_plausible_size(source: Source, claimed: int, unit: str, packed: bool
 
 def require_plausible_shape(source: Source, shape: tuple[int, int], stored: int) -> None:
     """Refuse a shape whose pointers alone would exhaust the memory."""
-    if max(shape) > max(10**8, 100 * stored):
+    if max(shape) > max(_SMALL_SHAPE, _MAX_SHAPE_PER_ENTRY * stored):
         raise source.fault(
             f"a shape of {shape[0]} x {shape[1]} for {stored} entries; "
             "number rows and columns without gaps, or read them as ids from text"

@@ -32,6 +32,14 @@ _NOT_TEXT = {
     rb"%PDF-[12]\.": "a PDF file, not text",
 }
 
+#: Largest ratio of the size of the data to that of the compressed file which is accepted for data
+#: of more than ``SMALL_SIZE`` bytes; ratings are not compressible to that extent.
+MAX_COMPRESSION = 200
+SMALL_SIZE = 10**8
+
+#: Bytes that are decompressed at once.
+_BUFFER_BYTES = 1 << 20
+
 #: Number of first bytes that are compared.
 _SIGNATURE_BYTES = 64
 
@@ -77,11 +85,17 @@ class Source:
 
             with self.path.open("rb") as file:
                 compression = _match_signature(_COMPRESSED, file.read(_SIGNATURE_BYTES))
-            return cast("BinaryIO", pa.input_stream(str(self.path), compression=compression))
+            stream = cast("BinaryIO", pa.input_stream(str(self.path), compression=compression))
+            return stream if compression is None else self._bounded(stream)
         archive = zipfile.ZipFile(self.path)
         if self.member not in archive.namelist():
             raise self.fault("the archive has no such member; get the file again")
-        return cast("BinaryIO", archive.open(self.member))
+        return self._bounded(cast("BinaryIO", archive.open(self.member)))
+
+    def _bounded(self, stream: BinaryIO) -> BinaryIO:
+        """A stream of decompressed data that ends with an error if it is implausibly long."""
+        limit = largest_size(self.path.stat().st_size)
+        return cast("BinaryIO", io.BufferedReader(_Bounded(stream, self, limit), _BUFFER_BYTES))
 
     def text(self, encoding: str = "utf-8-sig") -> Iterator[str]:
         """The lines of text; bytes that cannot be decoded become lone surrogates.
@@ -115,6 +129,41 @@ class Source:
         return MalformedFileError(
             f"{self}, line {line}: {what}" if line is not None else f"{self}: {what}"
         )
+
+
+class _Bounded(io.RawIOBase):
+    """Decompressed data of at most a given length."""
+
+    def __init__(self, stream: BinaryIO, source: Source, limit: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._source = source
+        self._limit = limit
+        self._left = limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read(len(buffer))
+        self._left -= len(content)
+        if self._left < 0:
+            size = self._source.path.stat().st_size
+            raise self._source.fault(
+                f"decompresses to more than {self._limit:.3g} bytes, but the file has {size}; "
+                "it is damaged or malicious: if not, decompress it first"
+            )
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def largest_size(packed: int) -> int:
+    """The largest plausible size of the data in a compressed file of ``packed`` bytes."""
+    return max(SMALL_SIZE, MAX_COMPRESSION * packed)
 
 
 def _match_signature(signatures: dict[bytes, str], beginning: bytes) -> str | None:
