@@ -240,3 +240,31 @@ def test_as_observed_accepts_what_fit_accepts():
     assert as_observed(sp.csr_array([[1.0]])).n_entries == 1
     assert as_observed([[1.0, 2.0]]).n_entries == 2
     assert "1 x 1, 1 entries, 100.00 % observed" in repr(observed)
+
+
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csc_array, sp.csr_matrix])
+@pytest.mark.parametrize(
+    ("name", "position", "value", "message"),
+    [
+        ("indptr", 2, 10**7, "non-decreasing"),
+        ("indptr", 4, 10**6, "index pointer"),
+        ("indptr", 0, 3, "start with 0"),
+        ("indices", 1, 10**6, "indices must be < 4"),
+        ("indices", 1, -5, "indices must be >= 0"),
+    ],
+)
+def test_inconsistent_sparse_matrices_are_refused(make, name, position, value, message):
+    """SciPy would follow the pointers out of bounds."""
+    X = make(np.eye(4))
+    getattr(X, name)[position] = value
+    with pytest.raises(ValueError, match=f"X is an inconsistent cs[rc] matrix: .*{message}"):
+        Observed.from_sparse(X)
+
+
+def test_the_check_of_a_sparse_matrix_does_not_modify_it():
+    X = sp.csr_array(np.eye(4))
+    X.data = np.append(X.data, 7.0)
+    X.indices = np.append(X.indices, 0).astype(X.indices.dtype)
+    arrays = (X.data, X.indices, X.indptr)
+    assert Observed.from_sparse(X).n_entries == 4
+    assert all(a is b for a, b in zip(arrays, (X.data, X.indices, X.indptr), strict=True))

@@ -140,6 +140,36 @@ def test_a_fit_aborted_after_the_last_iteration_has_equal_results(way, path, mon
     )
 
 
+def with_ids(data, prefix):
+    """The same entries with ids in the same order."""
+    ids = [[f"{prefix}{k:03}" for k in range(size)] for size in data.shape]
+    return Observed(data.rows, data.shape, *ids)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_other_ids_are_refused_where_they_select_the_entries_held_out(path, finished):
+    data = entries()
+    settings = {"validation_fraction": 0.1, "loss": "geman"}
+    if finished:
+        model(**settings).fit(with_ids(data, "a"), checkpoint=path)
+    else:
+        assert abort_fit(model(**settings), with_ids(data, "a"), path, after=1)
+    for other in (with_ids(data, "b"), data):
+        with pytest.raises(CheckpointError, match="another fit, with other ids"):
+            model(**settings).fit(other, checkpoint=path)
+    resumed = model(**settings).fit(with_ids(data, "a"), checkpoint=path)
+    assert results(resumed) == results(model(**settings).fit(with_ids(data, "a")))
+    assert results(resumed) != results(model(**settings).fit(with_ids(data, "b")))
+
+
+def test_other_ids_are_accepted_where_nothing_is_held_out(path):
+    data = entries()
+    assert abort_fit(model(loss="lsp"), with_ids(data, "a"), path, after=1)
+    resumed = model(loss="lsp").fit(with_ids(data, "b"), checkpoint=path)
+    assert results(resumed) == results(model(loss="lsp").fit(data))
+    assert resumed.row_ids_[0] == "b000"
+
+
 def test_weights_and_rmfnl(path):
     data = entries()
     weights = np.random.default_rng(0).uniform(0.5, 2, data.n_entries)

@@ -75,7 +75,7 @@ def test_every_download_is_https_and_has_a_checksum():
     assert len(archives) >= 7
     for archive in archives:
         assert archive.url.startswith("https://")
-        assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", archive.checksum)
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", archive.checksum)
     fetchers = {
         path
         for path, tree in TREES.items()

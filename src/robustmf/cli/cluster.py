@@ -15,6 +15,9 @@ from robustmf.cli.output import print_note
 
 _PANEL = "On a Dask cluster (extra 'dask')"
 
+#: Local clusters accept connections from this machine only: whoever connects can run code.
+_LOOPBACK = "127.0.0.1"
+
 Scheduler = Annotated[
     str | None,
     typer.Option(
@@ -58,7 +61,8 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
                 distributed.LocalCluster(
                     n_workers=local_workers,
                     threads_per_worker=1,
-                    dashboard_address=":0",
+                    host=_LOOPBACK,
+                    dashboard_address=f"{_LOOPBACK}:0",
                     silence_logs=50,
                 )
             )
@@ -75,8 +79,22 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
             raise ConnectionError(
                 f"no scheduler answers at {scheduler}: {' '.join(str(error).split())}"
             ) from None
+        if scheduler is not None and is_exposed(client.scheduler.address):
+            print_note(
+                f"The connection to {scheduler} is neither encrypted nor authenticated: use a"
+                " tls:// address outside a trusted network"
+            )
         print_note(f"Cluster: {client.scheduler.address}, {len(client.nthreads())} workers")
         yield client
+
+
+def is_exposed(address: str) -> bool:
+    """Whether an address of a scheduler is on a network, without TLS."""
+    protocol, _, location = address.rpartition("://")
+    host = location.rpartition(":")[0].strip("[]")
+    return protocol not in ("tls", "wss", "inproc") and not (
+        host == "localhost" or host.startswith("127.") or host == "::1"
+    )
 
 
 def as_triplets(path: Path, options: FileOptions) -> Any:

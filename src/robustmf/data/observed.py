@@ -301,6 +301,8 @@ class Observed:
                 f"X is sparse, in {X.format} format, which stores zeros that were not observed; "
                 "convert it, e.g. with X.tocsr()"
             )
+        if X.format in ("csr", "csc"):
+            X = _consistent(X)
         X = sp.coo_array(X)
         if X.ndim != 2:
             raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")
@@ -388,6 +390,20 @@ def as_observed(X: Any) -> Observed:
     if sp.issparse(X):
         return Observed.from_sparse(X)
     return Observed.from_dense(X)
+
+
+def _consistent(X: Any) -> Any:
+    """A CSR or CSC matrix with the arrays of X, unless pointers or indices are out of bounds.
+
+    SciPy follows them without checks; its own check modifies the matrix it is given.
+    """
+    try:
+        make = sp.csr_array if X.format == "csr" else sp.csc_array
+        checked = make((X.data, X.indices, X.indptr), shape=X.shape)
+        checked.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"X is an inconsistent {X.format} matrix: {error}") from None
+    return checked
 
 
 def _signed(index: NDArray[Any]) -> NDArray[Any]:

@@ -10,10 +10,14 @@ _JESTER = "https://eigentaste.berkeley.edu/dataset"
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to download and its checksum ("md5:…" or "sha256:…")."""
+    """A file to download and its checksum, "sha256:…"."""
 
     url: str
     checksum: str
+
+    def __post_init__(self) -> None:
+        if not self.checksum.startswith("sha256:"):
+            raise ValueError(f"checksum must begin with 'sha256:', got {self.checksum!r}")
 
     @property
     def file_name(self) -> str:
@@ -57,8 +61,7 @@ class DataSet:
 
 _MOVIELENS_TERMS = "research; no redistribution without permission, no commercial use"
 
-#: The checksums of 100K, 1M and 10M are those that GroupLens publishes beside the archives (.md5);
-#: that of latest-small is the one that several projects pin.
+#: GroupLens publishes only MD5 sums; these are the sums that several independent projects pin.
 MOVIELENS = {
     "100k": DataSet(
         name="movielens-100k",
@@ -68,7 +71,12 @@ MOVIELENS = {
         shape=(943, 1682),
         n_ratings=100_000,
         terms=_MOVIELENS_TERMS,
-        archives=(Archive(f"{_GROUPLENS}/ml-100k.zip", "md5:0e33842e24a9c977be4e0107933c0723"),),
+        archives=(
+            Archive(
+                f"{_GROUPLENS}/ml-100k.zip",
+                "sha256:50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+            ),
+        ),
     ),
     "1m": DataSet(
         name="movielens-1m",
@@ -78,7 +86,12 @@ MOVIELENS = {
         shape=(6040, 3706),
         n_ratings=1_000_209,
         terms=_MOVIELENS_TERMS,
-        archives=(Archive(f"{_GROUPLENS}/ml-1m.zip", "md5:c4d9eecfca2ab87c1945afe126590906"),),
+        archives=(
+            Archive(
+                f"{_GROUPLENS}/ml-1m.zip",
+                "sha256:a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+            ),
+        ),
     ),
     "10m": DataSet(
         name="movielens-10m",
@@ -88,7 +101,12 @@ MOVIELENS = {
         shape=(69_878, 10_677),
         n_ratings=10_000_054,
         terms=_MOVIELENS_TERMS,
-        archives=(Archive(f"{_GROUPLENS}/ml-10m.zip", "md5:ce571fd55effeba0271552578f2648bd"),),
+        archives=(
+            Archive(
+                f"{_GROUPLENS}/ml-10m.zip",
+                "sha256:813c411ccb6122564edfe752e7f80c4dcc5aa25fa94c93622f6877a7ba252862",
+            ),
+        ),
     ),
     "latest-small": DataSet(
         name="movielens-latest-small",

@@ -27,7 +27,7 @@ from robustmf.losses import Loss
 
 _KIND = "cluster checkpoint"
 _BLOCK_KIND = "factor block"
-_VERSION = 3
+_VERSION = 4
 _MANIFEST = "manifest.rmf"
 _REMEDY = "the folder is not modified: delete it or give another path to start a new fit"
 

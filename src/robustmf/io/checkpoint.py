@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from robustmf.data.hashing import hash_ids
+from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Observed
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
 from robustmf.io.atomic import discard_leftovers
@@ -33,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 #: Kind of the file, and version of its content.
 _KIND = "checkpoint"
-_VERSION = 3
+_VERSION = 4
 
 _PARTS = frozenset({"seed", "ended", "prepared", "loops"})
 
@@ -117,7 +119,7 @@ class Checkpoint:
         Parameters
         ----------
         settings : dict
-            The parameters that determine the result.
+            The parameters that determine the result, ``validation_fraction`` among them.
         observed : Observed
             The entries, on any device.
         weights : array or None
@@ -143,6 +145,7 @@ class Checkpoint:
             "shape": observed.shape,
             "X": _digest(rows.pointers, rows.indices, rows.values),
             "weights": None if weights is None else _digest(weights),
+            "ids": _digest_ids(observed) if settings["validation_fraction"] is not None else None,
             "random_state": seed if self.seeded else None,
             **{name: plain_setting(value) for name, value in settings.items()},
         }
@@ -356,6 +359,14 @@ def _digest(*arrays: Any) -> str:
         digest.update(f"{host.dtype.str} {host.shape} ".encode())
         digest.update(host.data.cast("B") if host.size else b"")
     return digest.hexdigest()
+
+
+def _digest_ids(observed: Observed) -> str:
+    """SHA-256 of the ids, by which entries are selected that are held out."""
+    sides = (observed.row_ids, observed.column_ids)
+    return _digest(
+        *(np.empty(0, np.uint64) if ids is None else hash_ids(compact_ids(ids)) for ids in sides)
+    )
 
 
 def plain_setting(value: Any) -> Any:

@@ -170,9 +170,10 @@ class Gathered:
         )
 
     def summary(self) -> Summary:
-        """Sizes and a checksum."""
-        checksum = zlib.crc32(self.rows.indices.tobytes(), zlib.crc32(self.rows.pointers.tobytes()))
-        for array in (self.rows.values, self.weights):
+        """Sizes, and a checksum of ids, entries and weights."""
+        rows = self.rows
+        checksum = zlib.crc32(hash_ids(self.ids).tobytes())
+        for array in (rows.pointers, rows.indices, rows.values, self.weights):
             checksum = checksum if array is None else zlib.crc32(array.tobytes(), checksum)
         return Summary(
             len(self.ids),
