@@ -40,6 +40,40 @@ def test_coverage_of_clean_values_is_within_two_points_of_nominal(outliers, seed
     assert intervals.clean_share_ == pytest.approx(1 - outliers, abs=0.02)
 
 
+def two_noise_levels(seed):
+    """A model of data whose noise has two levels, and values that were not fitted."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((200, 2)) @ rng.standard_normal((150, 2)).T
+    level = np.where(rng.random(truth.shape) < 0.2, 1.0, 0.1)
+    X = truth + level * rng.standard_normal(truth.shape)
+    part = rng.choice(3, X.shape, p=[0.5, 0.2, 0.3])
+    model = RobustMF(2, bias=False, random_state=0, n_jobs=1).fit(np.where(part == 0, X, np.nan))
+    i, j = np.nonzero(part == 2)
+    return model, np.where(part == 1, X, np.nan), i, j, X[i, j]
+
+
+def test_coverage_without_an_estimated_share_is_nominal_for_any_noise():
+    """An estimated share counts entries with the higher noise level as outliers."""
+    model, held_out, i, j, values = two_noise_levels(0)
+    coverage = {}
+    for share in ("auto", 1.0):
+        lower, upper = ConformalIntervals(model, held_out, clean_share=share).predict(i, j, 0.9)
+        coverage[share] = ((lower <= values) & (values <= upper)).mean()
+    assert coverage[1.0] == pytest.approx(0.9, abs=0.02)
+    assert coverage["auto"] < 0.88
+
+
+def test_the_share_of_clean_entries_can_be_given():
+    data, model, intervals = calibrated(250, 0.1, 0)
+    given = ConformalIntervals(model, data.validation, clean_share=intervals.clean_share_)
+    assert given.predict(0, 0) == intervals.predict(0, 0)
+    everything = ConformalIntervals(model, data.validation, clean_share=1)
+    assert everything.predict(0, 0).upper > intervals.predict(0, 0).upper
+    for share, message in ((0, "> 0"), (1.5, "at most 1"), ("all", "> 0 or 'auto'")):
+        with pytest.raises((TypeError, ValueError), match=f"clean_share must be.*{message}"):
+            ConformalIntervals(model, data.validation, clean_share=share)
+
+
 def test_intervals_are_wider_for_rows_with_fewer_entries():
     data, _, intervals = calibrated(250, 0.05, 0)
     counts = data.train.rows.counts

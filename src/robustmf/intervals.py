@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,15 @@ class ConformalIntervals:
     the row and the column. The interval extends to the right quantile of the *clean* ones. Outliers
     among the held-out entries would widen it: with a share π of them, all farther off than the
     clean ones, the q-quantile of the clean ones is the q(1 − π)-quantile of all. π is estimated
-    from the center of the residuals, where only clean ones are. Without outliers this is split
-    conformal prediction (Lei et al. 2018, scaled residuals), whose coverage holds for any model and
-    noise; with them it also depends on the estimate of π.
+    from the center of the residuals, where only clean ones are, by the distribution of the noise
+    model.
+
+    With ``clean_share=1`` this is split conformal prediction (Lei et al. 2018, scaled residuals):
+    its coverage of all values, clean or not, is at least nominal for any model and noise, if the
+    entries of X and the new ones are exchangeable. With an estimated share coverage depends on the
+    estimate, too. It is near nominal where the clean noise resembles a Gaussian or Student
+    distribution, and below nominal where it does not: of a mixture of two noise levels, some of the
+    entries with the higher level are counted as outliers.
 
     Parameters
     ----------
@@ -40,11 +46,14 @@ class ConformalIntervals:
     X : as in ``fit``
         Entries of the fitted matrix that were *not* fitted, some hundreds or more: e.g. the second
         part of :func:`robustmf.selection.entry_train_test_split`.
+    clean_share : "auto" or float, default="auto"
+        Share of clean entries among those of X, above 0; "auto" estimates it. 1 guarantees the
+        coverage if X has no outliers, and gives wider intervals if it has some.
 
     Attributes
     ----------
     clean_share_ : float
-        Estimated share of clean entries among those of X.
+        The share of clean entries that is used.
 
     Examples
     --------
@@ -58,7 +67,13 @@ class ConformalIntervals:
     True
     """
 
-    def __init__(self, model: RobustMF, X: Any) -> None:
+    def __init__(
+        self, model: RobustMF, X: Any, *, clean_share: float | Literal["auto"] = "auto"
+    ) -> None:
+        if clean_share != "auto":
+            require_positive("clean_share", clean_share, also="'auto'")
+            if clean_share > 1:
+                raise ValueError(f"clean_share must be at most 1, got clean_share={clean_share!r}")
         fitted = model._model()
         self._estimator = model
         self._noise = noise_model(fitted)
@@ -72,7 +87,9 @@ class ConformalIntervals:
             )
         residual = values - fitted.predict_pairs(i, j)
         scores = residual / self._noise.deviations(i, j, np.zeros(len(i), bool))
-        self.clean_share_ = fit_distribution(scores).share
+        self.clean_share_ = (
+            fit_distribution(scores).share if clean_share == "auto" else float(clean_share)
+        )
         self._scores = np.sort(np.abs(scores).astype(np.float64))
 
     def predict(self, rows: Any, columns: Any, level: float = 0.9) -> Interval:

@@ -9,7 +9,7 @@ import pytest
 
 import oracles
 from conftest import Root, random_problem
-from robustmf import MM, RMFNL, RobustMF
+from robustmf import MM, RMFNL, Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NumericalError
@@ -80,6 +80,27 @@ def test_criticality_is_the_gradient_norm_away_from_zero_residuals_and_smallest_
         x = np.where(at_zero, rng.uniform(-1, 1, len(e)), np.sign(e)) * slopes
         X = oracles.dense(observed, x)
         assert smallest < np.sqrt(((0.2 * U - X @ V) ** 2).sum() + ((0.2 * V - X.T @ U) ** 2).sum())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e6, 1.0), (-1e6, 1.0), (0.0, 1e6)])
+def test_criticality_does_not_depend_on_offset_and_scale_of_the_values(team, offset, scale, dtype):
+    """Residuals that are not zero are not free, however small they are relative to the values."""
+    rng = np.random.default_rng(0)
+    U = np.column_stack([rng.standard_normal((30, 2)), np.ones(30)])
+    V = np.column_stack([scale * rng.standard_normal((20, 2)), np.full(20, offset)])
+    U, V = U.astype(dtype), V.astype(dtype)
+    noise = (0.1 if dtype == np.float64 else 100.0) * rng.uniform(0.5, 1.5, (30, 20))
+    exact = rng.random((30, 20)) < 0.2
+    X = (U.astype(float) @ V.T.astype(float) + np.where(exact, 0, noise)).astype(dtype)
+    operations = CPUOperations(Observed.from_dense(X), team)
+    objective = Objective(make_loss("l1"), 0.2)
+    e = operations.residuals(U, V)
+    found = criticality(operations, objective, U, V, e, polish=False)
+    x = np.where(exact.ravel(), 0, np.sign(e)).reshape(30, 20)
+    gradients = (0.2 * U - x @ V, 0.2 * V - x.T @ U)
+    expected = np.sqrt(sum((part.astype(float) ** 2).sum() for part in gradients))
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,23 @@ class CriticalityOptions:
     Attributes
     ----------
     zero_width : float
-        Residuals below this count as zero, in units of the median absolute value.
+        Residuals below this count as zero, in units of the residuals that are not zero.
+    exact_width : float
+        The same in units of the scale of the values, where the fit is exact to that precision.
+    rounding_errors : float
+        Residuals below this number of rounding errors of the values count as zero, too.
+    sample : int
+        About so many entries determine these units.
     max_iter : int
         The largest number of steps of the minimization over the subdifferential.
     tol : float
         It stops when its objective changes by less than this share of its initial value.
     """
 
-    zero_width: float = 1e-5
+    zero_width: float = 1e-4
+    exact_width: float = 1e-7
+    rounding_errors: float = 16
+    sample: int = 1_000_000
     max_iter: int = 2000
     tol: float = 1e-10
 
@@ -46,9 +55,24 @@ class CriticalityOptions:
 OPTIONS = CriticalityOptions()
 
 
-def _zero_width(operations: EntryOperations) -> float:
-    """The size below which a residual counts as zero, in the unit of the data."""
-    return OPTIONS.zero_width * float(np.median(np.abs(operations.observed.rows.values)))
+def _zero_width(operations: EntryOperations, U: Array, V: Array, residual: Array) -> float:
+    """The size below which a residual counts as zero, in the unit of the data.
+
+    It is small relative to the residuals that are not zero, whatever the offset and the scale of
+    the values. At most as many residuals as the model has free parameters are zero at a critical
+    point, so the others are represented by the median of those above this share.
+    """
+    step = max(1, len(residual) // OPTIONS.sample)
+    sizes = np.abs(np.asarray(residual[::step]))
+    values = np.asarray(operations.observed.rows.values[::step])
+    exact = OPTIONS.exact_width * float(np.median(np.abs(values - np.median(values))))
+    unit = float(np.finfo(values.dtype).eps) * float(np.median(np.abs(values)))
+    rounding = OPTIONS.rounding_errors * unit
+    free_parameters = U.shape[1] * (len(U) + len(V) - U.shape[1])
+    share = min(1.0, free_parameters / len(residual))
+    typical = float(np.quantile(sizes, 0.5 * (1 + share)))
+    width = OPTIONS.zero_width * typical if typical > exact else exact
+    return max(width, rounding)
 
 
 def criticality(
@@ -74,7 +98,7 @@ def criticality(
     """
     slopes = objective.loss.derivative(residual).astype(residual.dtype, copy=False)
     x = slopes * np.sign(residual)
-    free = (np.abs(residual) <= _zero_width(operations)) & objective.loss.concave
+    free = (np.abs(residual) <= _zero_width(operations, U, V, residual)) & objective.loss.concave
     x[free] = 0 if witness is None else np.clip(witness[free], -slopes[free], slopes[free])
     if polish and free.any():
         x[free] = _smallest(operations, objective, U, V, x, free, slopes)
