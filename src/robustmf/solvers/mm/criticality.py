@@ -64,7 +64,7 @@ def _zero_width(operations: EntryOperations, U: Array, V: Array, residual: Array
     """
     step = max(1, len(residual) // OPTIONS.sample)
     sizes = np.abs(np.asarray(residual[::step]))
-    values = np.asarray(operations.observed.rows.values[::step])
+    values: Array = np.asarray(operations.observed.rows.values[::step])
     exact = OPTIONS.exact_width * float(np.median(np.abs(values - np.median(values))))
     unit = float(np.finfo(values.dtype).eps) * float(np.median(np.abs(values)))
     rounding = OPTIONS.rounding_errors * unit
