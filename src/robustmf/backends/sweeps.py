@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations, Measurement, Point
 from robustmf.backends.biases import BiasModel, entries_weight, penalty, ridge
+from robustmf.exceptions import NumericalError
 from robustmf.kernels.reductions import squared_norm
 from robustmf.losses import Loss
 
@@ -73,7 +74,21 @@ class LocalSweeps:
 
     def place(self, U: Array, V: Array) -> Point:
         """The initial factors, where the entries are."""
-        return self._sides[0].array(U), self._sides[0].array(V)
+        point = (self._sides[0].array(U), self._sides[0].array(V))
+        self._require_layout(point, point)
+        return point
+
+    def _require_layout(self, point: Point, expected: Point) -> None:
+        """Refuse factors that are not of the matrix, or not of the rank and type of ``expected``.
+
+        Kernels index factors without checks.
+        """
+        for A, B, size in zip(point, expected, self._sides[0].observed.shape, strict=True):
+            if A.shape != (size, expected[0].shape[1]) or A.dtype != B.dtype:
+                raise NumericalError(
+                    f"factors of shape {A.shape} and type {A.dtype} do not belong to a matrix of "
+                    f"shape {self._sides[0].observed.shape} with factors of shape {B.shape}"
+                )
 
     def predictors(self, point: Point) -> Point:
         """Factors whose product is the prediction, biases included."""
@@ -91,6 +106,7 @@ class LocalSweeps:
         single: bool,
     ) -> tuple[Point, Measurement]:
         """Solve for all rows, then for all columns; see :class:`~robustmf.backends.base.Sweeps`."""
+        self._require_layout(previous, point)
         factors = (
             point[0] + extrapolation * (point[0] - previous[0]),
             point[1] + extrapolation * (point[1] - previous[1]),
@@ -107,6 +123,7 @@ class LocalSweeps:
                 curvature=curvature,
                 single=single,
             )
+        self._require_layout(factors, point)
         return factors, self.measure(factors, losses, single=single)
 
     def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:

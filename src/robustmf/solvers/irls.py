@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations, Measurement, Point, Sweeps
 from robustmf.backends.biases import BiasModel
+from robustmf.exceptions import NumericalError
 from robustmf.solvers import precision
 from robustmf.solvers.base import require_same_layout, small_change
 from robustmf.solvers.objective import Objective
@@ -35,9 +36,12 @@ class IRLSOptions:
     curvature : float
         The share of Newton's curvature in the half-steps of a nonsmooth loss, once its smoothing
         width has been reduced; see :meth:`EntryOperations.half_step`.
+    rounding_errors : float
+        A sweep may raise the objective by the effect of this many rounding errors of the values.
     """
 
     curvature: float = 0.45
+    rounding_errors: float = 1e4
 
 
 OPTIONS = IRLSOptions()
@@ -177,6 +181,8 @@ class IRLS:
             self._leave_single()
             point, measured = self._sweep(0.0, math.inf)
         decrease = self._value - measured.values[0]
+        if decrease < 0:
+            self._require_rounding(-decrease)
         reductions = self._smoothing.reductions(decrease, measured, self._n_unknowns)
         if self._smoothing.is_initial and reductions > 0:
             momentum = 1.0  # sweeps with the initial width moved in another direction
@@ -192,6 +198,26 @@ class IRLS:
         if self._single and self._loss_scale() < self._least_width:
             self._leave_single()
         return self._value
+
+    def _require_rounding(self, increase: float) -> None:
+        """A plain sweep raises the objective by rounding alone; anything else is a fault.
+
+        With φ concave in a², φ'² ≤ 2 φ'(a)/a φ: a relative rounding error of the values changes the
+        objective H by at most √(2 w H Σ x²) times that error, where w is the largest weight.
+        """
+        energy, weight, n_weighted = self._sweeps.entries_size()
+        loss = self._smoothing.loss
+        largest = float(np.max(loss.weight(np.zeros(1)))) * max(1.0, weight / max(n_weighted, 1))
+        unit = OPTIONS.rounding_errors * float(np.finfo(self._sweeps.dtype).eps)
+        value = abs(self._value)
+        bound = unit * (value + math.sqrt(2 * largest * value * energy))
+        bound += unit**2 * largest * energy
+        if increase > bound:
+            raise NumericalError(
+                f"a sweep raised the objective from {self._value!r} by {increase!r}, more than "
+                "rounding explains; the loss may not have a weight φ'(a)/a that decreases in "
+                "|residual|, or an arithmetic operation has returned a wrong result"
+            )
 
     def report(self) -> dict[str, float]:
         """Nothing besides the objective."""

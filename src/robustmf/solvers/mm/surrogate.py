@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.exceptions import NumericalError
 from robustmf.kernels.reductions import inner_product, squared_norm
 from robustmf.solvers.objective import Objective
 
@@ -119,6 +120,11 @@ class Surrogate:
         #: what min F exceeds −min D by
         self.dual_offset = self._offset + objective.penalty(U, V)
         row_sums, column_sums = operations.sums(self.weights)
+        if not np.isfinite(row_sums).all():
+            raise NumericalError(
+                "the derivative of the loss is not finite at some residuals; "
+                "the values may be too large for their precision, or the loss is wrong there"
+            )
         self.row_sums = curvature * row_sums
         self.column_sums = curvature * column_sums
 

@@ -1,0 +1,91 @@
+"""Solvers verify what they guarantee: a fault in arithmetic raises instead of ending a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from conftest import random_problem
+from robustmf import RobustMF
+from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.backends.sweeps import LocalSweeps
+from robustmf.exceptions import NumericalError
+from robustmf.losses import Loss, make_loss
+from robustmf.solvers.mm.surrogate import Surrogate
+from robustmf.solvers.objective import Objective
+
+
+def fit_irls(loss, U, V, observed, **settings):
+    return RobustMF(
+        3, loss=loss, theta=None, reg=0.1, solver="irls", init=(U, V), n_jobs=1, **settings
+    ).fit(observed)
+
+
+@pytest.mark.parametrize("loss", ["welsch", "l1", "l2"])
+def test_an_objective_that_rises_by_more_than_rounding_raises(monkeypatch, loss):
+    """One wrong sum: half of it, as a race in a threaded reduction returned."""
+    observed, U, V = random_problem()
+    measure = LocalSweeps.measure
+    calls = []
+
+    def wrong_once(sweeps, point, losses, *, single):
+        calls.append(len(calls))
+        found = measure(sweeps, point, losses, single=single)
+        if len(calls) == 4:
+            return replace(found, loss_sums=[0.5 * value for value in found.loss_sums])
+        return found
+
+    fit_irls(loss, U, V, observed)  # the same fit without a fault
+    monkeypatch.setattr(LocalSweeps, "measure", wrong_once)
+    with pytest.raises(NumericalError, match="a sweep raised the objective"):
+        fit_irls(loss, U, V, observed)
+    assert len(calls) < 12
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("loss", ["welsch", "l2", "l1", "geman"])
+def test_rounding_is_no_fault(loss, dtype):
+    """Data far from zero, and an exact fit, iterated long after convergence."""
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal((30, 3))
+    V = rng.standard_normal((25, 3))
+    for X in (U @ V.T, U @ V.T + 1e5, 1e6 * U @ V.T):
+        init = (U.astype(dtype), V.astype(dtype))
+        model = fit_irls(loss, *init, X.astype(dtype), tol=1e-300, max_iter=150)
+        assert np.isfinite(model.history_["objective"]).all()
+
+
+def test_a_derivative_that_is_not_finite_raises(team):
+    @dataclass(frozen=True)
+    class Wrong(Loss):
+        name = "wrong"
+        concave = True
+
+        def value(self, residual):
+            return np.abs(residual)
+
+        def derivative(self, residual):
+            return np.where(np.abs(residual) > 4, np.nan, 1.0)
+
+    observed, U, V = random_problem()
+    operations = CPUOperations(observed, team)
+    residual = operations.residuals(U, V)
+    Surrogate(operations, Objective(make_loss("l1"), 0.1), U, V, residual)
+    with pytest.raises(NumericalError, match="derivative of the loss is not finite"):
+        Surrogate(operations, Objective(Wrong(), 0.1), U, V, residual)
+
+
+def test_factors_of_another_matrix_raise(team):
+    observed, U, V = random_problem()
+    sweeps = LocalSweeps(CPUOperations(observed, team), 0.1)
+    point = sweeps.place(U, V)
+    for wrong in ((V, U), (U[:-1], V), (U, V[:, :2]), (U[:, :2], V)):
+        with pytest.raises(NumericalError, match="do not belong to a matrix"):
+            sweeps.place(*wrong)
+    loss = make_loss("welsch")
+    narrow = (U.astype(np.float32), V)
+    with pytest.raises(NumericalError, match="do not belong to a matrix"):
+        sweeps.sweep(point, narrow, 0.0, loss, [loss], curvature=np.inf, single=False)
