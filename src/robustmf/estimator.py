@@ -1104,11 +1104,11 @@ def _restore(saved: Saved) -> RobustMF:
         )
     cls = _ESTIMATORS[saved.kind]
     known = cls().get_params(deep=False)
-    if set(saved.parameters) != set(known):
-        different = sorted(set(saved.parameters) ^ set(known))
+    unknown = sorted(set(saved.parameters) - set(known))
+    if unknown:
         raise ModelFileError(
-            f"{saved.kind} has other parameters than the file: {different} differ; "
-            "it was saved by another version: load it there, or fit again"
+            f"{saved.kind} has no parameters {unknown}; the file was saved by a later release: "
+            "load it there, or fit again"
         )
     others = {name: value for name, value in saved.state.items() if name not in STATE_NAMES}
     reserved = sorted(

@@ -90,3 +90,13 @@ def test_an_address_without_encryption_is_refused(tmp_path):
         ValueError, match=r"must be fetched over HTTPS, got http://example\.org/a\.zip"
     ):
         finding.fetch(catalog.MOVIELENS["100k"], unencrypted, tmp_path)
+
+
+def test_a_job_runs_the_tests_with_pre_releases_of_the_dependencies():
+    workflows = Path(__file__).parents[2] / ".github" / "workflows"
+    text = (workflows / "prerelease.yml").read_text()
+    assert "schedule:" in text
+    (command,) = re.findall(r"pip install --pre [^:]*?\n(.*)\n", text)
+    names = {"numpy", "scipy", "numba", "scikit-learn", "threadpoolctl", "distributed"}
+    assert names <= set(command.split())
+    assert "make test" in text[text.index(command) :]
