@@ -447,7 +447,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _fit_on_cluster(
         self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None
     ) -> Self:
-        get_cluster_backend().check_available()
+        get_cluster_backend(self.device).check_available()
         from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
         from robustmf.distributed.fitting import ClusterFit, require_cluster  # noqa: PLC0415
 
@@ -457,7 +457,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "give X as robustmf.backends.dask.Triplets(data, weight=name)"
             )
         solver, _ = name_and_options(self.solver)
-        require_cluster(solver, self.n_init, bool(self.certify), self.device)
+        require_cluster(solver, self.n_init, bool(self.certify))
         require_integer("rank", self.rank, 1)
         self._check_settings()  # before the data are read
         triplets = as_triplets(X)

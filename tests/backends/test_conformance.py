@@ -1,14 +1,15 @@
 """Conformance of the backends: each operation of the contract against a naive oracle.
 
-Sweeps are tested on all backends: CPU, CUDA (on a GPU or in Triton's interpreter) and a Dask
-cluster of real processes. Operations on entries are tested on the first two; the Dask backend has
-none.
+The backends are CPU, CUDA (on a GPU or in Triton's interpreter) and a Dask cluster of real
+processes. All of them have capabilities and sweeps. Operations on entries are tested on those that
+declare them; that the others have none, and refuse what needs them, is tested too.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,14 +17,26 @@ import pytest
 
 import oracles
 from conftest import Root, needs_gpu, random_problem
-from robustmf.backends.base import DualPass, EntryOperations, FitPlan, ProblemSize, SolverMemory
+from robustmf import RobustMF
+from robustmf.backends.base import (
+    Backend,
+    Capabilities,
+    DualPass,
+    EntryOperations,
+    FitPlan,
+    LocalBackend,
+    ProblemSize,
+    SolverMemory,
+    Sweeps,
+)
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.registry import get_backend, get_cluster_backend
-from robustmf.backends.sweeps import LocalSweeps
 from robustmf.data.observed import Observed
 from robustmf.losses import L2, LSP, Smoothed, Welsch, loss_names, make_loss
+from robustmf.solvers.registry import choose_solver, get_solver, solver_names
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+BACKENDS = [*DEVICES, "dask"]
 TOLERANCE = {np.float64: 1e-12, np.float32: 2e-5}
 
 
@@ -43,6 +56,88 @@ def members(protocol):
         function = inspect.isfunction(member)
         required[name] = list(inspect.signature(member).parameters) if function else None
     return required
+
+
+def backend_of(name):
+    return get_cluster_backend() if name == "dask" else get_backend(name)
+
+
+def test_every_member_of_the_contract_is_used_in_this_suite():
+    source = Path(__file__).read_text(encoding="utf-8")
+    for protocol in (Backend, LocalBackend, EntryOperations, DualPass, Sweeps):
+        for name in members(protocol):
+            assert f".{name}" in source, (protocol, name)
+    for field in fields(Capabilities):
+        assert f".{field.name}" in source, field.name
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_backend_is_available_and_declares_its_capabilities(name):
+    backend = backend_of(name)
+    backend.check_available()
+    assert backend.name == name
+    capabilities = backend.capabilities
+    assert isinstance(capabilities, Capabilities)
+    for member, parameters in members(LocalBackend).items():
+        offered = getattr(type(backend), member, None)
+        assert (offered is not None) == capabilities.entry_operations, member
+        if offered is not None:
+            assert list(inspect.signature(offered).parameters) == parameters, member
+    if not capabilities.entry_operations:  # what consists of such operations is not offered either
+        assert not capabilities.host_arrays
+        assert not capabilities.message_passing
+    assert capabilities.allows_rank(10_000) == (capabilities.max_rank is None)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("solver", solver_names())
+def test_solvers_are_refused_where_their_requirements_are_not_declared(name, solver):
+    capabilities = backend_of(name).capabilities
+    spec = get_solver(solver)
+    offered = (capabilities.entry_operations or not spec.requires_entry_operations) and (
+        capabilities.host_arrays or not spec.requires_host_arrays
+    )
+    problem = ((30, 20), 300, 2, LSP())
+    options = {"plain_model": True, "capabilities": capabilities}
+    assert spec.is_possible(**options) == offered
+    if offered:
+        assert choose_solver(solver, *problem, **options).spec is spec
+    else:
+        with pytest.raises(ValueError, match=f"solver='{solver}' needs "):
+            choose_solver(solver, *problem, **options)
+    chosen = choose_solver("auto", *problem, **options).spec
+    assert chosen.is_possible(**options)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("name", BACKENDS)
+def test_several_initializations_and_certificates_are_fitted_or_refused(name, request):
+    """A fit by each backend through the estimator."""
+    frame, observed = as_table(random_problem()[0])
+    capabilities = backend_of(name).capabilities
+    settings = {"loss": "lsp", "reg": 0.3, "random_state": 0, "max_iter": 2, "tol": 1e-1}
+    requests = {
+        "n_init": (2, capabilities.several_initializations),
+        "certify": (True, capabilities.entry_operations),
+    }
+    for parameter, (value, offered) in requests.items():
+        model = RobustMF(2, device="cpu" if name == "dask" else name, **settings)
+        model.set_params(**{parameter: value})
+        data, client = observed, {}
+        if name == "dask":
+            data, client = [frame], {"client": request.getfixturevalue("client")}
+        if offered:
+            assert np.isfinite(model.fit(data, **client).row_factors_).all()
+        else:
+            with pytest.raises(ValueError, match=f"{parameter} must be .* with client="):
+                model.fit(data, **client)
+
+
+def as_table(entries):
+    """Entries as a table, and as one machine reads them from it."""
+    rows = entries.rows
+    frame = pd.DataFrame({"row": rows.group_of_entry(), "col": rows.indices, "x": rows.values})
+    return frame, Observed.from_triplets(frame, row="row", col="col", value="x")
 
 
 @pytest.mark.parametrize("protocol", [EntryOperations, DualPass])
@@ -71,6 +166,7 @@ def test_a_backend_observes_entries_and_makes_operations(device, team):
     assert backend.name == device
     assert operations.capabilities == backend.capabilities
     assert operations.observed is placed
+    assert operations.team is team
     assert placed.to_host().n_entries == observed.n_entries
     found = operations.residuals(operations.array(U), operations.array(V))
     close(found, oracles.residuals(observed, U, V), np.float64, 10)
@@ -94,12 +190,9 @@ def test_unknown_devices_are_refused(device):
         get_backend(device)
 
 
-def test_the_cluster_backend_declares_that_it_has_no_operations_on_entries():
-    backend = get_cluster_backend()
-    if importlib.util.find_spec("distributed") is not None:
-        backend.check_available()
-    assert backend.name == "dask"
-    assert not backend.capabilities.entry_operations
+def test_workers_of_a_cluster_compute_on_the_cpu():
+    with pytest.raises(ValueError, match="device must be 'cpu' with client=, got device='cuda'"):
+        get_cluster_backend("cuda")
 
 
 def test_ranks_above_the_maximum_are_refused(team):
@@ -295,42 +388,62 @@ def test_dual_quadratics_and_extrapolation(problem, dtype, side):
     close(increments, inverse[:, None] * (wanted_at_z - pull), dtype, 10)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_gpu), "dask"])
-def sweeps_on(request):
-    """Makes the sweeps of every backend over the entries of a table."""
+@pytest.fixture(params=BACKENDS)
+def entries_on(request):
+    """Makes the entries of a table on every backend: the backend, and an object with sweeps."""
 
-    def make(frame, reg, biases):
+    def make(frame):
+        backend = backend_of(request.param)
         if request.param == "dask":
             from robustmf.backends.dask import Triplets  # noqa: PLC0415 - an extra
             from robustmf.backends.dask.connection import Connection  # noqa: PLC0415
             from robustmf.backends.dask.matrix import load_matrix  # noqa: PLC0415
-            from robustmf.backends.dask.sweeps import DaskSweeps, Terms  # noqa: PLC0415
+            from robustmf.distributed.fitting import ClusterEntries  # noqa: PLC0415
 
             client = request.getfixturevalue("client")
             data = Triplets([frame.iloc[k::3] for k in range(3)], row="row", col="col", value="x")
             matrix = load_matrix(Connection(client, ""), data, 3, None, 0)
-            return DaskSweeps(matrix, Terms(reg, False, biases, (-np.inf, np.inf)))
-        backend = get_backend(request.param)
+            return backend, ClusterEntries(matrix, (-np.inf, np.inf))
         observed = backend.observe(Observed.from_triplets(frame, row="row", col="col", value="x"))
-        operations = backend.operations(
-            observed, request.getfixturevalue("team"), 4, SolverMemory()
-        )
-        return LocalSweeps(operations, reg, biases)
+        team = request.getfixturevalue("team")
+        return backend, backend.operations(observed, team, 4, SolverMemory())
 
     return make
 
 
+def test_sweeps_have_the_signatures_of_the_contract(entries_on):
+    frame, observed = as_table(random_problem()[0])
+    backend, entries = entries_on(frame)
+    make = type(entries).sweeps
+    assert list(inspect.signature(make).parameters) == members(EntryOperations)["sweeps"]
+    sweeps = entries.sweeps(0.3, BiasModel(None, 1.0))
+    for name, parameters in members(Sweeps).items():
+        member = inspect.getattr_static(type(sweeps), name, None)
+        if parameters is None:
+            assert hasattr(sweeps, name), name
+        else:
+            assert list(inspect.signature(member).parameters) == parameters, name
+    assert entries.capabilities == backend.capabilities
+    assert (sweeps.dtype, sweeps.n_entries) == (observed.dtype, observed.n_entries)
+    assert sweeps.supports_single == backend.capabilities.float32_sweeps
+    squares = float((observed.rows.values**2).sum())
+    close(sweeps.entries_size(), (squares, observed.n_entries, observed.n_entries), np.float64)
+
+
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_sweep_solves_for_rows_and_then_for_columns(sweeps_on, bias):
+def test_a_sweep_solves_for_rows_and_then_for_columns(entries_on, bias):
     """On every backend: factors, sums of losses, penalty and counts against the oracles."""
     entries, U, V = random_problem()
-    rows = entries.rows
-    frame = pd.DataFrame({"row": rows.group_of_entry(), "col": rows.indices, "x": rows.values})
-    observed = Observed.from_triplets(frame, row="row", col="col", value="x")
+    frame, observed = as_table(entries)
     biases = BiasModel(0.2 if bias else None, 1.0)
-    sweeps = sweeps_on(frame, 0.3, biases)
+    backend, placed = entries_on(frame)
+    sweeps = placed.sweeps(0.3, biases)
     point = sweeps.place(U, V)
+    assert isinstance(point[0], np.ndarray) == backend.capabilities.host_arrays
+    assert (point[0].shape, point[0].dtype) == (U.shape, U.dtype)
     previous = sweeps.place(0.9 * U, 0.9 * V)
+    for found, wanted in zip(sweeps.predictors(point), biases.predictors(U, V), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
     loss = Welsch(1.5)
     options = {"curvature": np.inf, "single": False}
     new, measured = sweeps.sweep(point, previous, 0.5, loss, [loss], **options)
@@ -353,6 +466,47 @@ def test_a_sweep_solves_for_rows_and_then_for_columns(sweeps_on, bias):
         close(new[1], other, np.float64, 10)
         penalty = 0.15 * ((own**2).sum() + (other**2).sum())
         close(measured.penalty, penalty, np.float64, 10)
+
+
+def test_sweeps_in_single_precision_are_rounded_ones_or_the_same(entries_on):
+    """``single`` is ignored without the capability ``float32_sweeps``."""
+    entries, U, V = random_problem()
+    frame, _ = as_table(entries)
+    backend, placed = entries_on(frame)
+    sweeps = placed.sweeps(0.3, BiasModel(None, 1.0))
+    point = sweeps.place(U, V)
+    found = []
+    for single in (False, True):
+        options = {"curvature": np.inf, "single": single}
+        new, measured = sweeps.sweep(point, point, 0.0, Welsch(1.5), [Welsch(1.5)], **options)
+        found.append((np.asarray(new[0]), measured.loss_sums[0]))
+    (exact, total), (rounded, rounded_total) = found
+    assert rounded.dtype == np.float64
+    assert np.array_equal(exact, rounded) != backend.capabilities.float32_sweeps
+    np.testing.assert_allclose(rounded, exact, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(rounded_total, total, rtol=1e-4)
+
+
+def test_propagation_weighs_every_entry_as_inlier_and_as_outlier(problem, dtype):
+    """The weights of the two components of every entry add up to 1; the formulas are in baselines.
+
+    Backends without ``message_passing`` offer it on the host.
+    """
+    operations, U, V = problem
+    if not operations.capabilities.message_passing:
+        operations = operations.host()
+        U, V = (operations.array(np.asarray(A)) for A in (U, V))
+    n_entries = operations.observed.n_entries
+    covariances = [np.tile(0.1 * np.eye(A.shape[1]), (len(A), 1, 1)) for A in (U, V)]
+    weights = [np.full(n_entries, 0.5) for _ in range(2)]
+    before = U.copy()
+    sums = operations.propagate(
+        U, covariances[0], V, covariances[1], np.arange(n_entries), *weights, 1.0, 0.1, 25.0, 0.1
+    )
+    assert np.shape(sums) == (4,)
+    np.testing.assert_allclose(sums[0] + sums[2], n_entries, rtol=1e-5)
+    assert np.isfinite(U).all()
+    assert not np.array_equal(U, before)
 
 
 def test_half_step_solves_each_row_and_each_column(problem, dtype):

@@ -35,8 +35,16 @@ def get_backend(device: Any) -> LocalBackend:
     return cast("LocalBackend", getattr(importlib.import_module(module), name)())
 
 
-def get_cluster_backend() -> Backend:
-    """Return the backend of fits with ``client=``, a Dask client."""
+def get_cluster_backend(device: Any = "cpu") -> Backend:
+    """Return the backend of fits with ``client=``, a Dask client.
+
+    Parameters
+    ----------
+    device : {"cpu"}, default="cpu"
+        Where the workers compute.
+    """
     from robustmf.backends.dask.backend import DaskBackend  # noqa: PLC0415 - as the others
 
+    if get_backend(device).name != "cpu":
+        raise ValueError(f"device must be 'cpu' with client=, got device={device!r}")
     return DaskBackend()

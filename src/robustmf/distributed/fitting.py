@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.connection import Connection, Factors
+from robustmf.backends.dask.backend import DaskBackend
+from robustmf.backends.dask.connection import Connection
+from robustmf.backends.dask.factors import RemoteFactorization
 from robustmf.backends.dask.matrix import Matrix, load_matrix
 from robustmf.backends.dask.shards import require_storable, write_shards
 from robustmf.backends.dask.source import Triplets
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
-from robustmf.backends.registry import get_cluster_backend
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import holdout_seed
-from robustmf.distributed.checkpoint import CheckpointFolder, Layout
-from robustmf.distributed.initialization import (
-    SAMPLING,
-    Estimates,
-    Sample,
-    initialize,
-    sample_evenly,
-)
+from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layout
+from robustmf.distributed.initialization import SAMPLING, Sample, initialize, sample_evenly
 from robustmf.distributed.noise import noise_facts
-from robustmf.fitting import FitResult
-from robustmf.initialization.initial_point import check_init
-from robustmf.io.checkpoint import Checkpoint
-from robustmf.solvers.base import Outcome, run, warn_of_limit
-from robustmf.solvers.irls import IRLS
-from robustmf.solvers.objective import Objective
-from robustmf.solvers.record import file_record
-from robustmf.solvers.registry import get_solver, solver_names
+from robustmf.fitting import FitResult, Initialization, check, fit_data
+from robustmf.io.checkpoint import Checkpoint, Progress
+from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
 from robustmf.solvers.settings import Settings
+
+if TYPE_CHECKING:
+    from robustmf.backends.base import Capabilities, EntryOperations
+    from robustmf.fitting import Data
 
 Array = NDArray[np.floating[Any]]
 
@@ -76,23 +70,60 @@ class RemoteEntries:
         }
 
 
-def require_cluster(solver: str, n_init: int, certify: Any, device: str) -> None:
+def require_cluster(solver: str, n_init: int, certify: Any) -> None:
     """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
-    capabilities = get_cluster_backend().capabilities
-    names = solver_names()
-    solvers = [name for name in names if get_solver(name).is_possible(True, capabilities)]
-    supported: dict[str, tuple[Any, tuple[Any, ...]]] = {
-        "solver": (solver, ("auto", *solvers)),
-        "n_init": (n_init, () if capabilities.several_initializations else (1,)),
-        "certify": (certify, () if capabilities.entry_operations else (False,)),
-        "device": (device, ("cpu",)),
-    }
-    for name, (value, allowed) in supported.items():
-        if allowed and value not in allowed:
-            raise ValueError(
-                f"{name} must be {' or '.join(map(repr, allowed))} with client=, "
-                f"got {name}={value!r}"
-            )
+    capabilities = DaskBackend.capabilities
+    require_possible(solver, plain_model=True, capabilities=capabilities)
+    if certify and not CERTIFIER.is_possible(plain_model=True, capabilities=capabilities):
+        raise ValueError(f"certify must be False with client=, got certify={certify!r}")
+    if n_init != 1 and not capabilities.several_initializations:
+        raise ValueError(f"n_init must be 1 with client=, got n_init={n_init!r}")
+
+
+@dataclass
+class ClusterEntries:
+    """Entries on a cluster, in place of ``EntryOperations`` and of ``Holdout``.
+
+    The error on held-out entries is measured during sweeps, for predictions within ``bounds``.
+    """
+
+    observed: Matrix
+    bounds: tuple[float, float]
+    capabilities: ClassVar[Capabilities] = DaskBackend.capabilities
+
+    def sweeps(
+        self,
+        reg: float,
+        biases: BiasModel,
+        sample_weights: None = None,
+        reg_by_count: bool = False,
+    ) -> DaskSweeps:
+        """Sweeps over the blocks, which have the weights of their entries."""
+        self._sweeps = DaskSweeps(self.observed, Terms(reg, reg_by_count, biases, self.bounds))
+        return self._sweeps
+
+    def error(self, U: Any, V: Any, bounds: tuple[float, float]) -> float:
+        """The error on the held-out entries at the last point of the sweeps."""
+        return self._sweeps.holdout_error
+
+
+@dataclass(frozen=True)
+class ClusterData:
+    """What is fitted, with the members of :class:`robustmf.fitting.Data`."""
+
+    operations: ClusterEntries
+    holdout: ClusterEntries | None
+    sample_weights: None = None
+
+    def initialize(
+        self, settings: Settings, rng: np.random.Generator, choice: SolverChoice
+    ) -> Initialization:
+        """See :func:`robustmf.distributed.initialization.initialize`."""
+        return initialize(settings, self.operations.observed, rng, choice)
+
+    def restored(self, parts: dict[str, Any], rank: int) -> RemoteFactorization:
+        """A factorization from a file, whose blocks have been checked when they were read."""
+        return RemoteFactorization(**parts)
 
 
 class ClusterFit:
@@ -122,10 +153,10 @@ class ClusterFit:
         fraction: float | None,
         rng: np.random.Generator,
     ) -> None:
-        self._folder = None if checkpoint is None else CheckpointFolder(checkpoint)
+        self._manifest = None if checkpoint is None else in_folder(checkpoint)
         advice = "fit again (a fit with checkpoint=path can be resumed)"
-        if self._folder is not None:
-            advice = f"resume with fit(…, resume={str(self._folder.path)!r})"
+        if checkpoint is not None:
+            advice = f"resume with fit(…, resume={str(checkpoint.path)!r})"
         connection = Connection(client, f"connect a new client, and {advice}")
         threads = connection.workers()
         if not threads:
@@ -135,68 +166,55 @@ class ClusterFit:
             )
         # an absolute path: workers may have another working directory
         self._shards = None if triplets.shards is None else Path(triplets.shards).resolve()
-        self._rng = rng.spawn(1)[0]
         n_blocks = triplets.blocks or sum(threads.values())
-        seed = holdout_seed(self._rng)
-        self._layout = Layout(n_blocks, seed)
-        if self._folder is not None:
-            self._layout = self._folder.layout(n_blocks, seed)
+        if self._manifest is not None:
+            n_blocks, rng = saved_layout(self._manifest, n_blocks, rng)
+        self._rng = rng
+        self._stream = rng.spawn(1)[0]
         self.matrix = load_matrix(
-            connection, triplets, self._layout.n_blocks, fraction, self._layout.holdout_seed
+            connection, triplets, n_blocks, fraction, holdout_seed(self._stream)
         )
 
     def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
         """Initialize and iterate; the factors of the result are empty if written as shards."""
         matrix = self.matrix
-        check_init(settings.init)
         self._require_storable(settings)
-        estimates, (U, V) = self._initial_point(settings)
-        terms = Terms(
-            estimates.reg,
-            settings.reg_by_count,
-            BiasModel(estimates.center, estimates.bias_unit),
-            settings.bounds,
-        )
-        sweeps = DaskSweeps(matrix, terms)
-        irls = IRLS(sweeps, Objective(estimates.loss, estimates.reg), estimates.sigma)
-        progress: Any = self._folder  # has the methods of LoopProgress
-        record = file_record(progress)
-        outcome = run(
-            irls,
-            U,  # type: ignore[arg-type]
-            V,  # type: ignore[arg-type]
-            settings.max_iter,
-            settings.tol,
-            settings.callbacks,
-            validation=None if settings.validation_fraction is None else sweeps.last_holdout_error,
-            patience=settings.patience,
-            record=record,
-        )
-        if record is not None and not outcome.stopped:
-            history = outcome.history
-            objective, seconds = history["objective"][-1], history["seconds"][-1]
-            record.save_if_due(irls, outcome, objective, seconds, force=True)
-        warn_of_limit(outcome, settings.max_iter, settings.tol)
-        point: Any = outcome.best or irls.augmented_factors
+        entries = ClusterEntries(matrix, settings.bounds)
+        spec, _ = check(settings, cast("EntryOperations", entries), None)
+        choice = SolverChoice(spec, f"on a cluster, {matrix.n_blocks} blocks per side")
+        progress = Progress()
+        if self._manifest is not None:
+            progress = open_manifest(self._manifest, settings.identity(), matrix, self._rng)
+        has_holdout = settings.validation_fraction is not None
+        data = ClusterData(entries, entries if has_holdout else None)
+        result = fit_data(settings, cast("Data", data), [self._stream], choice, progress)
+        kept = _remote_entries(matrix, with_ids=self._shards is None)
         if self._shards is None:
-            entries = _remote_entries(matrix)
-            A, B = map(np.asarray, point)
-        else:
-            entries = _remote_values(matrix)
-            facts = _facts(settings, estimates, entries) | noise_facts(matrix, point, terms)
-            write_shards(matrix, point, terms.biases, self._shards, facts)
-            A, B = (np.empty((0, factors.shape[1]), matrix.dtype) for factors in point)
-        return _as_fit(A, B, estimates, outcome, matrix.n_blocks), entries
+            return replace(result, factorization=result.factorization.to_host()), kept
+        return self._write_shards(settings, result, kept), kept
 
-    def _initial_point(self, settings: Settings) -> tuple[Estimates, tuple[Factors, Factors]]:
-        """That of the checkpoint, or a new one."""
-        folder = self._folder
-        if folder is None:
-            return initialize(settings, self.matrix, self._rng)
-        folder.open(self.matrix, settings.identity(), self._layout)
-        found = folder.initial_point(settings.loss) or initialize(settings, self.matrix, self._rng)
-        folder.keep_estimates(found[0])
-        return found
+    def _write_shards(
+        self, settings: Settings, result: FitResult, kept: RemoteEntries
+    ) -> FitResult:
+        """Let the workers write the factors; the result without them."""
+        assert self._shards is not None
+        point: Any = result.factorization.augmented(result.bias_unit)
+        biases = BiasModel(result.factorization.center, result.bias_unit)
+        terms = Terms(result.reg, settings.reg_by_count, biases, settings.bounds)
+        # what predictions need besides the factors
+        facts = {
+            "rank": settings.rank,
+            "loss": result.loss.name,
+            "theta": result.loss.theta,
+            "reg": result.reg,
+            "reg_by_count": settings.reg_by_count,
+            "median": float(np.median(kept.values)),
+            "bounds": None if settings.bounds == (-np.inf, np.inf) else settings.bounds,
+        } | noise_facts(self.matrix, point, terms)
+        write_shards(self.matrix, point, biases, self._shards, facts)
+        A, B = (np.empty((0, factors.shape[1]), factors.dtype) for factors in point)
+        empty = Factorization.from_augmented(A, B, biases.center, biases.unit)
+        return replace(result, factorization=empty)
 
     def _require_storable(self, settings: Settings) -> None:
         """Raise if the factors fit neither into the client's memory nor into shards."""
@@ -215,53 +233,27 @@ class ClusterFit:
             )
 
 
-def _as_fit(A: Array, B: Array, estimates: Estimates, outcome: Outcome, n_blocks: int) -> FitResult:
-    found = Factorization.from_augmented(A, B, estimates.center, estimates.bias_unit)
-    if outcome.best is not None:
-        outcome.best = (found.row_factors, found.column_factors)
-    return FitResult(
-        found,
-        estimates.bias_unit,
-        estimates.loss,
-        estimates.reg,
-        outcome,
-        float("nan"),
-        "irls",
-        f"on a cluster, {n_blocks} blocks per side",
-    )
-
-
-def _facts(settings: Settings, estimates: Estimates, entries: RemoteEntries) -> dict[str, Any]:
-    """What predictions need besides the factors."""
-    return {
-        "rank": settings.rank,
-        "loss": estimates.loss.name,
-        "theta": estimates.loss.theta,
-        "reg": estimates.reg,
-        "reg_by_count": settings.reg_by_count,
-        "median": float(np.median(entries.values)),
-        "bounds": None if settings.bounds == (-np.inf, np.inf) else settings.bounds,
-    }
-
-
-def _samples(matrix: Matrix, max_entries: int) -> list[Any]:
-    share = SAMPLING.max_share if matrix.n_blocks > 1 else 1.0
-    blocks = matrix.sides[0].blocks
-    return [matrix.connection.submit(sample_evenly, one, max_entries, share) for one in blocks]
-
-
-def _remote_entries(matrix: Matrix) -> RemoteEntries:
-    """Ids, counts and a sample of the entries."""
+def _remote_entries(matrix: Matrix, with_ids: bool) -> RemoteEntries:
+    """A sample of the entries; with their ids and counts if the factors come to the client too."""
     connection = matrix.connection
-    counts = [connection.attributes(side.blocks, "counts") for side in matrix.sides]
+    share = SAMPLING.max_share if matrix.n_blocks > 1 else 1.0
+    most = KEPT_ENTRIES_PER_SHARD
+    counts = []
+    if with_ids:
+        most = max(KEPT_ENTRIES // matrix.n_blocks, 1)
+        counts = [connection.attributes(side.blocks, "counts") for side in matrix.sides]
+    tasks = [connection.submit(sample_evenly, one, most, share) for one in matrix.sides[0].blocks]
     samples: list[Sample]
-    samples, *parts = connection.gather(
-        [_samples(matrix, max(KEPT_ENTRIES // matrix.n_blocks, 1)), *counts]
-    )
+    samples, *parts = connection.gather([tasks, *counts])
+    values = np.concatenate([one.values for one in samples])
+    if not with_ids:
+        none = np.empty(0, np.int64)
+        return RemoteEntries(
+            matrix.shape, matrix.n_entries, None, None, (none, none), (none, none), values
+        )
     row_counts, column_counts = (matrix.in_order(side, part) for side, part in enumerate(parts))
     rows = matrix.order(0)[np.concatenate([one.rows for one in samples])].astype(np.int64)
     columns = matrix.order(1)[np.concatenate([one.columns for one in samples])].astype(np.int64)
-    values = np.concatenate([one.values for one in samples])
     return RemoteEntries(
         matrix.shape,
         matrix.n_entries,
@@ -269,14 +261,4 @@ def _remote_entries(matrix: Matrix) -> RemoteEntries:
         (row_counts, column_counts),
         (rows, columns),
         values,
-    )
-
-
-def _remote_values(matrix: Matrix) -> RemoteEntries:
-    """Values alone, for a model whose factors are written as shards."""
-    samples = matrix.connection.gather(_samples(matrix, KEPT_ENTRIES_PER_SHARD))
-    values = np.concatenate([one.values for one in samples])
-    none: Any = np.empty(0, np.int64)
-    return RemoteEntries(
-        matrix.shape, matrix.n_entries, None, None, (none, none), (none, none), values
     )

@@ -1,51 +1,45 @@
 """The initial point of a fit on a cluster.
 
-Without given factors, one worker runs the initialization of one machine on a sample of the rows;
-the other rows and columns are folded in. With given factors (U, V), noise, λ and biases are
-estimated as on one machine, from the same sample of entries.
+One worker initializes a sample of the rows as one machine does
+(:func:`robustmf.fitting.initialize`); the other rows and columns are folded in.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.connection import Factors
+from robustmf.backends.dask.factors import RemoteFactorization
 from robustmf.backends.dask.matrix import Matrix
-from robustmf.backends.dask.sweeps import operations_on
 from robustmf.data.factorization import Factorization
-from robustmf.data.ids import SIDE_NAMES, Ids, Side, merge_ids, take_ids
 from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
-from robustmf.distributed.fold_in import fold_in_missing
+from robustmf.fitting import Initialization
 from robustmf.fitting import initialize as initialize_locally
-from robustmf.initialization import problem
-from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, given_factors
-from robustmf.initialization.regularization import average_reg, in_units
-from robustmf.initialization.scales import Scales, least_sigma
+from robustmf.initialization.initial_point import given_factors
+from robustmf.initialization.resampling import OPTIONS as RESAMPLING
+from robustmf.initialization.resampling import suspects
+from robustmf.initialization.scales import TUNING
+from robustmf.kernels import repair
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
-from robustmf.solvers.registry import SolverChoice, get_solver
+from robustmf.solvers.fold_in import fold_in
+from robustmf.solvers.registry import SolverChoice
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
 
-#: Global indices of some rows or columns, and their ids.
-NamedIndices = tuple[NDArray[np.int64], Ids]
-
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """The sample of entries on which the initialization runs.
+    """The sample of entries on which the initialization runs, and the fold-in of the others.
 
     Attributes
     ----------
@@ -53,21 +47,25 @@ class SampleOptions:
         The largest sample; its initialization must fit into the memory of one worker.
     max_share : float
         The largest share of the entries in one task, or on the client, with several blocks.
+    max_given : int
+        From given factors, the sample has all entries up to this number: the estimates are then
+        those of one machine.
     small_share : float
         In a sample of less than this share, columns with few entries are left out: they are folded
         in later, with all their entries.
     min_entries_per_factor : int
         Such columns have fewer entries than this number times the rank.
-    max_center_entries : int
-        The center of the biases is the median of at most this many values; all of them on one
-        machine.
+    refit_deviations : float
+        A folded-in row is refitted from random subsets of its entries if it explains fewer of them
+        than the median row by this many standard deviations.
     """
 
     max_entries: int = 1 << 22
     max_share: float = 0.9
+    max_given: int = 1 << 18
     small_share: float = 0.5
     min_entries_per_factor: int = 3
-    max_center_entries: int = 1 << 18
+    refit_deviations: float = 1.0
 
 
 SAMPLING = SampleOptions()
@@ -82,76 +80,90 @@ class Sample:
     values: Array
     weights: Array | None
 
+    def select(self, mask: NDArray[np.bool_]) -> Sample:
+        """The entries where ``mask`` is true."""
+        weights = None if self.weights is None else self.weights[mask]
+        return Sample(self.rows[mask], self.columns[mask], self.values[mask], weights)
+
 
 @dataclass(frozen=True)
-class Estimates:
-    """What the initialization determines besides the factors.
+class SampleFit:
+    """The initialization of a sample.
 
-    ``center`` is None without biases; ``typical`` is the median of |value|.
+    Attributes
+    ----------
+    initial : Initialization
+    indices : (array, array)
+        The global indices of its rows and columns.
+    typical : float
+        The median of |value|.
     """
 
-    sigma: float
-    center: float | None
-    reg: float
-    bias_unit: float
-    typical: float
-    loss: Loss
-
-
-@dataclass(frozen=True)
-class SampleFactors:
-    """Augmented factors of the sampled rows and columns, with their global indices."""
-
-    estimates: Estimates
+    initial: Initialization
     indices: tuple[NDArray[np.int64], NDArray[np.int64]]
-    factors: tuple[Array, Array]
+    typical: float
+
+    def without_factors(self) -> SampleFit:
+        """All but the factors of rows and columns: what the client receives."""
+        none = np.empty(0, np.int64)
+        factors = self.initial.factorization
+        empty = Factorization(
+            factors.row_factors[:0],
+            factors.column_factors[:0],
+            factors.center,
+            factors.row_bias[:0],
+            factors.column_bias[:0],
+        )
+        return SampleFit(replace(self.initial, factorization=empty), (none, none), self.typical)
 
 
 def initialize(
-    settings: Settings, matrix: Matrix, rng: np.random.Generator
-) -> tuple[Estimates, tuple[Factors, Factors]]:
-    """Augmented factors for all blocks, and the estimates that the iterations start with."""
-    found = _from_sample if isinstance(settings.init, str) else _from_given_factors
-    estimates, point = found(settings, matrix, rng)
-    _log.info("initialized: noise %.4g", estimates.sigma)
-    return estimates, point
-
-
-def _from_sample(
-    settings: Settings, matrix: Matrix, rng: np.random.Generator
-) -> tuple[Estimates, tuple[Factors, Factors]]:
-    """Initialize on a sample of the rows, and fold in the others."""
+    settings: Settings, matrix: Matrix, rng: np.random.Generator, choice: SolverChoice
+) -> Initialization:
+    """Initialize a sample of the rows on one worker, and fold in the others on all workers."""
     connection = matrix.connection
     submit = connection.submit
-    share = 1.0  # the worker with the only block has all entries
-    if matrix.n_blocks > 1:
-        share = min(SAMPLING.max_share, SAMPLING.max_entries / matrix.n_entries)
+    settings = replace(settings, callbacks=())
+    is_given = not isinstance(settings.init, str)
+    if is_given:
+        init: Any = settings.init
+        given = given_factors(init, matrix.shape, settings.rank, matrix.dtype)
+        U, V = (factors[matrix.order(side)] for side, factors in enumerate(given))
+        settings = replace(settings, init=(U, V))
+    sent = connection.constant(settings)
+    share = _sample_share(matrix, is_given)
     samples = [submit(sample_rows, block, share) for block in matrix.sides[0].blocks]
-    names = []
-    for side, of in enumerate(matrix.sides):
-        indices = [submit(_indices_in, sample, side) for sample in samples]
-        names.append(
-            [submit(_names_of, *one, indices) for one in zip(of.ids, of.offsets, strict=True)]
-        )
-    settings = replace(settings, callbacks=(), solver="irls")
-    found = submit(initialize_sample, samples, names, matrix.n_entries, settings, rng)
-    estimates = connection.gather(submit(getattr, found, "estimates"))
+    found = submit(initialize_sample, samples, matrix.n_entries, sent, rng, choice)
+    fit: SampleFit = connection.gather(submit(SampleFit.without_factors, found))
     blocks = [
-        [submit(factors_of, found, side, *one) for one in zip(of.offsets, of.sizes, strict=True)]
+        [
+            submit(factors_of, found, sent, side, *one)
+            for one in zip(of.offsets, of.sizes, strict=True)
+        ]
         for side, of in enumerate(matrix.sides)
     ]
+    loss = settings.loss_at(fit.initial.sigma)
     for side, of in enumerate(matrix.sides):
         sections = matrix.sections(side, blocks[1 - side])
         blocks[side] = [
-            submit(fold_in_missing, *one, estimates, settings.reg_by_count)
+            submit(fold_in_missing, *one, fit, loss, settings.reg_by_count)
             for one in zip(of.blocks, blocks[side], sections, strict=True)
         ]
     connection.wait(blocks)
-    width = settings.rank + (estimates.center is not None)
-    U, V = (matrix.factors(side, of_side, width) for side, of_side in enumerate(blocks))
-    U.replicate()
-    V.replicate()
-    return estimates, (U, V)
+    model = fit.initial.factorization
+    A, B = (
+        matrix.factors(side, of_side, model.rank + model.has_bias)
+        for side, of_side in enumerate(blocks)
+    )
+    remote = RemoteFactorization(A, B, model.center, fit.initial.bias_unit)
+    return replace(fit.initial, factorization=cast("Factorization", remote), reason=choice.reason)
+
+
+def _sample_share(matrix: Matrix, is_given: bool) -> float:
+    """The share of the entries in the sample; the worker with the only block has all entries."""
+    if matrix.n_blocks == 1 or (is_given and matrix.n_entries <= SAMPLING.max_given):
+        return 1.0
+    return min(SAMPLING.max_share, SAMPLING.max_entries / matrix.n_entries)
 
 
 def sample_rows(block: Block, share: float) -> Sample:
@@ -162,12 +174,12 @@ def sample_rows(block: Block, share: float) -> Sample:
     chosen = np.ones(len(rows), bool)
     # the rows up to the one that reaches 1 − share are left out, however long that one is
     chosen[order[np.cumsum(counts) - counts < (1 - share) * len(rows.values)]] = False
-    return entries_at(block, np.flatnonzero(np.repeat(chosen, rows.counts)))
+    return _entries_at(block, np.flatnonzero(np.repeat(chosen, rows.counts)))
 
 
 def sample_evenly(block: Block, max_entries: int, max_share: float) -> Sample:
     """Evenly spaced entries of the block."""
-    return entries_at(block, even_positions(block.observed.n_entries, max_entries, max_share))
+    return _entries_at(block, even_positions(block.observed.n_entries, max_entries, max_share))
 
 
 def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArray[np.int64]:
@@ -175,7 +187,7 @@ def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArra
     return evenly_spaced(n_entries, min(max_entries, int(max_share * n_entries)))
 
 
-def entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
+def _entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
     """Entries of a block by their positions in row order."""
     rows = block.observed.rows
     return Sample(
@@ -188,61 +200,50 @@ def entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
 
 def initialize_sample(
     samples: Sequence[Sample],
-    names: Sequence[Sequence[NamedIndices]],
     n_entries: int,
     settings: Settings,
     rng: np.random.Generator,
-) -> SampleFactors:
-    """Initialize on samples of a matrix with ``n_entries``; rows are in the order of the ids.
-
-    ``names`` holds, for each side, the ids of the sampled rows or columns.
-    """
+    choice: SolverChoice,
+) -> SampleFit:
+    """Initialize on samples of a matrix with ``n_entries``; given factors are by global index."""
     sample = _concatenate(samples)
     share = len(sample.values) / n_entries
     if share < SAMPLING.small_share:
         counts = np.bincount(sample.columns)[sample.columns]
         kept = counts >= SAMPLING.min_entries_per_factor * settings.rank
         if kept.any():
-            sample = _select(sample, kept)
-    indices = []
-    positions = []
-    for index, of_side, role in zip((sample.rows, sample.columns), names, SIDE_NAMES, strict=True):
-        _, first, position = np.unique(
-            _in_order_of_ids(index, of_side, role), return_index=True, return_inverse=True
-        )
-        indices.append(index[first])
-        positions.append(position)
-    shape = (len(indices[0]), len(indices[1]))
+            sample = sample.select(kept)
+    rows, i = np.unique(sample.rows, return_inverse=True)
+    columns, j = np.unique(sample.columns, return_inverse=True)
+    shape = (len(rows), len(columns))
     if settings.rank > min(shape):
         raise ValueError(
             f"rank={settings.rank} exceeds the rows or columns of the sample for the "
             f"initialization, {shape}; use fewer blocks, Triplets(…, blocks=), which leaves fewer "
             "rows out, or a smaller rank"
         )
-    observed = Observed.from_indices(positions[0], positions[1], sample.values, shape)
-    weights = sample.weights
-    if weights is not None:
-        weights = Observed.from_indices(positions[0], positions[1], weights, shape).rows.values
+    observed = Observed.from_indices(i, j, sample.values, shape)
+    weights = None
+    if sample.weights is not None:
+        weights = Observed.from_indices(i, j, sample.weights, shape).rows.values
+    is_given = not isinstance(settings.init, str)
+    if is_given:
+        U, V = cast("tuple[Array, Array]", settings.init)
+        settings = replace(settings, init=(U[rows], V[columns]))
     with Team(1) as team:
-        choice = SolverChoice(get_solver("irls"), "")
-        found = initialize_locally(settings, CPUOperations(observed, team), weights, rng, choice)
-    factors = found.factorization
-    estimates = Estimates(
-        found.sigma,
-        factors.center,
-        found.reg,
-        found.bias_unit,
-        float(np.median(np.abs(sample.values))),
-        settings.loss_at(found.sigma),
-    )
-    # λ makes UᵀU = VᵀV for all rows; sweeps alone would need hundreds to balance those of a sample
-    balance = factors.row_factors.dtype.type(share**0.25)
-    balanced = replace(
-        factors,
-        row_factors=factors.row_factors * balance,
-        column_factors=factors.column_factors / balance,
-    )
-    return SampleFactors(estimates, (indices[0], indices[1]), balanced.augmented(found.bias_unit))
+        operations = CPUOperations(observed, team)
+        initial = initialize_locally(settings, operations, weights, rng, choice)
+    if not is_given:
+        # λ makes UᵀU = VᵀV for all rows; sweeps would need hundreds to balance those of a sample
+        factors = initial.factorization
+        balance = factors.row_factors.dtype.type(share**0.25)
+        balanced = replace(
+            factors,
+            row_factors=factors.row_factors * balance,
+            column_factors=factors.column_factors / balance,
+        )
+        initial = replace(initial, factorization=balanced)
+    return SampleFit(initial, (rows, columns), float(np.median(np.abs(sample.values))))
 
 
 def _concatenate(samples: Sequence[Sample]) -> Sample:
@@ -255,186 +256,120 @@ def _concatenate(samples: Sequence[Sample]) -> Sample:
     return Sample(rows, columns, values, np.concatenate(weights) if weights else None)
 
 
-def _select(sample: Sample, mask: NDArray[np.bool_]) -> Sample:
-    weights = None if sample.weights is None else sample.weights[mask]
-    return Sample(sample.rows[mask], sample.columns[mask], sample.values[mask], weights)
-
-
-def _indices_in(sample: Sample, side: int) -> NDArray[np.int64]:
-    return np.unique(sample.columns if side else sample.rows)
-
-
-def _names_of(ids: Ids, offset: int, indices: Sequence[NDArray[np.int64]]) -> NamedIndices:
-    """Those of the global indices that belong to a block, with their ids."""
-    union = np.unique(np.concatenate(indices))
-    own = union[(union >= offset) & (union < offset + len(ids))]
-    return own, take_ids(ids, own - offset)
-
-
-def _in_order_of_ids(
-    index: NDArray[np.int64], names: Sequence[NamedIndices], role: Side
-) -> NDArray[Any]:
-    """Global indices as positions in the order of the ids."""
-    known = np.concatenate([part[0] for part in names])
-    positions = merge_ids([part[1] for part in names], role)[0]
-    order = np.argsort(known)
-    return np.asarray(positions[order[np.searchsorted(known[order], index)]])
-
-
-def factors_of(found: SampleFactors, side: int, offset: int, size: int) -> Array:
-    """The factors of a block; NaN for rows or columns outside the sample."""
+def factors_of(found: SampleFit, settings: Settings, side: int, offset: int, size: int) -> Array:
+    """The augmented factors of a block; NaN what is neither given nor found on the sample."""
     indices = found.indices[side]
-    factors = found.factors[side]
-    own = (indices >= offset) & (indices < offset + size)
+    initial = found.initial
+    factors = initial.factorization.augmented(initial.bias_unit)[side]
     out = np.full((size, factors.shape[1]), np.nan, factors.dtype)
+    if not isinstance(settings.init, str):
+        given = cast("tuple[Array, Array]", settings.init)[side]
+        out[:, : given.shape[1]] = given[offset : offset + size]
+    own = (indices >= offset) & (indices < offset + size)
     out[indices[own] - offset] = factors[own]
     return out
 
 
-def _from_given_factors(
-    settings: Settings, matrix: Matrix, _: np.random.Generator
-) -> tuple[Estimates, tuple[Factors, Factors]]:
-    """Start at ``settings.init``; noise, λ and biases are estimated there."""
-    given: Any = settings.init
-    U, V = given_factors(given, matrix.shape, settings.rank, matrix.dtype)
-    side = _row_side(matrix)
-    values, n_entries = _entry_sample(matrix, side, False, problem.SAMPLE)
-    if settings.auto_reg:
-        scales = Scales(values.values, matrix.shape, n_entries, settings.rank, settings.reg)
-        settings = in_units(settings, scales)[0]
-    biases = [np.zeros(size, matrix.dtype) for size in matrix.shape]
-    center = None
-    if settings.bias is True:
-        center, biases = _fit_biases(settings, matrix, side)
-    sample, n_entries = _entry_sample(matrix, side, True, problem.SAMPLE)
-    pairs = ((sample.rows, U, biases[0]), (sample.columns, V, biases[1]))
-    (i, left, row_bias), (j, right, column_bias) = pairs if side == 0 else pairs[::-1]
-    centered = sample.values
-    if center is not None:
-        centered = centered - row_bias[i] - column_bias[j] - matrix.dtype.type(center)
-    reg = average_reg(settings, n_entries, matrix.shape)
-    scales = Scales(centered, matrix.shape, n_entries, settings.rank, reg, settings.loss.degree)
-    typical = float(np.median(np.abs(values.values)))
-    residual = centered - np.einsum("tq,tq->t", left[i], right[j])
-    sigma = max(scales.noise(residual), least_sigma(typical, matrix.dtype))
-    estimates = Estimates(
-        sigma, center, settings.reg, settings.bias_unit, typical, settings.loss_at(sigma)
-    )
-    augmented = Factorization(U, V, center, *biases).augmented(settings.bias_unit)
-    A, B = (matrix.distribute(side, one) for side, one in enumerate(augmented))
-    return estimates, (A, B)
-
-
-def _row_side(matrix: Matrix) -> int:
-    """The side that one machine treats as rows: the longer one, or that with the larger sums."""
-    m, n = matrix.shape
-    if m != n:
-        return int(m < n)
-    connection = matrix.connection
-    sums = connection.gather([connection.map(_squared_sums, of.blocks) for of in matrix.sides])
-    by_row, by_column = map(sum, sums)
-    return int(by_row < by_column)
-
-
-def _fit_biases(settings: Settings, matrix: Matrix, first: int) -> tuple[float, list[Array]]:
-    """Fit center and biases without factors; the side ``first`` is solved for first."""
-    connection = matrix.connection
-    reg = settings.reg / (settings.bias_unit * settings.bias_unit)
-    sample, _ = _entry_sample(matrix, first, False, SAMPLING.max_center_entries)
-    center, losses = bias_sweeps(sample.values)
-    biases = [
-        [connection.submit(np.zeros, (size, 1), matrix.dtype) for size in of.sizes]
-        for of in matrix.sides
-    ]
-    for loss in losses:
-        for side in (first, 1 - first):
-            sections = matrix.sections(side, biases[1 - side])
-            biases[side] = [
-                connection.submit(_bias_half_step, *one, loss, reg, center)
-                for one in zip(matrix.sides[side].blocks, biases[side], sections, strict=True)
-            ]
-    found = connection.gather(biases)
-    return center, [matrix.in_order(side, parts)[:, 0] for side, parts in enumerate(found)]
-
-
-def _entry_sample(
-    matrix: Matrix, side: int, weighted: bool, max_entries: int
-) -> tuple[Sample, int]:
-    """The sample of entries from which one machine estimates scales, on the client.
-
-    With ``weighted``, entries of weight 0 are left out. Also returns the number of entries that it
-    represents. The indices of rows and columns are positions in the order of the ids, whichever
-    ``side`` the blocks are of.
-    """
-    connection = matrix.connection
-    blocks = matrix.sides[side].blocks
-    counts = connection.gather([connection.submit(_row_counts, one, weighted) for one in blocks])
-    n_entries = sum(int(of_block.sum()) for of_block in counts)
-    starts: list[Any] = [None] * len(blocks)
-    columns = None
-    if n_entries > max_entries:
-        in_order = matrix.in_order(side, counts)
-        first = (np.cumsum(in_order) - in_order)[matrix.order(side)]
-        bounds = np.cumsum([len(of_block) for of_block in counts])[:-1]
-        starts = [connection.constant(part) for part in np.split(first, bounds)]
-        columns = connection.constant(matrix.order(1 - side))
-    parts = [
-        connection.submit(_sample_entries, *one, weighted, n_entries, max_entries, columns)
-        for one in zip(blocks, starts, strict=True)
-    ]
-    sample = _concatenate(connection.gather(parts))
-    rows, columns = (sample.rows, sample.columns) if side == 0 else (sample.columns, sample.rows)
-    return replace(sample, rows=matrix.order(0)[rows], columns=matrix.order(1)[columns]), n_entries
-
-
-def _positive(block: Block, weighted: bool) -> NDArray[np.int64]:
-    """Positions of all entries or, with ``weighted``, of those with a positive weight."""
-    if weighted and block.weights is not None:
-        return np.flatnonzero(block.weights > 0)
-    return np.arange(block.observed.n_entries)
-
-
-def _row_counts(block: Block, weighted: bool) -> NDArray[np.int64]:
-    rows = block.rows_of(_positive(block, weighted))
-    return np.bincount(rows, minlength=len(block.observed.rows))
-
-
-def _sample_entries(
+def fold_in_missing(
     block: Block,
-    starts: NDArray[np.int64] | None,
-    weighted: bool,
-    n_entries: int,
-    max_entries: int,
-    column_order: NDArray[Any] | None,
-) -> Sample:
-    """The entries of the block that belong to the sample.
-
-    One machine has rows and columns in the order of the ids. ``starts`` is the position of each
-    row's first entry in that order, ``column_order`` that of each column; None takes all entries.
-    """
-    positions = _positive(block, weighted)
-    if starts is None or column_order is None:
-        return entries_at(block, positions)
-    row = block.rows_of(positions)
-    column = column_order[block.columns[block.observed.rows.indices[positions]]]
-    order = np.lexsort((column, row))
-    row = row[order]
-    within = np.arange(len(row)) - np.searchsorted(row, row)
-    chosen = evenly_spaced(n_entries, max_entries)
-    mask = np.isin(starts[row] + within, chosen, assume_unique=True)
-    return entries_at(block, positions[order][mask])
-
-
-def _squared_sums(block: Block) -> float:
-    """Σ (row sum)² of the weighted values."""
-    values = block.observed.rows.values
-    weighted = values if block.weights is None else values * block.weights
-    return float(np.square(np.bincount(block.observed.rows.group_of_entry(), weighted)).sum())
-
-
-def _bias_half_step(
-    block: Block, own: Array, sections: Sequence[Array], loss: Loss, reg: float, center: float
+    own: Array,
+    sections: Sequence[Array],
+    fit: SampleFit,
+    loss: Loss,
+    reg_by_count: bool,
 ) -> Array:
+    """Fold in the rows of a block whose factors, or biases alone, are NaN.
+
+    NaN in the sections is ignored.
+    """
+    missing = np.isnan(own[:, -1])
+    if not missing.any():
+        return own
+    initial = fit.initial
+    other = np.concatenate(sections)
+    known = ~np.isnan(other[:, -1])
+    other = np.where(known[:, None], other, other.dtype.type(0))
+    design, offsets = BiasModel(initial.factorization.center, initial.bias_unit).design(other)
+    observed = block.observed
+    if offsets is not None:
+        observed = observed.with_values(observed.rows.values - offsets[observed.rows.indices])
+    used = known[observed.rows.indices]
+    weights = None
+    if block.weights is not None:
+        used &= block.weights > 0
+        weights = block.weights[used]
+    operations = CPUOperations(observed.select(used), Team(1))
+    # given rows lack their bias alone, which is the last factor
+    lacking = slice(0, None) if np.isnan(own[missing, 0]).any() else slice(-1, None)
+    if lacking.start:
+        operations = _without_factors(operations, own[:, :-1], design[:, :-1])
+    of_missing = np.repeat(missing, operations.observed.rows.counts)
     found = own.copy()
-    bias_half_step(operations_on(block), loss, reg, found, np.concatenate(sections), center)
+    found[missing, lacking] = _fold_in(
+        operations.on(operations.observed.select(of_missing)),
+        None if weights is None else weights[of_missing],
+        np.ascontiguousarray(design[:, lacking]),
+        fit,
+        loss,
+        reg_by_count,
+    )[missing]
+    if loss.robust and not lacking.start:
+        _refit(operations, found, missing, design, initial, reg_by_count, block.offset)
     return found
+
+
+def _without_factors(operations: CPUOperations, U: Array, V: Array) -> CPUOperations:
+    """Operations on what is left of the entries without UVᵀ."""
+    rows = operations.observed.rows
+    predicted = np.einsum("tq,tq->t", U[rows.group_of_entry()], V[rows.indices])
+    return operations.on(operations.observed.with_values(rows.values - predicted))
+
+
+def _fold_in(
+    operations: CPUOperations,
+    weights: Array | None,
+    design: Array,
+    fit: SampleFit,
+    loss: Loss,
+    reg_by_count: bool,
+) -> Array:
+    reg: float | Array = fit.initial.reg
+    if reg_by_count:
+        reg = reg * np.maximum(operations.observed.rows.counts, 1).astype(np.float64)
+    return fold_in(operations, loss, reg, design, None, weights, fit.typical)
+
+
+def _refit(
+    operations: CPUOperations,
+    U: Array,
+    missing: NDArray[np.bool_],
+    design: Array,
+    initial: Initialization,
+    reg_by_count: bool,
+    seed: int,
+) -> None:
+    """Refit folded-in rows with a poor fit from random subsets of their entries, in place."""
+    observed = operations.observed.rows
+    theta = TUNING * initial.sigma
+    rows, n_subsets = suspects(operations, U, design, theta, SAMPLING.refit_deviations)
+    poor = missing[rows]
+    mean_count = max(float(observed.counts.mean()), 1.0)
+    rank = U.shape[1]
+    # not EntryOperations.repair_rows, which removes the influence of these rows from the other
+    # side: it has not been fitted to them, so that its normal inverses are zero
+    repair.repair_rows(
+        0,
+        int(poor.sum()),
+        observed.pointers,
+        observed.indices,
+        observed.values,
+        U,
+        design,
+        np.zeros((len(design), rank, rank)),
+        initial.reg * (mean_count if reg_by_count else 1.0),
+        0.5 / (RESAMPLING.theta_factor * theta) ** 2,
+        rows[poor],
+        n_subsets[poor],
+        np.uint64(seed),
+        np.zeros(len(rows), bool),
+    )

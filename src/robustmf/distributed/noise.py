@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.connection import Factors
+from robustmf.backends.dask.factors import Factors
 from robustmf.backends.dask.matrix import Matrix
 from robustmf.backends.dask.sweeps import Terms
 from robustmf.distributed.initialization import SAMPLING, even_positions

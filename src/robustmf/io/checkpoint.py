@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -81,6 +81,37 @@ class Progress:
         yield
 
 
+class Storage(Protocol):
+    """How the values of a state are represented in the file."""
+
+    def to_file(self, value: Any) -> Any:
+        """A value that the file format has, for a value that is neither a dict nor a tuple."""
+
+    def from_file(self, value: Any) -> Any:
+        """The inverse of :meth:`to_file`."""
+
+    def clean_up(self, state: dict[str, Any]) -> None:
+        """Discard what this state, which has been written, does not refer to."""
+
+
+@dataclass(frozen=True)
+class ArrayStorage:
+    """Arrays are in the file; ``place`` moves an array to the device of the fit."""
+
+    place: Place
+
+    def to_file(self, value: Any) -> Any:
+        """The value, an array on the host."""
+        return np.asarray(value) if _is_array(value) else value
+
+    def from_file(self, value: Any) -> Any:
+        """The value, an array on the device of the fit."""
+        return self.place(value) if _is_array(value) else value
+
+    def clean_up(self, state: dict[str, Any]) -> None:
+        """Nothing is stored beside the file."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A file to which a fit is saved periodically, and from which it is resumed.
@@ -114,7 +145,7 @@ class Checkpoint:
         rng: np.random.Generator,
         place: Place,
     ) -> tuple[FileProgress, np.random.Generator]:
-        """Read the file, or create it.
+        """Read the file, or create it, for entries on one machine.
 
         Parameters
         ----------
@@ -136,33 +167,46 @@ class Checkpoint:
         rng : Generator
             The random numbers to use.
         """
-        seed = _seed(rng)
         rows = observed.to_host().rows
-        identity = {
-            "version": _VERSION,
-            "robustmf": version("robustmf"),
+        data = {
             "device": self.device,
             "shape": observed.shape,
             "X": _digest(rows.pointers, rows.indices, rows.values),
             "weights": None if weights is None else _digest(weights),
             "ids": _digest_ids(observed) if settings["validation_fraction"] is not None else None,
+        }
+        return self.open_with(settings, data, rng, ArrayStorage(place))
+
+    def open_with(
+        self,
+        settings: dict[str, Any],
+        data: dict[str, Any],
+        rng: np.random.Generator,
+        storage: Storage,
+    ) -> tuple[FileProgress, np.random.Generator]:
+        """The same for data that are identified by the values ``data``."""
+        seed = _seed(rng)
+        identity = {
+            "version": _VERSION,
+            "robustmf": version("robustmf"),
             "random_state": seed if self.seeded else None,
+            **data,
             **{name: plain_setting(value) for name, value in settings.items()},
         }
         state = self._load(identity)
         if state is None:
             _log.info("checkpoint %s: new, every %g s", self.path, self.every)
             state = {"seed": seed, "ended": [], "prepared": None, "loops": {}}
-        progress = FileProgress(self, identity, place, state)
+        progress = FileProgress(self, identity, storage, state)
         if not self.seeded:
             with progress.reading():
-                rng = _generator(state["seed"])
+                rng = generator_of(state["seed"])
         if not state["ended"]:
             progress.write()  # fails early if the file cannot be written
         return progress, rng
 
-    def _load(self, identity: dict[str, Any]) -> dict[str, Any] | None:
-        """The state in the file, or None if there is no file; CheckpointError for another fit."""
+    def saved(self) -> Saved | None:
+        """The content of the file, or None if there is none."""
         try:
             discard_leftovers(self.path)
             saved = read(self.path)
@@ -183,6 +227,13 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.path}: holds a {saved.kind}, not a checkpoint; give another path"
             )
+        return saved
+
+    def _load(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """The state in the file, or None if there is no file; CheckpointError for another fit."""
+        saved = self.saved()
+        if saved is None:
+            return None
         require_same_fit(self.path, saved.parameters, identity)
         if set(saved.state) != _PARTS:
             raise CheckpointError(
@@ -199,29 +250,29 @@ class FileProgress(Progress):
 
     checkpoint: Checkpoint
     identity: dict[str, Any]
-    place: Place
+    storage: Storage
     state: dict[str, Any]
     written_at: float = field(default=0.0)
 
     @property
     def ended(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """The fits that are complete."""
-        return [_map_arrays(ended, self.place) for ended in self.state["ended"]]
+        return [self.from_file(ended) for ended in self.state["ended"]]
 
     @property
     def prepared(self) -> dict[str, Any] | None:  # type: ignore[override]
         """The initialization of the current fit."""
-        return _map_arrays(self.state["prepared"], self.place)
+        return cast("dict[str, Any] | None", self.from_file(self.state["prepared"]))
 
     def save_initialization(self, prepared: dict[str, Any]) -> None:
         """Save the initialization, which may have taken most of the time."""
-        self.state["prepared"] = _map_arrays(prepared, _to_host)
+        self.state["prepared"] = self.to_file(prepared)
         self.write()
 
     def save_result(self, ended: dict[str, Any]) -> None:
         """Save the result, and discard all other states of this fit."""
         self.state |= {
-            "ended": [*self.state["ended"], _map_arrays(ended, _to_host)],
+            "ended": [*self.state["ended"], self.to_file(ended)],
             "prepared": None,
             "loops": {},
         }
@@ -233,28 +284,39 @@ class FileProgress(Progress):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context in which errors become :class:`CheckpointError` with the name of the file."""
-        try:
+        """See :func:`reading_content`."""
+        with reading_content(self.checkpoint.path):
             yield
-        except (CheckpointError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"{self.checkpoint.path}: the checksum is valid, but the content is not what this "
-                f"release writes ({error}); {_REMEDY}"
-            ) from error
+
+    def to_file(self, value: Any) -> Any:
+        """A part of the state as it is stored."""
+        with self._writing():
+            return _map_values(value, self.storage.to_file)
+
+    def from_file(self, value: Any) -> Any:
+        """A stored part of the state, with arrays where the fit has them."""
+        return _map_values(value, self.storage.from_file)
 
     def write(self) -> None:
         """Write the file."""
-        path = self.checkpoint.path
+        with self._writing():
+            write(self.checkpoint.path, Saved(_KIND, self.identity, self.state))
+            self.storage.clean_up(self.state)
+        self.written_at = time.monotonic()
+        _log.info("checkpoint %s: written", self.checkpoint.path)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            write(path, Saved(_KIND, self.identity, self.state))
+            yield
+        except ConnectionError:  # of a cluster that has the arrays
+            raise
         except OSError as error:
             raise CheckpointWriteError(
-                f"cannot write the checkpoint {path}: {error.strerror or error}; "
+                f"cannot write the checkpoint {self.checkpoint.path}: {error.strerror or error}; "
                 "the previous checkpoint, if any, is intact: "
                 "free disk space or give another path, and fit again to resume"
             ) from error
-        self.written_at = time.monotonic()
-        _log.info("checkpoint %s: written", path)
 
 
 @dataclass(frozen=True)
@@ -271,8 +333,9 @@ class LoopProgress:
             yield
 
     def load(self) -> dict[str, Any] | None:
-        """The saved state of the loop, with arrays on the device of the fit."""
-        return _map_arrays(self.progress.state["loops"].get(self.name), self.progress.place)
+        """The saved state of the loop, with arrays where the fit has them."""
+        saved = self.progress.state["loops"].get(self.name)
+        return cast("dict[str, Any] | None", self.progress.from_file(saved))
 
     def is_due(self) -> bool:
         """Whether the interval between two writes has passed."""
@@ -281,8 +344,22 @@ class LoopProgress:
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the state of the loop."""
-        self.progress.state["loops"][self.name] = _map_arrays(state, _to_host)
+        self.progress.state["loops"][self.name] = self.progress.to_file(state)
         self.progress.write()
+
+
+@contextmanager
+def reading_content(path: Path) -> Iterator[None]:
+    """Context in which errors become :class:`CheckpointError` with the name of the file."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise CheckpointError(f"{error}; {_REMEDY}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, FileNotFoundError) as error:
+        raise CheckpointError(
+            f"{path}: the checksum is valid, but the content is not what this release writes "
+            f"({error}); {_REMEDY}"
+        ) from error
 
 
 def as_checkpoint(
@@ -398,7 +475,7 @@ def _seed(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def _generator(seed: dict[str, Any]) -> np.random.Generator:
+def generator_of(seed: dict[str, Any]) -> np.random.Generator:
     """The generator that a fit without a given seed was started with."""
     integers = [seed["pool"], *seed["entropy"], *seed["key"]]
     if not all(isinstance(part, int) and part >= 0 for part in integers) or not (
@@ -411,14 +488,14 @@ def _generator(seed: dict[str, Any]) -> np.random.Generator:
     )
 
 
-def _to_host(array: Any) -> Any:
-    return array if isinstance(array, np.ndarray) else np.asarray(array)
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and value.ndim > 0
 
 
-def _map_arrays(value: Any, function: Place) -> Any:
-    """Apply ``function`` to the arrays in nested dictionaries and tuples."""
+def _map_values(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply ``function`` to what is in nested dictionaries and tuples."""
     if isinstance(value, dict):
-        return {name: _map_arrays(item, function) for name, item in value.items()}
+        return {name: _map_values(item, function) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_map_arrays(item, function) for item in value)
-    return function(value) if hasattr(value, "dtype") and value.ndim > 0 else value
+        return tuple(_map_values(item, function) for item in value)
+    return function(value)

@@ -310,12 +310,9 @@ def choose_solver(
     capabilities : Capabilities
         Those of the backend.
     """
+    require_possible(solver, plain_model, capabilities)
     if solver != "auto":
-        spec = get_solver(solver)
-        for met, message in _conditions(spec, plain_model, capabilities):
-            if not met:
-                raise ValueError(message)
-        return SolverChoice(spec, "requested")
+        return SolverChoice(get_solver(solver), "requested")
     problem = ProblemShape(shape, n_entries, rank, loss)
     for spec in _AUTOMATIC:
         if spec.suits is not None and spec.is_possible(plain_model, capabilities):
@@ -323,6 +320,14 @@ def choose_solver(
             if reason is not None:
                 return SolverChoice(spec, reason)
     raise AssertionError("the last automatic solver suits every problem")
+
+
+def require_possible(solver: str, plain_model: bool, capabilities: Capabilities) -> None:
+    """Refuse a solver that cannot be used for this model on a backend with these capabilities."""
+    if solver != "auto":
+        for met, message in _conditions(get_solver(solver), plain_model, capabilities):
+            if not met:
+                raise ValueError(message)
 
 
 def _conditions(

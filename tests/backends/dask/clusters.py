@@ -11,7 +11,6 @@ import pandas as pd
 
 from robustmf import RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.data.factorization import Factorization
 from robustmf.fitting import Data, Initialization, iterate
 from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
@@ -70,27 +69,16 @@ def set_model(model, result, entries, weights=None):
 
 @dataclass
 class InitialPoint:
-    """The initial point of a fit on the cluster: its estimates, and augmented factors."""
+    """The initial point of a fit on the cluster."""
 
-    estimates: object
-    factors: tuple
+    initial: Initialization
 
     def fit_alone(self, observed, weights=None, holdout=None, **settings):
         """Fit the same data on one machine from this point, with the same entries held out."""
-        estimates = self.estimates
-        U, V = self.factors
         model = RobustMF(settings.pop("rank", 2), solver="irls", n_jobs=1, **settings)
-        initial = Initialization(
-            Factorization.from_augmented(U, V, estimates.center, estimates.bias_unit),
-            estimates.sigma,
-            estimates.reg,
-            estimates.bias_unit,
-            "irls",
-            "",
-        )
         with Team(1) as team:
             data = Data(CPUOperations(observed, team), weights, holdout)
-            result = iterate(settings_of(model, observed), initial, data, Progress())
+            result = iterate(settings_of(model, observed), self.initial, data, Progress())
         return set_model(model, result, observed, weights)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from clusters import NAMES, InitialPoint, table
 
@@ -48,9 +48,9 @@ def initial_points(monkeypatch):
     initialize = fitting.initialize
 
     def recorded(*arguments):
-        estimates, point = initialize(*arguments)
-        points.append(InitialPoint(estimates, tuple(np.asarray(one) for one in point)))
-        return estimates, point
+        initial = initialize(*arguments)
+        points.append(InitialPoint(replace(initial, factorization=initial.factorization.to_host())))
+        return initial
 
     monkeypatch.setattr(fitting, "initialize", recorded)
     return points

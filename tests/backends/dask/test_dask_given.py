@@ -95,16 +95,43 @@ def test_other_settings(plain, weighted):
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize("shape", [(40, 60), (45, 45)])
-def test_scales_from_a_sample_of_the_entries_of_a_wide_matrix_and_a_square_one(
-    client, monkeypatch, shape
-):
-    """The sample depends on the order of rows and columns, and on which side is longer."""
+def test_a_wide_matrix_and_a_square_one(client, shape):
+    """The side that is longer, or has the larger sums, is the first whose biases are solved for."""
     problem = Problem(client, table(*shape), weighted=True)
-    whole = problem.assert_same(loss="lsp", bias=True)
-    monkeypatch.setattr("robustmf.initialization.problem.SAMPLE", 100)
-    assert problem.assert_same(loss="lsp", bias=True).theta_ != pytest.approx(
-        whole.theta_, rel=1e-3
+    problem.assert_same(loss="lsp", bias=True)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.parametrize("loss", ["l2", "huber"])
+def test_estimates_from_a_sample_of_the_rows(client, monkeypatch, loss):
+    """All rows have the given factors; biases outside the sample are regressed on its own."""
+    frame = table(150, 40)
+    frame["rating"] += 10 + frame.user.str[1:].astype(int) / 30
+    problem = Problem(client, frame, weighted=False)
+    U, V = initial_factors(150)
+    settings = {"init": (0.1 * U, 0.1 * V), "loss": loss, "bias": True, "max_iter": 1}
+    found = []
+    for max_given in (1 << 18, 100):
+        seen = []
+        options = replace(initialization.SAMPLING, max_given=max_given)
+        monkeypatch.setattr(initialization, "SAMPLING", options)
+        model = RobustMF(2, callbacks=[seen.append], **settings)
+        result, entries = problem.cluster_fit.fit(settings_of(model, problem.cluster_fit.matrix))
+        A, B = map(np.asarray, seen[0].factors)
+        np.testing.assert_array_equal(A[:, :2], 0.1 * U)
+        np.testing.assert_array_equal(B[:, :2], 0.1 * V)
+        found.append((set_model(model, result, entries), A[:, 2], B[:, 3]))
+    (whole, *biases), (sampled, *others) = found
+    assert sampled.theta_ != whole.theta_ or loss == "l2"
+    np.testing.assert_allclose(
+        [sampled.theta_, sampled.reg_, sampled.center_],
+        [whole.theta_, whole.reg_, whole.center_],
+        rtol=0.15,
     )
+    for one, other in zip(biases, others, strict=True):
+        assert not np.array_equal(one, other)
+        assert np.corrcoef(one, other)[0, 1] > 0.97
+        assert np.abs(one - other).mean() < 0.1 * np.abs(one).max()
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
@@ -178,14 +205,14 @@ def test_workers_killed_during_holdout_selection_and_estimation(client, tmp_path
     wanted = RobustMF(2, **settings).fit(
         Triplets(in_pieces(frame), blocks=3, **NAMES), client=client
     )
-    for module, name in ((matrix, "_mark_retained"), (initialization, "_sample_entries")):
+    for module, name in ((matrix, "_mark_retained"), (initialization, "sample_rows")):
         monkeypatch.setattr(
             module, name, partial(die_once, str(tmp_path / name), getattr(module, name))
         )
     killed = RobustMF(2, **settings).fit(
         Triplets(in_pieces(frame), blocks=3, **NAMES), client=client
     )
-    assert {path.name for path in tmp_path.iterdir()} == {"_mark_retained", "_sample_entries"}
+    assert {path.name for path in tmp_path.iterdir()} == {"_mark_retained", "sample_rows"}
     assert np.array_equal(killed.row_factors_, wanted.row_factors_)
 
 

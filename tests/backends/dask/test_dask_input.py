@@ -127,9 +127,12 @@ def test_bad_input(client, ratings, data, error, message):
 
 
 def test_bad_settings(client, ratings):
-    for setting, value in {"solver": "mm", "n_init": 3, "certify": True, "device": "cuda"}.items():
+    for setting, value in {"n_init": 3, "certify": True, "device": "cuda"}.items():
         with pytest.raises(ValueError, match=f"{setting} must be .* with client="):
             RobustMF(2, **{setting: value}).fit([ratings], client=client)
+    for solver in ("mm", "varpro"):
+        with pytest.raises(ValueError, match=f"solver='{solver}' needs all entries .* client="):
+            RobustMF(2, solver=solver).fit([ratings], client=client)
     with pytest.raises(ValueError, match="rank must be an integer from 1 to 40"):
         RobustMF(41).fit([ratings], client=client)
     with pytest.raises(TypeError, match=r"dask\.distributed\.Client, got str"):

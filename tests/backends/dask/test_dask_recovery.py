@@ -168,9 +168,9 @@ def test_resume_after_a_lost_scheduler(client, ratings, tmp_path):
         RobustMF(2, **settings).fit(
             Triplets([ratings.iloc[1:]], **NAMES), client=client, checkpoint=path
         )
-    with pytest.raises(CheckpointError, match="another random_state"):
+    with pytest.raises(CheckpointError, match="with other random_state"):
         RobustMF(2, **settings | {"random_state": 1}).fit(data, client=client, checkpoint=path)
-    block = next(path.glob("point-rows-*.rmf"))
+    block = next(path.glob("factors-0-*-0.rmf"))
     block.write_bytes(block.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="checksum"):
         RobustMF(2, **settings).fit(data, client=client, resume=path)

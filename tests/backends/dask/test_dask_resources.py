@@ -20,7 +20,6 @@ from robustmf.distributed import initialization
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.distributed.initialization import SAMPLING, Sample
 from robustmf.distributed.noise import SampledEntries
-from robustmf.initialization import problem
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
@@ -97,9 +96,8 @@ def test_no_task_receives_all_entries(client, ratings, tmp_path, monkeypatch, ki
         return found
 
     monkeypatch.setattr(distributed.Client, "gather", counted)
-    if kind == "given":  # scales are estimated on the client, from at most so many entries
-        monkeypatch.setattr(problem, "SAMPLE", 300)
-        options = replace(SAMPLING, max_center_entries=300)
+    if kind == "given":
+        options = replace(SAMPLING, max_given=300, max_entries=300)
         monkeypatch.setattr(initialization, "SAMPLING", options)
     client.register_plugin(Watch(), name="watch")
     try:

@@ -2,30 +2,25 @@
 
 Dask recomputes results of a lost worker from their inputs. The inputs of factors are the factors of
 the previous sweep, back to the initialization; so every block of factors has a copy on a second
-worker, which replaces a lost block (:class:`Factors`). A lost worker therefore costs the sweep that
-it interrupts, and loading its blocks of entries again.
+worker, which replaces a lost block (:class:`robustmf.backends.dask.factors.Factors`). A lost worker
+therefore costs the sweep that it interrupts, and loading its blocks of entries again.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import distributed
-import numpy as np
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
-from numpy.typing import NDArray
 
 from robustmf.exceptions import ClusterLostError
-
-Array = NDArray[np.floating[Any]]
 
 #: Exceptions of Dask for a scheduler that cannot be reached.
 _UNREACHABLE = (CommClosedError, ClosedClientError, OSError)
@@ -238,96 +233,6 @@ class Connection:
             if self.client.status == "running":
                 raise
             raise self._lost() from error
-
-
-class Factors:
-    """The factors of one side: one immutable array per block, each on two workers.
-
-    ``np.asarray`` gathers them on the client, in the order of the ids.
-
-    Parameters
-    ----------
-    connection : Connection
-    blocks : futures of arrays
-    sizes : sequence of int
-        Rows of each block.
-    width : int
-        Columns of each block.
-    dtype : dtype
-    order : callable
-        Returns the position of each global index in the order of the ids.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        blocks: Sequence[Any],
-        sizes: Sequence[int],
-        width: int,
-        dtype: np.dtype[Any],
-        order: Callable[[], NDArray[Any]],
-    ) -> None:
-        self._connection = connection
-        self.blocks = list(blocks)
-        self.shape = (sum(sizes), width)
-        self.dtype = dtype
-        self._order = order
-        self._copies: list[Any] = []
-        #: For each block of the other side, the futures of its sections; None if not yet computed.
-        self.sections: list[list[Any]] | None = None
-
-    def copy(self) -> Factors:
-        """The object itself, which is immutable."""
-        return self
-
-    def replicate(self, wait: bool = False) -> None:
-        """Copy every block to a second worker, if there is one."""
-        addresses = list(self._connection.workers())
-        for k, (block, holders) in enumerate(
-            zip(self.blocks, self._connection.holders(self.blocks), strict=True)
-        ):
-            # a worker that received the block for its own tasks already has it
-            others = list(holders[1:2]) or [one for one in addresses if one not in holders]
-            if not others:
-                return
-            copy = self._connection.submit(
-                identity, block, workers=[others[k % len(others)]], allow_other_workers=True
-            )
-            self._copies.append(copy)
-        if wait:
-            self._connection.wait(self._copies)
-
-    def recover(self) -> bool:
-        """Replace lost blocks by their copies; return whether any was."""
-        lost = [
-            k
-            for k, copy in enumerate(self._copies)
-            if self.blocks[k].status != "finished" and copy.status == "finished"
-        ]
-        for k in lost:
-            self.blocks[k] = self._copies[k]
-        if lost:
-            self._copies = []
-            self.sections = None
-            self.replicate()
-        return bool(lost)
-
-    def each(self) -> Iterator[Array]:
-        """The blocks, one at a time on the client."""
-        for k in range(len(self.blocks)):
-            yield self._connection.gather_with_recovery(partial(self._block, k), [self])[1]
-
-    def _block(self, k: int) -> tuple[None, Any]:
-        return None, self.blocks[k]
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        whole = np.empty(self.shape, self.dtype)
-        order = self._order()
-        start = 0
-        for block in self.each():
-            whole[order[start : start + len(block)]] = block
-            start += len(block)
-        return whole if dtype is None else whole.astype(dtype, copy=False)
 
 
 def identity(value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from robustmf.backends.dask.blocks import (
     gather_block,
     split_piece,
 )
-from robustmf.backends.dask.connection import Connection, Factors, identity
+from robustmf.backends.dask.connection import Connection, identity
+from robustmf.backends.dask.factors import Factors
 from robustmf.backends.dask.source import Triplets, pieces_of
 from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
@@ -165,18 +166,17 @@ class Matrix:
         return out
 
     def factors(self, side: int, blocks: Sequence[Any], width: int) -> Factors:
-        """Blocks of factors of one side."""
-        sizes = self.sides[side].sizes
-        return Factors(self.connection, blocks, sizes, width, self.dtype, partial(self.order, side))
+        """Blocks of factors of one side, each on two workers."""
+        factors = Factors(self, side, blocks, width)
+        factors.replicate()
+        return factors
 
     def distribute(self, side: int, array: NDArray[Any]) -> Factors:
         """Factors in the order of the ids, as blocks on the workers."""
         parts = np.split(array[self.order(side)], self.sides[side].offsets[1:])
         blocks = [self.connection.constant(part) for part in parts]
         self.connection.wait(blocks)
-        factors = self.factors(side, blocks, array.shape[1])
-        factors.replicate()
-        return factors
+        return self.factors(side, blocks, array.shape[1])
 
     def sections(self, side: int, others: Sequence[Any]) -> list[list[Any]]:
         """For each block of a side, its sections of arrays over the blocks of the other side."""

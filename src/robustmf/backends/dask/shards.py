@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.connection import Factors
+from robustmf.backends.dask.factors import Factors
 from robustmf.backends.dask.matrix import Matrix
 from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.exceptions import ModelFileError

@@ -18,7 +18,7 @@ from robustmf.backends.base import Measurement
 from robustmf.backends.biases import BiasModel, entries_weight, penalty, ridge
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.connection import Factors
+from robustmf.backends.dask.factors import Factors, Predictors
 from robustmf.backends.dask.matrix import Matrix
 from robustmf.kernels.reductions import squared_norm
 from robustmf.kernels.team import Team
@@ -90,9 +90,10 @@ class DaskSweeps:
         )
         return A, B
 
-    def predictors(self, point: Point) -> Point:
-        """The augmented factors: predictors are formed on the workers."""
-        return point
+    def predictors(self, point: Point) -> tuple[Predictors, Predictors]:
+        """Factors whose product is the prediction, biases included."""
+        U, V = (Predictors(factors, self._terms.biases) for factors in point)
+        return U, V
 
     def sweep(
         self,
@@ -128,8 +129,6 @@ class DaskSweeps:
         width = point[0].shape[1]
         new = (matrix.factors(0, rows, width), matrix.factors(1, columns, width))
         new[1].sections = sections
-        for factors in new:
-            factors.replicate()
         return new, measured
 
     def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:
