@@ -40,7 +40,6 @@ from robustmf.initialization.variable_projection import projection_initializatio
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss
 from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
-from robustmf.solvers.record import file_record
 from robustmf.solvers.registry import (
     CERTIFIER,
     SolverChoice,
@@ -551,7 +550,7 @@ def iterate(
         validation=validation,
         patience=settings.patience,
         keep=lambda: solver.augmented_factors,
-        record=file_record(progress.loop("fit")),
+        progress=progress.loop("fit"),
     )
     U, V = outcome.best or solver.augmented_factors
     criticality = float("nan")
@@ -592,7 +591,7 @@ def _certify(
         settings.max_iter,
         _certifying_tol(settings),
         settings.callbacks,
-        record=file_record(progress.loop("certify")),
+        progress=progress.loop("certify"),
     )
     after.reason = f"{after.reason}, by mm after {outcome.iterations} iterations of the fast solver"
     return *solver.factors, after, CERTIFIER.criticality(solver)

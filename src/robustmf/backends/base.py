@@ -3,7 +3,8 @@
 A solver is written once, in terms of :class:`EntryOperations`: passes over the observed entries. A
 :class:`Backend` provides them for one kind of hardware and declares in its :class:`Capabilities`
 which requirements of solvers it satisfies. The conformance suite in ``tests/backends`` tests the
-:class:`Sweeps` of every backend, and the operations of every :class:`LocalBackend`.
+capabilities and :class:`Sweeps` of every backend, and the operations of every
+:class:`LocalBackend`.
 """
 
 from __future__ import annotations

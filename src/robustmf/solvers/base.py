@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from robustmf.exceptions import (
     NumericalError,
     warn_user,
 )
+
+if TYPE_CHECKING:
+    from robustmf.io.checkpoint import LoopProgress
 
 Array = NDArray[np.floating[Any]]
 
@@ -116,23 +119,6 @@ class Resumable(Solver, Protocol):
         ...
 
 
-class Record(Protocol):
-    """Where a loop saves its progress."""
-
-    def resume(self, solver: Any) -> tuple[Outcome, float, float] | None:
-        """Restore the solver (a :class:`Resumable`) to what was saved last.
-
-        Returns the outcome so far, the objective and the seconds; None if nothing was saved.
-        """
-        ...
-
-    def save_if_due(
-        self, solver: Any, outcome: Outcome, objective: float, seconds: float, force: bool
-    ) -> None:
-        """Save the progress if the interval since the last save has passed or ``force`` is true."""
-        ...
-
-
 def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
     """Require that saved arrays have the shapes and types of ``own``, and return them."""
     if len(saved) != len(own) or any(
@@ -191,7 +177,7 @@ def run(
     validation: Validation | None = None,
     patience: int = 5,
     keep: Callable[[], tuple[Array, Array]] | None = None,
-    record: Record | None = None,
+    progress: LoopProgress | None = None,
 ) -> Outcome:
     """Step until the solver has converged or ``max_iter`` is reached, unless the loop ends earlier.
 
@@ -217,14 +203,14 @@ def run(
         Iterations without a lower validation error after which the loop ends.
     keep : callable, optional
         What to copy of the best iterate; by default the solver's ``factors``.
-    record : Record, optional
+    progress : LoopProgress, optional
         Where to resume from and to save progress; the solver is then a :class:`Resumable`.
     """
     outcome = Outcome()
     started = time.perf_counter()
     objective = solver.begin(U, V)
     seconds = time.perf_counter() - started
-    known = None if record is None else record.resume(solver)
+    known = None if progress is None else _resume(progress, solver)
     if known is not None:
         outcome, objective, seconds = known
     observe = _Observer(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
@@ -253,8 +239,8 @@ def run(
                 and outcome.iterations - outcome.best_iteration >= patience
             ):
                 outcome.reason = f"no lower validation error in patience={patience} iterations"
-            if record is not None:
-                record.save_if_due(solver, outcome, objective, seconds, force=stopped)
+            if progress is not None and (stopped or progress.is_due()):
+                _save(progress, solver, outcome, objective, seconds)
         if not outcome.reason and not stopped:
             outcome.reason = _limit(max_iter)
     except KeyboardInterrupt:
@@ -270,6 +256,33 @@ def run(
         outcome.objective,
     )
     return outcome
+
+
+def _resume(progress: LoopProgress, solver: Any) -> tuple[Outcome, float, float] | None:
+    """Restore a :class:`Resumable` to what was saved last, if anything was.
+
+    Returns the outcome so far, the objective and the seconds.
+    """
+    with progress.reading():
+        state = progress.load()
+        if state is None:
+            return None
+        solver.restore(state["solver"])
+        return Outcome(**state["outcome"]), state["objective"], state["seconds"]
+
+
+def _save(
+    progress: LoopProgress, solver: Any, outcome: Outcome, objective: float, seconds: float
+) -> None:
+    """Save the state of a :class:`Resumable` and of the loop."""
+    progress.save(
+        {
+            "solver": solver.state(),
+            "outcome": outcome.parts(),
+            "objective": objective,
+            "seconds": seconds,
+        }
+    )
 
 
 def _interrupt(outcome: Outcome) -> None:

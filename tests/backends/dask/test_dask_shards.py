@@ -195,10 +195,10 @@ def test_relative_folder_and_replaced_shards(client, ratings, tmp_path, monkeypa
 
 def test_temporary_names_of_shards_are_unique(tmp_path, monkeypatch):
     """Tasks on two machines may have the same process id."""
+    block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
     names = []
     replace = os.replace
     monkeypatch.setattr(os, "replace", lambda old, new: (names.append(str(old)), replace(old, new)))
-    block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
     for _ in range(2):
         shards._write(
             [1, 2],
