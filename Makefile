@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 AUDIT_VENV ?= .venv-audit
-CHECKED := src tests stress benchmarks docs/tools
+CHECKED := src tests stress mutants benchmarks docs/tools
 
-.PHONY: demo test test-all lint benchmarks reproduce stress soak oldest audit-dependencies docs package gpu-test interpreter-test clean
+.PHONY: demo test test-all lint benchmarks reproduce stress soak mutants oldest audit-dependencies docs package gpu-test interpreter-test clean
 
 # A CPU build of torch runs the GPU kernels in Triton's interpreter.
 TORCH_ON_CPU ?= torch==2.13.0+cpu
@@ -52,6 +52,10 @@ stress: $(VENV)/.dev
 # An hour of fits, predictions and files; memory, open files and threads must not grow.
 soak: $(VENV)/.dev
 	$(BIN)/python -m stress.soak --minutes 60
+
+# Deliberate faults in the code, which selected tests must notice (an hour); one area: make mutants AREA=losses
+mutants: $(VENV)/.dev
+	$(BIN)/python -m mutants $(AREA) --jobs 2
 
 # The tests with the oldest releases that pyproject.toml allows, in an environment of their own;
 # some of them: make oldest TESTS=tests/losses

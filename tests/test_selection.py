@@ -272,3 +272,27 @@ def test_scikit_learn_conventions():
     assert not hasattr(unfit, "best_estimator_")
     with pytest.raises(NotFittedError, match="refit=True"):
         unfit.predict([0], [0])
+
+
+def test_the_seed_of_the_folds_determines_them():
+    X = np.arange(60.0).reshape(6, 10)
+
+    def tests(seed):
+        return [test.rows.values.tolist() for _, test in EntryKFold(3, random_state=seed).split(X)]
+
+    assert tests(0) == tests(0)
+    assert tests(0) != tests(1)
+
+
+def test_the_seed_of_a_search_determines_its_folds():
+    data = make_synthetic(40, rank=1, observed=0.5, random_state=0).train
+    template = RobustMF(bias=False, init="ridge", max_iter=20, tol=1e-2, random_state=0, n_jobs=1)
+
+    def scores(seed):
+        search = RobustMFCV(rank=[1], estimator=template, cv=3, refit=False, random_state=seed).fit(
+            data
+        )
+        return [search.cv_results_[f"split{k}_test_score"][0] for k in range(3)]
+
+    assert scores(0) == scores(0)
+    assert scores(0) != scores(1)

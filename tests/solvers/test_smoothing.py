@@ -111,3 +111,16 @@ def test_a_restored_schedule_continues_where_it_was():
     other.restore(one.state())
     assert [schedule.reductions(4.0, offered, 40) for schedule in (one, other)] == [1, 1]
     assert one.state() == other.state()
+
+
+def test_after_a_reduction_the_rate_is_not_computed_from_sweeps_with_another_width():
+    schedule = SmoothingSchedule(make_loss("l1"), 1.0)
+    at = ObjectiveByWidth([10.0, 9.0], [1.0], 100)
+    schedule.restore((schedule.width / 2, 1.0, 0.5))
+    schedule.reductions(0.2, at, 10)
+    assert schedule.state()[1:] == (0.2, 0.2)
+    schedule.reduce(1)
+    schedule.reductions(0.12, at, 10)
+    assert schedule.state()[1:] == (0.12, 0.2)
+    schedule.reductions(0.06, at, 10)
+    assert schedule.state()[1:] == (0.06, 0.5)

@@ -1,0 +1,140 @@
+"""Scores, the noise model, intervals."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_INTERVALS = "test_intervals.py"
+_NOISE = "outliers/test_noise_model.py"
+_SCORES = "outliers/test_outliers.py -k 'false_alarm_rate or unit or default or center or tails'"
+
+MUTANTS = [
+    Mutant(
+        "intervals.py",
+        "half_width = self._quantile(level) * deviations",
+        "half_width = self._quantile(level) * deviations.mean()",
+        _INTERVALS,
+    ),
+    Mutant(
+        "intervals.py",
+        "int(np.ceil((self.clean_share_ * len(self._scores) + 1) * level))",
+        "int(np.floor(self.clean_share_ * len(self._scores) * level))",
+        _INTERVALS,
+    ),
+    Mutant(
+        "intervals.py",
+        "(self.clean_share_ * len(self._scores) + 1)",
+        "(len(self._scores) + 1)",
+        _INTERVALS,
+    ),
+    Mutant(
+        "intervals.py",
+        'float(self._scores[k - 1]) if k <= len(self._scores) else float("inf")',
+        "float(self._scores[min(k, len(self._scores)) - 1])",
+        _INTERVALS,
+    ),
+    Mutant("intervals.py", "        if known:\n", "        if False:\n", _INTERVALS),
+    Mutant("intervals.py", "np.zeros(len(i), bool))", "np.ones(len(i), bool))", _INTERVALS),
+    Mutant(
+        "intervals.py",
+        "        if (i < 0).any() or (j < 0).any():",
+        "        if False:",
+        _INTERVALS,
+    ),
+    Mutant(
+        "intervals.py",
+        "        lower = model.clip(np.asarray(predicted - half_width))",
+        "        lower = np.asarray(predicted - half_width)",
+        _INTERVALS,
+    ),
+    Mutant("outliers/scores.py", "& (fitted.rows.values[at] == values)", "", _NOISE, aimed=True),
+    Mutant("outliers/scores.py", "positions[at] == given", "True", _NOISE, aimed=True),
+    Mutant(
+        "outliers/noise.py",
+        "1 / np.sqrt((1 + of_row) * (1 + of_column)), np.sqrt(1 + of_row + of_column)",
+        "np.sqrt(1 + of_row + of_column), np.sqrt(1 + of_row + of_column)",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "        return np.sqrt((1 + of_column) / (1 + of_row))",
+        "        return np.sqrt((1 + of_column) * (1 + of_row))",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "n**2 / (n + len(self.moments) + 1) * self.moments",
+        "n * self.moments",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "self.reg * (n if self.reg_by_count else 1.0)",
+        "self.reg",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "        return np.asarray(2 * stdtr(self.freedom, -np.abs(self.in_scales(x))))",
+        "        return np.asarray(stdtr(self.freedom, -np.abs(self.in_scales(x))))",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py", "(1 + np.asarray(level)) / 2", "np.asarray(level)", _NOISE, aimed=True
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "share=min(1.0, len(kept) / len(size) / inside)",
+        "share=min(1.0, len(kept) / len(size))",
+        _SCORES + " " + _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "self.row_counts[i] - own, self.column_counts[j] - own",
+        "self.row_counts[i], self.column_counts[j]",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "np.full((len(design), 1), constant)",
+        "np.ones((len(design), 1))",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "return np.asarray(np.minimum(leverage, OPTIONS.most_leverage))",
+        "return np.asarray(leverage)",
+        _NOISE,
+        aimed=True,
+    ),
+    Mutant("outliers/noise.py", "x[np.isfinite(x)]", "x", _NOISE, aimed=True),
+    Mutant(
+        "outliers/noise.py",
+        "        for _ in range(2):  # first",
+        "        for _ in range(0):  # first",
+        _NOISE + " " + _SCORES,
+        aimed=True,
+    ),
+    Mutant(
+        "outliers/scores.py",
+        'i = entries.i + (model.shape[0] if rows == "new" else 0)',
+        "i = entries.i",
+        "outliers/test_outliers.py -k 'new'",
+    ),
+    Mutant(
+        "outliers/scores.py",
+        "        filled[self.known] = scores",
+        "        filled[: len(scores)] = scores",
+        "outliers/test_outliers.py -k 'new'",
+    ),
+    Mutant("intervals.py", 'require_positive("level", level)', "pass", _INTERVALS),
+    Mutant("intervals.py", "np.sort(np.abs(scores)", "np.sort((scores)", _INTERVALS),
+]

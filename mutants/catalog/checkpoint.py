@@ -1,0 +1,114 @@
+"""Checkpoints: identity, state, and resuming."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_CHECKPOINT = "io/test_checkpoint.py"
+_WAYS = "io/test_checkpoint.py -k 'every_iteration and float64'"
+
+MUTANTS = [
+    Mutant(
+        "io/checkpoint.py",
+        '"weights": None if weights is None else _digest(weights),',
+        '"weights": None,',
+        _CHECKPOINT + " -k weights",
+        aimed=True,
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        '"X": _digest(rows.pointers, rows.indices, rows.values),',
+        '"X": _digest(rows.pointers, rows.indices),',
+        _CHECKPOINT + " -k 'other or another or refus'",
+        aimed=True,
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        '_digest_ids(observed) if settings["validation_fraction"] is not None else None',
+        "None",
+        _CHECKPOINT + " -k other_ids",
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        'settings["validation_fraction"] is not None',
+        "True",
+        _CHECKPOINT + " -k other_ids",
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        '"random_state": seed if self.seeded else None,',
+        '"random_state": None,',
+        _CHECKPOINT,
+    ),
+    Mutant("io/checkpoint.py", '            "device": self.device,\n', "", _CHECKPOINT),
+    Mutant(
+        "io/checkpoint.py",
+        "        require_same_fit(self.path, saved.parameters, identity)\n",
+        "",
+        _CHECKPOINT + " -k 'other or another or refus'",
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        "            progress.write()  # fails early if the file cannot be written",
+        "            pass",
+        _CHECKPOINT,
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        'seed["pool"] <= _MAX_POOL',
+        "True",
+        "io/test_forged_files.py -k 'seed and not 1099511627776'",
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        '        digest.update(f"{host.dtype.str} {host.shape} ".encode())\n',
+        "",
+        _CHECKPOINT,
+    ),
+    Mutant(
+        "io/checkpoint.py",
+        "        return elapsed >= self.progress.checkpoint.every",
+        "        return True",
+        _CHECKPOINT,
+    ),
+    Mutant(
+        "solvers/smoothing.py",
+        "        self.width, self._decrease, self._rate = state",
+        "        self.width, self._decrease, _ = state",
+        "solvers/test_smoothing.py io/test_checkpoint.py -k 'restored or (every_iteration and nonsmooth)'",
+        aimed=True,
+    ),
+    Mutant(
+        "solvers/smoothing.py",
+        "        self.width, self._decrease, self._rate = state",
+        "        self.width, _, self._rate = state",
+        "solvers/test_smoothing.py io/test_checkpoint.py -k 'restored or (every_iteration and nonsmooth)'",
+        aimed=True,
+    ),
+    Mutant(
+        "solvers/irls.py",
+        '        self._smoothing.restore(state["smoothing"])\n',
+        "",
+        _WAYS + " -k nonsmooth",
+    ),
+    Mutant("solvers/irls.py", '        self._momentum = state["momentum"]\n', "", _WAYS),
+    Mutant(
+        "solvers/irls.py",
+        '            "previous": self._previous,',
+        '            "previous": self._point,',
+        _WAYS,
+    ),
+    Mutant("solvers/varpro.py", '        self._steps.damping = state["damping"]\n', "", _WAYS),
+    Mutant(
+        "solvers/mm/solver.py",
+        '            self._inner.restore(state["inner"], witness)\n',
+        "",
+        _WAYS,
+    ),
+    Mutant(
+        "solvers/base.py",
+        "A.shape != B.shape or A.dtype != B.dtype",
+        "A.shape != B.shape",
+        _CHECKPOINT,
+    ),
+]

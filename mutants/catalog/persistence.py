@@ -1,0 +1,168 @@
+"""Model files and the writing of files."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_ATOMIC = "io/test_atomic.py"
+_FILE = "io/test_model_file.py -k 'not altered and not noise and not length'"
+_FORGED = "io/test_forged_files.py"
+
+MUTANTS = [
+    Mutant(
+        "io/atomic.py",
+        "                os.fsync(descriptor)\n        with",
+        "                pass\n        with",
+        _ATOMIC,
+        aimed=True,
+    ),
+    Mutant(
+        "io/atomic.py",
+        "            os.replace(temporary, target)",
+        "            target.write_bytes(temporary.read_bytes())",
+        _ATOMIC,
+        aimed=True,
+    ),
+    Mutant(
+        "io/atomic.py", "        _flush_folder(target.parent)", "        pass", _ATOMIC, aimed=True
+    ),
+    Mutant("io/atomic.py", "        temporary.unlink(missing_ok=True)", "        pass", _ATOMIC),
+    Mutant("io/atomic.py", "Path(os.path.realpath(name))", "Path(name)", _ATOMIC),
+    Mutant("io/atomic.py", "secrets.token_hex(8)", '"0123456789abcdef"', _ATOMIC),
+    Mutant("io/atomic.py", " | os.O_EXCL", "", _ATOMIC),
+    Mutant(
+        "io/atomic.py",
+        "            os.fchmod(descriptor, permissions)  # the umask may have removed some",
+        "            pass",
+        _ATOMIC,
+    ),
+    Mutant("io/atomic.py", "0o666 if mode is None else stat.S_IMODE(mode)", "0o666", _ATOMIC),
+    Mutant(
+        "io/atomic.py",
+        "        raise type(error)(error.errno, error.strerror, name) from error",
+        "        raise",
+        _ATOMIC,
+    ),
+    Mutant("io/atomic.py", "or not (mode is None or stat.S_ISREG(mode))", "", _ATOMIC),
+    Mutant(
+        "io/atomic.py",
+        "        if error.errno not in _CANNOT_FLUSH_FOLDERS:\n            raise",
+        "        raise",
+        _ATOMIC,
+    ),
+    Mutant("io/atomic.py", "    if len(encoded) <= _MAX_NAME_BYTES:", "    if True:", _ATOMIC),
+    Mutant("io/atomic.py", "'[0-9a-f]' * 16", "'?' * 16", _ATOMIC),
+    Mutant(
+        "io/model_file.py",
+        "    if computed.hexdigest() != digest:",
+        "    if False:",
+        "io/test_model_file.py -k 'altered_byte or other_length'",
+    ),
+    Mutant("io/model_file.py", "    if version != VERSION:", "    if False:", _FILE),
+    Mutant("io/model_file.py", "    if decoder.unused:", "    if False:", _FILE),
+    Mutant(
+        "io/model_file.py",
+        "        return self.unused.pop(name)",
+        "        return self.unused[name]",
+        _FILE,
+    ),
+    Mutant("io/model_file.py", "        if self._budget < 0:", "        if False:", _FORGED),
+    Mutant(
+        "io/model_file.py",
+        "        self._budget -= len(items) * wanted.itemsize",
+        "        self._budget = min(self._budget, len(items))",
+        _FORGED,
+    ),
+    Mutant(
+        "io/model_file.py",
+        '    _require_same_form(state, generator.state, "state")',
+        "    pass",
+        _FORGED + " -k 'not pos'",
+    ),
+    Mutant(
+        "io/model_file.py", '    "pos": 624,', '    "pos": 625,', _FORGED + " -k 'invalid_state'"
+    ),
+    Mutant(
+        "io/model_file.py",
+        '    "buffer_pos": 4,',
+        '    "buffer_pos": 5,',
+        _FORGED + " -k 'invalid_state'",
+    ),
+    Mutant(
+        "io/model_file.py",
+        "        same = value.shape == reference.shape and",
+        "        same =",
+        _FORGED,
+    ),
+    Mutant(
+        "io/model_file.py",
+        "    if not _NUMBER_TYPE.fullmatch(_require_type(str, name)):",
+        "    if False:",
+        _FORGED,
+    ),
+    Mutant(
+        "io/model_file.py",
+        "        if not _ITEM_TYPE.fullmatch(_require_type(str, dtype)):",
+        "        if False:",
+        _FORGED,
+    ),
+    Mutant(
+        "io/model_file.py",
+        "            LookupError,\n",
+        "            KeyError,\n",
+        _FORGED,
+        equivalent="no decoder of a listed type raises IndexError; the wider class is a safeguard",
+    ),
+    Mutant("io/model_state.py", "    if len(set(ids)) < size:", "    if False:", _FORGED),
+    Mutant("io/model_state.py", "        if not _is_id(key):", "        if False:", _FORGED),
+    Mutant("io/model_state.py", "bool(key == key)", "True", _FORGED),
+    Mutant("io/model_state.py", '    "reg_": 0,', '    "reg_": -np.inf,', _FORGED),
+    Mutant("io/model_state.py", "        and pointers[0] == 0\n", "", _FORGED, aimed=True),
+    Mutant(
+        "io/model_state.py", "        and (np.diff(pointers) >= 0).all()\n", "", _FORGED, aimed=True
+    ),
+    Mutant(
+        "io/model_state.py",
+        "        and pointers[-1] == len(indices) == len(values)\n",
+        "        and len(indices) == len(values)\n",
+        _FORGED,
+        aimed=True,
+    ),
+    Mutant(
+        "io/model_state.py",
+        "        and indices.min() >= 0\n        and indices.max() < shape[1]\n        and np.isfinite(values)",
+        "        and indices.max() < shape[1]\n        and np.isfinite(values)",
+        _FORGED,
+        aimed=True,
+    ),
+    Mutant(
+        "io/model_state.py",
+        "        and indices.max() < shape[1]\n        and np",
+        "        and indices.max() <= shape[1]\n        and np",
+        _FORGED,
+        aimed=True,
+    ),
+    Mutant(
+        "io/model_state.py",
+        "        and _ascend_within_rows(pointers, indices)\n",
+        "",
+        _FORGED,
+        aimed=True,
+    ),
+    Mutant(
+        "io/model_state.py",
+        "    ascends[pointers] = True  # between two rows\n",
+        "",
+        _FORGED,
+        aimed=True,
+    ),
+    Mutant("io/model_state.py", "        and weights.min() >= 0\n", "", _FORGED),
+    Mutant("io/model_state.py", "or not np.isfinite(array).all():", "or False:", _FORGED),
+    Mutant(
+        "estimator.py",
+        "    if n_columns != model.shape[1]:",
+        "    if False:",
+        _FILE + " " + _FORGED,
+    ),
+    Mutant("estimator.py", "    if reserved:", "    if False:", _FILE),
+]

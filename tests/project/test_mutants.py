@@ -1,0 +1,75 @@
+"""The list of mutants: its texts, files and tests exist, and the runner tells outcomes apart."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import mutants.__main__ as runner
+import robustmf
+from mutants import catalog
+from mutants.mutant import Mutant
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(robustmf.__file__).parent
+MUTANTS = [(area, mutant) for area in catalog.areas() for mutant in catalog.mutants_of(area)]
+
+
+def test_files_and_tests_exist():
+    for _, mutant in MUTANTS:
+        assert (SOURCE / mutant.file).is_file(), mutant
+        files = [part for part in shlex.split(mutant.tests) if part.endswith(".py")]
+        assert files, mutant
+        assert all((ROOT / "tests" / file).is_file() for file in files), mutant
+        assert mutant.old != mutant.new, mutant
+
+
+def test_the_list_is_long_enough_and_a_third_of_it_was_chosen_after_the_tests():
+    assert len(MUTANTS) >= 150
+    assert sum(not mutant.aimed for _, mutant in MUTANTS) >= len(MUTANTS) / 3
+    assert len({(mutant.file, mutant.old, mutant.new) for _, mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("area", catalog.areas())
+def test_each_text_occurs_once(area):
+    for mutant in catalog.mutants_of(area):
+        text = (SOURCE / mutant.file).read_text(encoding="utf-8")
+        assert text.count(mutant.old) == 1, mutant
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        ("return 20 / sum(shape)", "return 30 / sum(shape)", "killed"),
+        ("return 20 / sum(shape)", "return 20.0 / sum(shape)", "survived"),
+        ("not in the file", "", "invalid: the text occurs 0 times"),
+    ],
+)
+def test_outcomes(old, new, outcome):
+    mutant = Mutant("solvers/objective.py", old, new, "solvers/test_objective.py")
+    assert runner._tested("area", mutant, 100).outcome == outcome
+
+
+def test_the_summary_counts_outcomes_by_area():
+    one = Mutant("a.py", "x", "y", "test_a.py")
+    results = [
+        runner.Result("a", one, outcome, 1.0)
+        for outcome in ("killed", "killed", "survived", "equivalent", "invalid: no tests")
+    ]
+    assert runner._summary(results) == {
+        "a": {"mutants": 5, "killed": 2, "survived": 1, "equivalent": 1, "invalid": 1}
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(0, "survived"), (1, "killed"), (None, "killed"), (5, "invalid: pytest ended with status 5")],
+)
+def test_a_selection_without_tests_is_invalid(status, outcome):
+    assert runner._outcome(status) == outcome
+    assert re.match("killed|survived|invalid", outcome)

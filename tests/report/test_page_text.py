@@ -1,0 +1,102 @@
+"""Every text on a page is escaped: titles, captions, cells, names, reasons."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+import pytest
+
+from robustmf import Observed, RobustMF
+from robustmf.report import fit_page, names, page
+from robustmf.report.fit_record import fit_record
+
+go = pytest.importorskip("plotly.graph_objects")
+
+HOSTILE = "<b a='1' c=\"2\">&x</b>"
+
+
+def test_titles_leads_and_headings_are_escaped(tmp_path):
+    path = tmp_path / "page.html"
+    page.write_page(path, HOSTILE, HOSTILE, [])
+    text = path.read_text(encoding="utf-8")
+    assert HOSTILE not in text
+    assert f"<title>{escape(HOSTILE)}</title>" in text
+    assert f"<h1>{escape(HOSTILE)}</h1><p>{escape(HOSTILE)}</p>" in text
+
+
+def test_cells_headers_and_labels_of_tables_are_escaped():
+    text = page.table([HOSTILE, "b"], [[HOSTILE, "1"], ["2", HOSTILE]], best=0, bold={(1, 1)})
+    assert HOSTILE not in text
+    assert text.count(escape(HOSTILE)) == 4  # header, label, plain cell, bold cell
+    assert f"<strong>{escape(HOSTILE)}</strong>" in text
+    assert text.count('class="best"') == 1
+    pairs = page.pairs_table({HOSTILE: "1", "a": HOSTILE})
+    assert HOSTILE not in pairs
+    assert pairs.count(escape(HOSTILE)) == 2
+
+
+def test_captions_are_escaped():
+    text = page.figure(go.Figure(), HOSTILE)
+    assert f"<figcaption>{escape(HOSTILE)}</figcaption>" in text
+
+
+def test_tooltips_and_labels_of_plots_are_escaped():
+    long = HOSTILE * 10
+    shown = names.cell(long)
+    assert shown.startswith(f'<bdi title="{escape(long)}">')
+    assert "<b" not in shown.removeprefix("<bdi")
+    assert names.hover("<b>&") == "\u2068&lt;b&gt;&amp;\u2069"
+    assert len(names.short("x" * 100)) == 60
+    assert names.plain("a\x07\u202e\u2028") == "a\\x07\\u202e\\u2028"
+    assert names.plain("a\nb\x07", keep="\n") == "a\nb\\x07"
+
+
+@pytest.fixture(scope="module")
+def record():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[0, 0] += 10
+    i, j = np.nonzero(np.ones_like(X))
+    entries = Observed.from_triplets(
+        row=[f"{HOSTILE}{k}" for k in i], col=[f"{k}{HOSTILE}" for k in j], value=X.ravel()
+    )
+    return fit_record(RobustMF(2, bias=False, random_state=0).fit(entries))
+
+
+def test_ids_and_reasons_in_the_tables_of_suspects_are_escaped(record):
+    key = f"{HOSTILE}0"
+    record = record | {
+        "entries": [(key, key, 1.0, 2.0, 0.001, HOSTILE)],
+        "rows": [(key, 3, 0.001, HOSTILE)],
+        "columns": [(key, 3, 0.001, HOSTILE)],
+        "summary": {HOSTILE: HOSTILE},
+    }
+    text = "".join(fit_page.sections(record))
+    tables = text[: text.index("<h2>Fit</h2>")]
+    assert HOSTILE not in tables
+    assert tables.count(escape(HOSTILE)) >= 9
+    # rows and columns are isolated from the direction of other text, entries twice
+    assert tables.count("<bdi>") == 4
+
+
+def test_the_lead_states_the_share_of_bad_entries(record, tmp_path):
+    path = tmp_path / "page.html"
+    fit_page.write(record | {"clean_share": 0.93}, path, "title")
+    assert "About 7.0 % of the entries do not fit" in path.read_text(encoding="utf-8")
+
+
+def test_the_record_counts_residuals_beyond_the_histogram_and_the_share_of_two_axes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 30))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[::7, ::5] += 50
+    model = RobustMF(3, bias=False, random_state=0).fit(X)
+    record = fit_record(model)
+    residual = np.abs(X - model.row_factors_ @ model.column_factors_.T)
+    width = record["residuals"]["centers"][1] - record["residuals"]["centers"][0]
+    limit = record["residuals"]["centers"][-1] + width / 2
+    assert record["residuals"]["beyond"] == (residual > limit).sum() > 0
+    squares = np.linalg.svd(model.row_factors_ @ model.column_factors_.T)[1] ** 2
+    assert record["map"]["share"] == pytest.approx(squares[:2].sum() / squares.sum())
