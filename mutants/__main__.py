@@ -74,11 +74,12 @@ def main() -> int:
         if arguments.only in mutant.file
     ]
     started = time.perf_counter()
-    wrong = _selections_that_fail({mutant.tests for _, mutant in chosen}, arguments.limit)
-    if wrong:
-        print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
-        return 1
+    selections = {mutant.tests for _, mutant in chosen if not mutant.equivalent}
     with ThreadPoolExecutor(arguments.jobs) as pool:
+        wrong = _selections_that_fail(selections, arguments.limit, pool)
+        if wrong:
+            print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
+            return 1
         results = list(pool.map(lambda pair: _tested(*pair, arguments.limit), chosen))
     seconds = time.perf_counter() - started
     _show(results, seconds)
@@ -100,12 +101,14 @@ def main() -> int:
     return int(killed < _REQUIRED * len(counted))
 
 
-def _selections_that_fail(selections: Iterable[str], limit: float) -> list[str]:
+def _selections_that_fail(selections: Iterable[str], limit: float, pool: Any) -> list[str]:
     """The selections of tests that do not pass on the code as it is."""
     with tempfile.TemporaryDirectory(prefix="robustmf-mutants-") as folder:
         tree = Path(folder)
         _copy(tree, with_compiled=True)
-        return [tests for tests in sorted(selections) if _status(tree, tests, 4 * limit) != 0]
+        ordered = sorted(selections)
+        statuses = pool.map(lambda tests: _status(tree, tests, 4 * limit), ordered)
+        return [tests for tests, status in zip(ordered, statuses, strict=True) if status != 0]
 
 
 def _tested(area: str, mutant: Mutant, limit: float) -> Result:
