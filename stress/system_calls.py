@@ -22,7 +22,7 @@ import numpy as np
 import robustmf
 from robustmf import RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.io.checkpoint import Checkpoint, FileProgress
+from robustmf.io.checkpoint import ArrayStorage, Checkpoint, FileProgress
 from robustmf.io.model_file import read
 from robustmf.report.page import write_page
 
@@ -139,7 +139,7 @@ def _write_checkpoint(path: Path, version: int) -> None:
     checkpoint = Checkpoint(path, 0.0, False, True, "cpu")
     state = {"seed": {}, "ended": [], "prepared": None, "loops": {"version": version}}
     state["loops"]["array"] = np.arange(50_000.0)
-    FileProgress(checkpoint, {"version": 0}, np.asarray, state).write()
+    FileProgress(checkpoint, {"version": 0}, ArrayStorage(np.asarray), state).write()
 
 
 def _write_page(path: Path, version: int) -> None:
