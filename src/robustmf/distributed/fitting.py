@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask.backend import DaskBackend
 from robustmf.backends.dask.connection import Connection
-from robustmf.backends.dask.factors import RemoteFactorization
+from robustmf.backends.dask.factors import Factors, RemoteFactorization
 from robustmf.backends.dask.matrix import Matrix, load_matrix
 from robustmf.backends.dask.shards import require_storable, write_shards
 from robustmf.backends.dask.source import Triplets
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import holdout_seed
+from robustmf.data.ids import SIDE_NAMES
 from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layout
 from robustmf.distributed.initialization import SAMPLING, Sample, initialize, sample_evenly
 from robustmf.distributed.noise import noise_facts
+from robustmf.exceptions import CheckpointError
 from robustmf.fitting import FitResult, Initialization, check, fit_data
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
@@ -50,24 +52,21 @@ class RemoteEntries:
     n_entries: int
     row_ids: list[Any] | None
     column_ids: list[Any] | None
-    counts: tuple[NDArray[np.int64], NDArray[np.int64]]
-    indices: tuple[NDArray[np.int64], NDArray[np.int64]]
-    values: Array
+    kept: dict[str, NDArray[Any]]
 
     @property
     def rows(self) -> RemoteEntries:
         """The object that has the values, as in :class:`~robustmf.data.observed.Observed`."""
         return self
 
-    def to_keep(self, weights: None) -> dict[str, Any]:
+    @property
+    def values(self) -> Array:
+        """The values of the sample."""
+        return self.kept["values"]
+
+    def to_keep(self, weights: None) -> dict[str, NDArray[Any]]:
         """The entries of a fitted model."""
-        return {
-            "row_counts": self.counts[0],
-            "column_counts": self.counts[1],
-            "rows": self.indices[0],
-            "columns": self.indices[1],
-            "values": self.values,
-        }
+        return self.kept
 
 
 def require_cluster(solver: str, n_init: int, certify: Any) -> None:
@@ -122,8 +121,14 @@ class ClusterData:
         return initialize(settings, self.operations.observed, rng, choice)
 
     def restored(self, parts: dict[str, Any], rank: int) -> RemoteFactorization:
-        """A factorization from a file, whose blocks have been checked when they were read."""
-        return RemoteFactorization(**parts)
+        """A factorization from a file; its factors must be those of this fit."""
+        found = RemoteFactorization(**parts)
+        width = rank + (found.center is not None)
+        for side, factors in enumerate((found.row_factors, found.column_factors)):
+            is_own = isinstance(factors, Factors) and factors.side == side
+            if not is_own or factors.shape[1] != width:
+                raise CheckpointError("its arrays are not those of this fit")
+        return found
 
 
 class ClusterFit:
@@ -203,7 +208,7 @@ class ClusterFit:
         terms = Terms(result.reg, settings.reg_by_count, biases, settings.bounds)
         # what predictions need besides the factors
         facts = {
-            "rank": settings.rank,
+            "rank": point[0].shape[1] - (biases.center is not None),
             "loss": result.loss.name,
             "theta": result.loss.theta,
             "reg": result.reg,
@@ -245,20 +250,12 @@ def _remote_entries(matrix: Matrix, with_ids: bool) -> RemoteEntries:
     tasks = [connection.submit(sample_evenly, one, most, share) for one in matrix.sides[0].blocks]
     samples: list[Sample]
     samples, *parts = connection.gather([tasks, *counts])
-    values = np.concatenate([one.values for one in samples])
+    kept = dict.fromkeys(("row_counts", "column_counts", "rows", "columns"), np.empty(0, np.int64))
+    kept["values"] = np.concatenate([one.values for one in samples])
     if not with_ids:
-        none = np.empty(0, np.int64)
-        return RemoteEntries(
-            matrix.shape, matrix.n_entries, None, None, (none, none), (none, none), values
-        )
-    row_counts, column_counts = (matrix.in_order(side, part) for side, part in enumerate(parts))
-    rows = matrix.order(0)[np.concatenate([one.rows for one in samples])].astype(np.int64)
-    columns = matrix.order(1)[np.concatenate([one.columns for one in samples])].astype(np.int64)
-    return RemoteEntries(
-        matrix.shape,
-        matrix.n_entries,
-        *matrix.ids,
-        (row_counts, column_counts),
-        (rows, columns),
-        values,
-    )
+        return RemoteEntries(matrix.shape, matrix.n_entries, None, None, kept)
+    for side, name in enumerate(SIDE_NAMES):
+        kept[f"{name}_counts"] = matrix.in_order(side, parts[side])
+        indices = np.concatenate([getattr(one, f"{name}s") for one in samples])
+        kept[f"{name}s"] = matrix.order(side)[indices].astype(np.int64)
+    return RemoteEntries(matrix.shape, matrix.n_entries, *matrix.ids, kept)

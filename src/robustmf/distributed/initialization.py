@@ -93,28 +93,16 @@ class SampleFit:
     Attributes
     ----------
     initial : Initialization
+        With empty factors: what the client receives.
+    factors : (array, array)
+        Augmented factors of the rows and columns of the sample.
     indices : (array, array)
-        The global indices of its rows and columns.
-    typical : float
-        The median of |value|.
+        Their global indices.
     """
 
     initial: Initialization
+    factors: tuple[Array, Array]
     indices: tuple[NDArray[np.int64], NDArray[np.int64]]
-    typical: float
-
-    def without_factors(self) -> SampleFit:
-        """All but the factors of rows and columns: what the client receives."""
-        none = np.empty(0, np.int64)
-        factors = self.initial.factorization
-        empty = Factorization(
-            factors.row_factors[:0],
-            factors.column_factors[:0],
-            factors.center,
-            factors.row_bias[:0],
-            factors.column_bias[:0],
-        )
-        return SampleFit(replace(self.initial, factorization=empty), (none, none), self.typical)
 
 
 def initialize(
@@ -134,7 +122,7 @@ def initialize(
     share = _sample_share(matrix, is_given)
     samples = [submit(sample_rows, block, share) for block in matrix.sides[0].blocks]
     found = submit(initialize_sample, samples, matrix.n_entries, sent, rng, choice)
-    fit: SampleFit = connection.gather(submit(SampleFit.without_factors, found))
+    initial: Initialization = connection.gather(submit(getattr, found, "initial"))
     blocks = [
         [
             submit(factors_of, found, sent, side, *one)
@@ -142,21 +130,21 @@ def initialize(
         ]
         for side, of in enumerate(matrix.sides)
     ]
-    loss = settings.loss_at(fit.initial.sigma)
+    loss = settings.loss_at(initial.sigma)
     for side, of in enumerate(matrix.sides):
         sections = matrix.sections(side, blocks[1 - side])
         blocks[side] = [
-            submit(fold_in_missing, *one, fit, loss, settings.reg_by_count)
+            submit(fold_in_missing, *one, initial, loss, settings.reg_by_count)
             for one in zip(of.blocks, blocks[side], sections, strict=True)
         ]
     connection.wait(blocks)
-    model = fit.initial.factorization
+    model = initial.factorization
     A, B = (
         matrix.factors(side, of_side, model.rank + model.has_bias)
         for side, of_side in enumerate(blocks)
     )
-    remote = RemoteFactorization(A, B, model.center, fit.initial.bias_unit)
-    return replace(fit.initial, factorization=cast("Factorization", remote), reason=choice.reason)
+    remote = RemoteFactorization(A, B, model.center, initial.bias_unit)
+    return replace(initial, factorization=cast("Factorization", remote), reason=choice.reason)
 
 
 def _sample_share(matrix: Matrix, is_given: bool) -> float:
@@ -233,17 +221,16 @@ def initialize_sample(
     with Team(1) as team:
         operations = CPUOperations(observed, team)
         initial = initialize_locally(settings, operations, weights, rng, choice)
+    A, B = initial.factorization.augmented(initial.bias_unit)
     if not is_given:
         # λ makes UᵀU = VᵀV for all rows; sweeps would need hundreds to balance those of a sample
-        factors = initial.factorization
-        balance = factors.row_factors.dtype.type(share**0.25)
-        balanced = replace(
-            factors,
-            row_factors=factors.row_factors * balance,
-            column_factors=factors.column_factors / balance,
-        )
-        initial = replace(initial, factorization=balanced)
-    return SampleFit(initial, (rows, columns), float(np.median(np.abs(sample.values))))
+        balance = A.dtype.type(share**0.25)
+        A[:, : settings.rank] *= balance
+        B[:, : settings.rank] /= balance
+    empty = Factorization.from_augmented(
+        A[:0], B[:0], initial.factorization.center, initial.bias_unit
+    )
+    return SampleFit(replace(initial, factorization=empty), (A, B), (rows, columns))
 
 
 def _concatenate(samples: Sequence[Sample]) -> Sample:
@@ -259,8 +246,7 @@ def _concatenate(samples: Sequence[Sample]) -> Sample:
 def factors_of(found: SampleFit, settings: Settings, side: int, offset: int, size: int) -> Array:
     """The augmented factors of a block; NaN what is neither given nor found on the sample."""
     indices = found.indices[side]
-    initial = found.initial
-    factors = initial.factorization.augmented(initial.bias_unit)[side]
+    factors = found.factors[side]
     out = np.full((size, factors.shape[1]), np.nan, factors.dtype)
     if not isinstance(settings.init, str):
         given = cast("tuple[Array, Array]", settings.init)[side]
@@ -274,7 +260,7 @@ def fold_in_missing(
     block: Block,
     own: Array,
     sections: Sequence[Array],
-    fit: SampleFit,
+    initial: Initialization,
     loss: Loss,
     reg_by_count: bool,
 ) -> Array:
@@ -285,7 +271,6 @@ def fold_in_missing(
     missing = np.isnan(own[:, -1])
     if not missing.any():
         return own
-    initial = fit.initial
     other = np.concatenate(sections)
     known = ~np.isnan(other[:, -1])
     other = np.where(known[:, None], other, other.dtype.type(0))
@@ -299,44 +284,30 @@ def fold_in_missing(
         used &= block.weights > 0
         weights = block.weights[used]
     operations = CPUOperations(observed.select(used), Team(1))
-    # given rows lack their bias alone, which is the last factor
-    lacking = slice(0, None) if np.isnan(own[missing, 0]).any() else slice(-1, None)
-    if lacking.start:
-        operations = _without_factors(operations, own[:, :-1], design[:, :-1])
+    # rows with given factors lack their bias alone, which is the last factor
+    only_bias = not np.isnan(own[missing, 0]).any()
+    if only_bias:
+        operations = _without_product(operations, own[:, :-1], design[:, :-1])
     of_missing = np.repeat(missing, operations.observed.rows.counts)
+    part = operations.on(operations.observed.select(of_missing))
+    reg: float | Array = initial.reg
+    if reg_by_count:
+        reg = reg * np.maximum(part.observed.rows.counts, 1).astype(np.float64)
+    lacking = slice(-1 if only_bias else 0, None)
+    regressors = np.ascontiguousarray(design[:, lacking])
+    part_weights = None if weights is None else weights[of_missing]
     found = own.copy()
-    found[missing, lacking] = _fold_in(
-        operations.on(operations.observed.select(of_missing)),
-        None if weights is None else weights[of_missing],
-        np.ascontiguousarray(design[:, lacking]),
-        fit,
-        loss,
-        reg_by_count,
-    )[missing]
-    if loss.robust and not lacking.start:
+    found[missing, lacking] = fold_in(part, loss, reg, regressors, None, part_weights)[missing]
+    if loss.robust and not only_bias:
         _refit(operations, found, missing, design, initial, reg_by_count, block.offset)
     return found
 
 
-def _without_factors(operations: CPUOperations, U: Array, V: Array) -> CPUOperations:
+def _without_product(operations: CPUOperations, U: Array, V: Array) -> CPUOperations:
     """Operations on what is left of the entries without UVᵀ."""
     rows = operations.observed.rows
-    predicted = np.einsum("tq,tq->t", U[rows.group_of_entry()], V[rows.indices])
-    return operations.on(operations.observed.with_values(rows.values - predicted))
-
-
-def _fold_in(
-    operations: CPUOperations,
-    weights: Array | None,
-    design: Array,
-    fit: SampleFit,
-    loss: Loss,
-    reg_by_count: bool,
-) -> Array:
-    reg: float | Array = fit.initial.reg
-    if reg_by_count:
-        reg = reg * np.maximum(operations.observed.rows.counts, 1).astype(np.float64)
-    return fold_in(operations, loss, reg, design, None, weights, fit.typical)
+    product = np.einsum("tq,tq->t", U[rows.group_of_entry()], V[rows.indices])
+    return operations.on(operations.observed.with_values(rows.values - product))
 
 
 def _refit(

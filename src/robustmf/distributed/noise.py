@@ -7,7 +7,7 @@ entries with the factors of their rows and columns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -35,13 +35,13 @@ Histogram = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class SampledEntries:
-    """Entries with their residuals, the factors of their rows and columns, and row counts."""
+    """Entries with their residuals, and factors and counts of their rows and columns."""
 
     U: Array
     V: Array
     residual: Array
     row_counts: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    column_counts: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,16 @@ def noise_facts(matrix: Matrix, point: tuple[Factors, Factors], terms: Terms) ->
             for side, factors in zip(matrix.sides, point, strict=True)
         ]
         rows, columns = (side.blocks for side in matrix.sides)
-        sections = matrix.sections(0, point[1].blocks)
+        counts = matrix.connection.attributes(columns, "counts")
+        sections = (matrix.sections(0, others) for others in (point[1].blocks, counts))
         samples = [
             submit(_sample, *one, terms, max_entries)
-            for one in zip(rows, point[0].blocks, sections, strict=True)
+            for one in zip(rows, point[0].blocks, *sections, strict=True)
         ]
-        counts = [[submit(_column_counts, one, sample) for one in columns] for sample in samples]
-        return None, [sums, samples, counts]
+        return None, [sums, samples]
 
     needed: list[Any] = [*point, matrix]
-    sums, samples, counts = matrix.connection.gather_with_recovery(submitted, needed)[1]
+    sums, samples = matrix.connection.gather_with_recovery(submitted, needed)[1]
     constant = _constant(terms)
     rows, columns = (
         Regressors.from_moment(
@@ -98,11 +98,10 @@ def noise_facts(matrix: Matrix, point: tuple[Factors, Factors], terms: Terms) ->
         )
         for of_side in sums
     )
-    U, V, residual, row_counts = (
-        np.concatenate([getattr(one, name) for one in samples])
-        for name in ("U", "V", "residual", "row_counts")
+    U, V, residual, row_counts, column_counts = (
+        np.concatenate([getattr(one, field.name) for one in samples])
+        for field in fields(SampledEntries)
     )
-    column_counts = np.concatenate([np.sum(of_sample, axis=0) for of_sample in counts])
     by_row, by_column = (_merge([histogram for _, histogram in of_side]) for of_side in sums)
     every = np.arange(len(residual))
     noise = SampledNoise(
@@ -156,7 +155,12 @@ def _sums(block: Block, own: Array, terms: Terms) -> tuple[NDArray[np.float64], 
 
 
 def _sample(
-    block: Block, own: Array, sections: Sequence[Array], terms: Terms, max_entries: int
+    block: Block,
+    own: Array,
+    sections: Sequence[Array],
+    counts: Sequence[NDArray[np.int64]],
+    terms: Terms,
+    max_entries: int,
 ) -> SampledEntries:
     rows = block.observed.rows
     positions = even_positions(len(rows.values), max_entries, SAMPLING.max_share)
@@ -171,14 +175,5 @@ def _sample(
         _without_bias(V, terms),
         rows.values[positions] - predicted,
         block.counts[i],
-        block.columns[j],
+        np.concatenate(counts)[j],
     )
-
-
-def _column_counts(block: Block, sample: SampledEntries) -> NDArray[np.int64]:
-    """Counts of the sample's columns in this column block; 0 for columns of other blocks."""
-    position = sample.columns - block.offset
-    own = (position >= 0) & (position < len(block.observed.rows))
-    out = np.zeros(len(position), np.int64)
-    out[own] = block.counts[position[own]]
-    return out
