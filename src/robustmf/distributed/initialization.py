@@ -296,8 +296,10 @@ def fold_in_missing(
     lacking = slice(-1 if only_bias else 0, None)
     regressors = np.ascontiguousarray(design[:, lacking])
     part_weights = None if weights is None else weights[of_missing]
+    typical = float(np.median(np.abs(block.observed.rows.values)))
+    folded_in = fold_in(part, loss, reg, regressors, None, part_weights, typical)
     found = own.copy()
-    found[missing, lacking] = fold_in(part, loss, reg, regressors, None, part_weights)[missing]
+    found[missing, lacking] = folded_in[missing]
     if loss.robust and not only_bias:
         _refit(operations, found, missing, design, initial, reg_by_count, block.offset)
     return found
