@@ -225,8 +225,9 @@ def initialize_sample(
     if not is_given:
         # λ makes UᵀU = VᵀV for all rows; sweeps would need hundreds to balance those of a sample
         balance = A.dtype.type(share**0.25)
-        A[:, : settings.rank] *= balance
-        B[:, : settings.rank] /= balance
+        rank = initial.factorization.rank
+        A[:, :rank] *= balance
+        B[:, :rank] /= balance
     empty = Factorization.from_augmented(
         A[:0], B[:0], initial.factorization.center, initial.bias_unit
     )
