@@ -26,8 +26,8 @@ from robustmf.data.observed import Compressed, Observed
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 
-#: The key of an entry that is retained.
-_RETAINED = np.uint64((1 << 64) - 1)
+#: The key of an entry that is retained, larger than all others.
+RETAINED = np.uint64((1 << 64) - 1)
 
 #: Keys computed at once, which bounds the temporary memory.
 _KEYS_PER_BLOCK = 1 << 16
@@ -117,12 +117,12 @@ def mark_retained(
             | (part == largest_by_group[group[block]])
             | (part == largest_by_index[entries.indices[block]])
         )
-        part[retained] = _RETAINED
+        part[retained] = RETAINED
 
 
 def select_up_to(keys: Hashes, last: np.uint64) -> Mask:
     """The entries with keys up to ``last`` that are not retained."""
-    return (keys <= last) & (keys < _RETAINED)
+    return (keys <= last) & (keys < RETAINED)
 
 
 def select_by_permutation(

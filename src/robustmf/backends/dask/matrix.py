@@ -30,6 +30,7 @@ from robustmf.backends.dask.factors import Factors
 from robustmf.backends.dask.source import Triplets, pieces_of
 from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
+    RETAINED,
     entry_keys,
     holdout_size,
     largest_keys,
@@ -43,9 +44,6 @@ from robustmf.data.ids import SIDE_NAMES, Ids, as_list, locate_ids, merge_ids
 #: A block that needs more than this share of another block's factors receives all of them: one
 #: message then serves every block on a worker.
 WHOLE_SHARE = 0.5
-
-#: The key of entries that are retained, larger than all others.
-RETAINED = np.uint64((1 << 64) - 1)
 
 #: Bits of the prefix by which hash keys are counted. Keys are uniform, so one prefix in 2¹⁶ leaves
 #: few of them.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,8 +128,10 @@ def pieces_of(triplets: Triplets) -> tuple[list[Any], Columns]:
         raise ValueError("data must have at least one table, got an empty list")
     first = data[0]
     if isinstance(first, (str, os.PathLike)):
+        from robustmf.io.reading.parquet import open_parquet  # noqa: PLC0415 - needs pyarrow
+
         pieces = [piece for path in data for piece in _row_groups(Path(path))]
-        with _parquet(Path(first)) as file:
+        with open_parquet(Source(Path(first))) as file:
             return pieces, _column_names(triplets, tuple(file.schema_arrow.names))
     if hasattr(first, "dask") or hasattr(first, "key"):  # delayed objects and futures
         if None in (triplets.row, triplets.col, triplets.value):
@@ -185,7 +186,9 @@ def _parquet_files(path: Path) -> list[Path]:
 
 def _row_groups(path: Path) -> list[ParquetPiece]:
     """Split a file into pieces of consecutive row groups."""
-    with _parquet(path) as file:
+    from robustmf.io.reading.parquet import open_parquet  # noqa: PLC0415 - needs pyarrow
+
+    with open_parquet(Source(path)) as file:
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     pieces: list[ParquetPiece] = []
     entries = 0
@@ -197,17 +200,3 @@ def _row_groups(path: Path) -> list[ParquetPiece]:
             pieces.append(ParquetPiece(str(path.resolve()), (k,)))
             entries = size
     return pieces
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
-    import pyarrow as pa  # noqa: PLC0415 - imported only for files
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except (pa.ArrowException, OSError) as error:
-        raise Source(path).fault(
-            f"not a readable Parquet file ({' '.join(str(error).split())}); write it again"
-        ) from None
