@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=180, help="seconds per mutant")
     parser.add_argument("--only", default="", help="test only mutants of files with this text")
     parser.add_argument(
-        "--record", type=Path, default=_RECORD, help="file for the record, if all areas run"
+        "--record", type=Path, default=_RECORD, help="file for the record of the areas that run"
     )
     arguments = parser.parse_args()
     chosen = [
@@ -83,22 +83,39 @@ def main() -> int:
         results = list(pool.map(lambda pair: _tested(*pair, arguments.limit), chosen))
     seconds = time.perf_counter() - started
     _show(results, seconds)
-    if not arguments.areas and not arguments.only:
-        record = {"seconds": round(seconds, 1), "areas": _summary(results)}
-        record["mutants"] = [
-            {
-                "area": one.area,
-                "mutant": str(one.mutant),
-                "outcome": one.outcome,
-                "aimed": one.mutant.aimed,
-            }
-            for one in results
-        ]
-        text = json.dumps(record, indent=1, ensure_ascii=False)
-        arguments.record.write_text(text + "\n", encoding="utf-8")
+    if not arguments.only:
+        _update(arguments.record, results, seconds)
     counted = [one for one in results if one.outcome != "equivalent"]
     killed = sum(one.outcome == "killed" for one in counted)
     return int(killed < _REQUIRED * len(counted))
+
+
+def _update(path: Path, results: list[Result], seconds: float) -> None:
+    """Replace the areas that were run in the record."""
+    record: dict[str, Any] = {"areas": {}, "mutants": []}
+    if path.exists():
+        record = json.loads(path.read_text(encoding="utf-8"))
+    summary = _summary(results)
+    share = round(seconds / max(len(results), 1), 2)
+    for counts in summary.values():
+        counts["seconds_per_mutant"] = share
+    areas = record["areas"] | summary
+    kept = [one for one in record["mutants"] if one["area"] not in summary]
+    new = [
+        {
+            "area": one.area,
+            "mutant": str(one.mutant),
+            "outcome": one.outcome,
+            "aimed": one.mutant.aimed,
+        }
+        for one in results
+    ]
+    record = {
+        "areas": {area: areas[area] for area in sorted(areas)},
+        "mutants": sorted(kept + new, key=lambda one: one["area"]),
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _selections_that_fail(selections: Iterable[str], limit: float, pool: Any) -> list[str]:

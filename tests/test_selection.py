@@ -282,6 +282,10 @@ def test_the_seed_of_the_folds_determines_them():
 
     assert tests(0) == tests(0)
     assert tests(0) != tests(1)
+    sizes = [
+        (train.n_entries, test.n_entries) for train, test in EntryKFold(3, random_state=0).split(X)
+    ]
+    assert sizes == [(40, 20)] * 3
 
 
 def test_the_seed_of_a_search_determines_its_folds():
@@ -296,3 +300,13 @@ def test_the_seed_of_a_search_determines_its_folds():
 
     assert scores(0) == scores(0)
     assert scores(0) != scores(1)
+
+
+def test_values_are_tried_along_the_path_with_names_first():
+    assert selection._ordered([3, "auto", 1.5, 2], decreasing=True) == ["auto", 3, 2, 1.5]
+    assert selection._ordered([3, "auto", 1.5, "paper"], decreasing=False) == [
+        "auto",
+        "paper",
+        1.5,
+        3,
+    ]

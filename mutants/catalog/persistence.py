@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_ATOMIC = "io/test_atomic.py"
-_FILE = "io/test_model_file.py -k 'not altered and not noise and not length'"
-_FORGED = "io/test_forged_files.py"
+_ATOMIC = "io/test_atomic.py -k 'not killed and not fault'"
+_FAULTS = "io/test_atomic.py -k 'fault and page and full'"
+_KILLS = "io/test_atomic.py -k 'killed and page'"
+_FILE = "io/test_model_file.py -k 'by_name or refused_with'"
+_GENERATORS = "io/test_forged_files.py -k 'generator or state or position'"
+_SIZES = "io/test_forged_files.py -k 'gigabytes or sizes or padding or types or dtypes'"
+_CONTENT = "io/test_forged_files.py -k 'bounds or weights or factors or empty_row'"
+_VALUES = "io/test_forged_files.py -k 'ids or impossible'"
 
 MUTANTS = [
     Mutant(
@@ -20,13 +25,13 @@ MUTANTS = [
         "io/atomic.py",
         "            os.replace(temporary, target)",
         "            target.write_bytes(temporary.read_bytes())",
-        _ATOMIC,
+        _KILLS,
         aimed=True,
     ),
     Mutant(
         "io/atomic.py", "        _flush_folder(target.parent)", "        pass", _ATOMIC, aimed=True
     ),
-    Mutant("io/atomic.py", "        temporary.unlink(missing_ok=True)", "        pass", _ATOMIC),
+    Mutant("io/atomic.py", "        temporary.unlink(missing_ok=True)", "        pass", _FAULTS),
     Mutant("io/atomic.py", "Path(os.path.realpath(name))", "Path(name)", _ATOMIC),
     Mutant("io/atomic.py", "secrets.token_hex(8)", '"0123456789abcdef"', _ATOMIC),
     Mutant("io/atomic.py", " | os.O_EXCL", "", _ATOMIC),
@@ -41,7 +46,7 @@ MUTANTS = [
         "io/atomic.py",
         "        raise type(error)(error.errno, error.strerror, name) from error",
         "        raise",
-        _ATOMIC,
+        _FAULTS,
     ),
     Mutant("io/atomic.py", "or not (mode is None or stat.S_ISREG(mode))", "", _ATOMIC),
     Mutant(
@@ -66,103 +71,102 @@ MUTANTS = [
         "        return self.unused[name]",
         _FILE,
     ),
-    Mutant("io/model_file.py", "        if self._budget < 0:", "        if False:", _FORGED),
+    Mutant("io/model_file.py", "        if self._budget < 0:", "        if False:", _SIZES),
     Mutant(
         "io/model_file.py",
         "        self._budget -= len(items) * wanted.itemsize",
         "        self._budget = min(self._budget, len(items))",
-        _FORGED,
+        _SIZES,
     ),
     Mutant(
         "io/model_file.py",
         '    _require_same_form(state, generator.state, "state")',
         "    pass",
-        _FORGED + " -k 'not pos'",
+        _GENERATORS,
     ),
-    Mutant(
-        "io/model_file.py", '    "pos": 624,', '    "pos": 625,', _FORGED + " -k 'invalid_state'"
-    ),
+    Mutant("io/model_file.py", '    "pos": 624,', '    "pos": 625,', _GENERATORS),
     Mutant(
         "io/model_file.py",
         '    "buffer_pos": 4,',
         '    "buffer_pos": 5,',
-        _FORGED + " -k 'invalid_state'",
+        _GENERATORS,
     ),
     Mutant(
         "io/model_file.py",
         "        same = value.shape == reference.shape and",
         "        same =",
-        _FORGED,
+        _GENERATORS,
     ),
     Mutant(
         "io/model_file.py",
         "    if not _NUMBER_TYPE.fullmatch(_require_type(str, name)):",
         "    if False:",
-        _FORGED,
+        _SIZES,
     ),
     Mutant(
         "io/model_file.py",
         "        if not _ITEM_TYPE.fullmatch(_require_type(str, dtype)):",
         "        if False:",
-        _FORGED,
+        _SIZES,
     ),
     Mutant(
         "io/model_file.py",
         "            LookupError,\n",
         "            KeyError,\n",
-        _FORGED,
+        _SIZES,
         equivalent="no decoder of a listed type raises IndexError; the wider class is a safeguard",
     ),
-    Mutant("io/model_state.py", "    if len(set(ids)) < size:", "    if False:", _FORGED),
-    Mutant("io/model_state.py", "        if not _is_id(key):", "        if False:", _FORGED),
-    Mutant("io/model_state.py", "bool(key == key)", "True", _FORGED),
-    Mutant("io/model_state.py", '    "reg_": 0,', '    "reg_": -np.inf,', _FORGED),
-    Mutant("io/model_state.py", "        and pointers[0] == 0\n", "", _FORGED, aimed=True),
+    Mutant("io/model_state.py", "    if len(set(ids)) < size:", "    if False:", _VALUES),
+    Mutant("io/model_state.py", "        if not _is_id(key):", "        if False:", _VALUES),
+    Mutant("io/model_state.py", "bool(key == key)", "True", _VALUES),
+    Mutant("io/model_state.py", '    "reg_": 0,', '    "reg_": -np.inf,', _VALUES),
+    Mutant("io/model_state.py", "        and pointers[0] == 0\n", "", _CONTENT, aimed=True),
     Mutant(
-        "io/model_state.py", "        and (np.diff(pointers) >= 0).all()\n", "", _FORGED, aimed=True
+        "io/model_state.py",
+        "        and (np.diff(pointers) >= 0).all()\n",
+        "",
+        _CONTENT,
+        aimed=True,
     ),
     Mutant(
         "io/model_state.py",
         "        and pointers[-1] == len(indices) == len(values)\n",
         "        and len(indices) == len(values)\n",
-        _FORGED,
+        _CONTENT,
         aimed=True,
     ),
     Mutant(
         "io/model_state.py",
         "        and indices.min() >= 0\n        and indices.max() < shape[1]\n        and np.isfinite(values)",
         "        and indices.max() < shape[1]\n        and np.isfinite(values)",
-        _FORGED,
+        _CONTENT,
         aimed=True,
     ),
     Mutant(
         "io/model_state.py",
         "        and indices.max() < shape[1]\n        and np",
         "        and indices.max() <= shape[1]\n        and np",
-        _FORGED,
+        _CONTENT,
         aimed=True,
     ),
     Mutant(
         "io/model_state.py",
         "        and _ascend_within_rows(pointers, indices)\n",
         "",
-        _FORGED,
+        _CONTENT,
         aimed=True,
     ),
     Mutant(
         "io/model_state.py",
         "    ascends[pointers] = True  # between two rows\n",
         "",
-        _FORGED,
+        _CONTENT,
         aimed=True,
     ),
-    Mutant("io/model_state.py", "        and weights.min() >= 0\n", "", _FORGED),
-    Mutant("io/model_state.py", "or not np.isfinite(array).all():", "or False:", _FORGED),
+    Mutant("io/model_state.py", "        and weights.min() >= 0\n", "", _CONTENT),
+    Mutant("io/model_state.py", "or not np.isfinite(array).all():", "or False:", _CONTENT),
     Mutant(
-        "estimator.py",
-        "    if n_columns != model.shape[1]:",
-        "    if False:",
-        _FILE + " " + _FORGED,
+        "estimator.py", "    if n_columns != model.shape[1]:", "    if False:", _VALUES, aimed=True
     ),
     Mutant("estimator.py", "    if reserved:", "    if False:", _FILE),
 ]

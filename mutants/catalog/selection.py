@@ -34,7 +34,8 @@ MUTANTS = [
         "selection.py",
         "yield observed.select(~mask), observed.select(mask)",
         "yield observed.select(mask), observed.select(~mask)",
-        _SPLITS,
+        _FOLDS,
+        aimed=True,
     ),
     Mutant(
         "selection.py",
@@ -62,7 +63,8 @@ MUTANTS = [
         "selection.py",
         "        numbers, reverse=decreasing\n",
         "        numbers, reverse=not decreasing\n",
-        _SEARCH,
+        "test_selection.py -k along",
+        aimed=True,
     ),
     Mutant(
         "selection.py",

@@ -23,8 +23,10 @@ from robustmf.exceptions import (
     ModelFileError,
     NotConvergedWarning,
 )
+from robustmf.io import checkpoint as checkpoint_module
 from robustmf.io import model_file
-from robustmf.io.checkpoint import FileProgress
+from robustmf.io.checkpoint import Checkpoint, FileProgress
+from robustmf.solvers.base import require_same_layout
 
 WAYS = {
     "irls": {"solver": "irls", "loss": "cauchy", "tol": 1e-5},
@@ -458,3 +460,41 @@ def test_checkpoint_on_the_command_line(tmp_path, monkeypatch):
     assert refused.exit_code == 3
     assert "another fit" in refused.output
     assert fit("--checkpoint", "no/such/folder").exit_code == 2
+
+
+def test_the_checkpoint_of_another_device_is_refused(path):
+    data = entries()
+
+    def opened(device):
+        checkpoint = Checkpoint(path, 0.0, False, True, device)
+        rng = np.random.default_rng(0)
+        return checkpoint.open({"validation_fraction": None}, data, None, rng, np.asarray)
+
+    opened("cpu")
+    opened("cpu")
+    with pytest.raises(CheckpointError, match=r"other device \('cpu' there, 'cuda' here\)"):
+        opened("cuda")
+
+
+def test_digests_distinguish_types_and_shapes():
+    zeros = np.zeros(4)
+    others = [zeros.astype(np.int64), zeros.reshape(2, 2), zeros[:3], np.zeros(8, np.float32)]
+    digests = {checkpoint_module._digest(array) for array in (zeros, *others)}
+    assert len(digests) == 5
+    assert checkpoint_module._digest(zeros) == checkpoint_module._digest(zeros.copy())
+    assert checkpoint_module._digest(zeros[:2], zeros) != checkpoint_module._digest(
+        zeros, zeros[:2]
+    )
+
+
+def test_saved_arrays_must_have_the_shapes_and_types_of_the_fit():
+    own = (np.zeros((3, 2)), np.zeros((4, 2)))
+    assert require_same_layout(own, own) == own
+    for saved in (
+        own[:1],
+        own[::-1],
+        (own[0], own[1][:3]),
+        (own[0].astype(np.float32), own[1]),
+    ):
+        with pytest.raises(CheckpointError, match="not those of this fit"):
+            require_same_layout(saved, own)

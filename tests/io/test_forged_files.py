@@ -248,6 +248,7 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
         ("history_", {"dict": {"objective": 3}}, "lists of numbers"),
         ("history_", {"dict": {"objective": [1.0], "seconds": []}}, "of one length"),
         ("history_", {"dict": {}}, "objective of best_iteration_"),
+        ("n_features_in_", 39, "n_features_in_ must be 40, got 39"),
         ("feature_names_in_", ["a"], "feature_names_in_ must hold 40 strings"),
         ("feature_names_in_", 3, "feature_names_in_ must hold 40 strings"),
         ("feature_names_in_", [1] * 40, "feature_names_in_ must hold 40 strings"),
@@ -322,6 +323,7 @@ def test_an_empty_row_is_accepted(tmp_path):
     "seed",
     [
         {"bits": "PCG64", "entropy": [1], "key": [], "pool": 2**40},
+        {"bits": "PCG64", "entropy": [1], "key": [], "pool": 2000},
         {"bits": "PCG64", "entropy": [], "key": [], "pool": 4},
         {"bits": "PCG64", "entropy": ["1"], "key": [], "pool": 4},
         {"bits": "PCG64", "entropy": [1], "key": [-1], "pool": 4},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -64,6 +65,19 @@ def test_the_summary_counts_outcomes_by_area():
     assert runner._summary(results) == {
         "a": {"mutants": 5, "killed": 2, "survived": 1, "equivalent": 1, "invalid": 1}
     }
+
+
+def test_the_record_is_replaced_by_area(tmp_path):
+    path = tmp_path / "record.json"
+    one = Mutant("a.py", "x", "y", "test_a.py")
+    runner._update(path, [runner.Result(area, one, "killed", 1.0) for area in ("b", "a")], 2.0)
+    runner._update(path, [runner.Result("b", one, "survived", 1.0)], 1.0)
+    record = json.loads(path.read_text())
+    assert [(one["area"], one["outcome"]) for one in record["mutants"]] == [
+        ("a", "killed"),
+        ("b", "survived"),
+    ]
+    assert [counts["survived"] for counts in record["areas"].values()] == [0, 1]
 
 
 @pytest.mark.parametrize(

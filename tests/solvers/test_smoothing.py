@@ -124,3 +124,10 @@ def test_after_a_reduction_the_rate_is_not_computed_from_sweeps_with_another_wid
     assert schedule.state()[1:] == (0.12, 0.2)
     schedule.reductions(0.06, at, 10)
     assert schedule.state()[1:] == (0.06, 0.5)
+
+
+def test_all_of_the_state_is_restored():
+    schedule = l1_schedule()
+    schedule.restore((0.01, 0.7, 0.2))
+    assert schedule.state() == (0.01, 0.7, 0.2)
+    assert not schedule.is_initial
