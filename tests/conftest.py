@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import signal
 from dataclasses import dataclass
@@ -91,6 +92,28 @@ class Root(Loss):
 
     def _derivative(self, a):
         return 0.5 / np.sqrt(a + self.theta)
+
+
+#: Relative errors of the backends: rounding, and sums in another order.
+TOLERANCE = {np.float64: 1e-12, np.float32: 2e-5}
+
+
+def close(got, wanted, dtype, scale=1.0):
+    """Equal up to rounding errors; ``scale`` is the size of the largest terms."""
+    np.testing.assert_allclose(
+        np.asarray(got), np.asarray(wanted), rtol=TOLERANCE[dtype], atol=scale * TOLERANCE[dtype]
+    )
+
+
+def members(protocol):
+    """Names and parameters of what a protocol requires; None for a property."""
+    required = {}
+    for name, member in vars(protocol).items():
+        if name.startswith("_"):
+            continue
+        function = inspect.isfunction(member)
+        required[name] = list(inspect.signature(member).parameters) if function else None
+    return required
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _HALF = "backends/test_half_step.py -k 'every_rank or without_entries or towards or weight'"
-_CONFORM = "backends/test_conformance.py"
+_CONFORM = "backends/test_conformance_operations.py"
 _FAULTS = "kernels/test_guards.py"
 
 MUTANTS = [

@@ -1,8 +1,8 @@
-"""Conformance of the backends: each operation of the contract against a naive oracle.
+"""Conformance of the backends: what each of them declares, and the sweeps that all of them have.
 
 The backends are CPU, CUDA (on a GPU or in Triton's interpreter) and a Dask cluster of real
-processes. All of them have capabilities and sweeps. Operations on entries are tested on those that
-declare them; that the others have none, and refuse what needs them, is tested too.
+processes. Operations on entries are tested in ``test_conformance_operations.py`` on the backends
+that declare them; that the others have none, and refuse what needs them, is tested here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import oracles
-from conftest import Root, needs_gpu, random_problem
+from conftest import close, members, needs_gpu, random_problem
 from robustmf import RobustMF
 from robustmf.backends.base import (
     Backend,
@@ -32,30 +32,11 @@ from robustmf.backends.base import (
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.registry import get_backend, get_cluster_backend
 from robustmf.data.observed import Observed
-from robustmf.losses import L2, LSP, Smoothed, Welsch, loss_names, make_loss
+from robustmf.losses import LSP, Welsch
 from robustmf.solvers.registry import choose_solver, get_solver, solver_names
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 BACKENDS = [*DEVICES, "dask"]
-TOLERANCE = {np.float64: 1e-12, np.float32: 2e-5}
-
-
-def close(got, wanted, dtype, scale=1.0):
-    """Equal up to rounding errors; ``scale`` is the size of the largest terms."""
-    np.testing.assert_allclose(
-        np.asarray(got), np.asarray(wanted), rtol=TOLERANCE[dtype], atol=scale * TOLERANCE[dtype]
-    )
-
-
-def members(protocol):
-    """Names and parameters of what a protocol requires; None for a property."""
-    required = {}
-    for name, member in vars(protocol).items():
-        if name.startswith("_"):
-            continue
-        function = inspect.isfunction(member)
-        required[name] = list(inspect.signature(member).parameters) if function else None
-    return required
 
 
 def backend_of(name):
@@ -63,7 +44,8 @@ def backend_of(name):
 
 
 def test_every_member_of_the_contract_is_used_in_this_suite():
-    source = Path(__file__).read_text(encoding="utf-8")
+    files = Path(__file__).parent.glob("test_conformance*.py")
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
     for protocol in (Backend, LocalBackend, EntryOperations, DualPass, Sweeps):
         for name in members(protocol):
             assert f".{name}" in source, (protocol, name)
@@ -140,22 +122,6 @@ def as_table(entries):
     return frame, Observed.from_triplets(frame, row="row", col="col", value="x")
 
 
-@pytest.mark.parametrize("protocol", [EntryOperations, DualPass])
-def test_operations_have_the_signatures_of_the_contract(protocol, operations_on):
-    observed, U, _ = random_problem()
-    operations = operations_on(observed)
-    subject = operations if protocol is EntryOperations else operations.dual_pass(U.shape[1])
-    for name, parameters in members(protocol).items():
-        member = inspect.getattr_static(type(subject), name, None)
-        if parameters is None:
-            assert hasattr(subject, name), name
-        elif name == "propagate" and not operations.capabilities.message_passing:
-            with pytest.raises(NotImplementedError, match=r"EntryOperations\.host"):
-                operations.propagate()
-        else:
-            assert list(inspect.signature(member).parameters) == parameters, name
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_backend_observes_entries_and_makes_operations(device, team):
     backend = get_backend(device)
@@ -202,190 +168,6 @@ def test_ranks_above_the_maximum_are_refused(team):
     assert backend.capabilities.allows_rank(128)
     with pytest.raises(ValueError, match="fits ranks up to 128, a bias counted as one; got 129"):
         backend.operations(observed, team, 129, SolverMemory())
-
-
-def test_residuals_products_and_sums(problem, dtype):
-    operations, U, V = problem
-    e = operations.residuals(U, V)
-    assert e.dtype == dtype
-    observed = operations.host().observed
-    close(e, oracles.residuals(observed, np.asarray(U), np.asarray(V)), dtype, 10)
-    x = np.cos(np.arange(observed.n_entries)).astype(dtype)
-    X = oracles.dense(observed, x)
-    XV, XtU = operations.products(operations.array(x), U, V)
-    close(XV, X @ np.asarray(V), dtype, 10)
-    close(XtU, X.T @ np.asarray(U), dtype, 10)
-    row_sums, column_sums = operations.sums(operations.array(x))
-    close(row_sums, X.sum(1), dtype, 10)
-    close(column_sums, X.sum(0), dtype, 10)
-
-
-def test_residuals_with_shifts(problem, dtype):
-    operations, U, V = problem
-    observed = operations.host().observed
-    shifts = np.sin(np.arange(len(V))).astype(dtype)
-    e = operations.residuals(U, V, operations.array(shifts))
-    plain = oracles.residuals(observed, np.asarray(U), np.asarray(V))
-    close(e, plain - shifts[observed.rows.indices], dtype, 10)
-
-
-def test_transposed_operations_exchange_rows_and_columns(problem, dtype):
-    operations, U, V = problem
-    transposed = operations.transposed
-    assert transposed.transposed is operations
-    assert transposed.observed.shape == operations.observed.shape[::-1]
-    observed = operations.host().observed.transposed
-    wanted = oracles.residuals(observed, np.asarray(V), np.asarray(U))
-    close(transposed.residuals(V, U), wanted, dtype, 10)
-
-
-def test_operations_on_other_entries(problem, dtype):
-    operations, U, V = problem
-    values = np.cos(np.arange(operations.observed.n_entries)).astype(dtype)
-    other = operations.on(operations.observed.with_values(operations.array(values)))
-    assert type(other) is type(operations)
-    wanted = oracles.residuals(other.host().observed, np.asarray(U), np.asarray(V))
-    close(other.residuals(U, V), wanted, dtype, 10)
-    np.testing.assert_array_equal(other.host().observed.rows.values, values)
-
-
-def test_curvatures_are_squared_spectral_norms(problem, dtype):
-    operations, U, V = problem
-    by_row, by_column = operations.curvatures(U, V)
-    U = np.asarray(U)
-    V = np.asarray(V)
-    seen = oracles.dense(operations.host().observed, 1) > 0
-    close(by_row, [np.linalg.norm(V[seen[i]], 2) ** 2 for i in range(len(U))], dtype, 10)
-    close(by_column, [np.linalg.norm(U[seen[:, j]], 2) ** 2 for j in range(len(V))], dtype, 10)
-
-
-def test_explained_shares_are_mean_welsch_weights(problem, dtype):
-    operations, U, V = problem
-    observed = operations.host().observed
-    wanted = oracles.mean_weights(observed, np.asarray(U), np.asarray(V), 0.5 / 0.8**2)
-    close(operations.explained_shares(U, V, 0.8), wanted, dtype, 10)
-
-
-@pytest.mark.parametrize("name", loss_names())
-def test_loss_sum(name, operations_on):
-    observed, U, V = random_problem()
-    operations = operations_on(observed)
-    loss = make_loss(name)
-    weights = 0.1 + np.sin(np.arange(observed.n_entries)) ** 2
-    losses = loss.value(oracles.residuals(observed, U, V))
-    U = operations.array(U)
-    V = operations.array(V)
-    close(operations.loss_sum(loss, U, V), losses.sum(), np.float64)
-    weighted = operations.loss_sum(loss, U, V, operations.array(weights))
-    close(weighted, (losses * weights).sum(), np.float64)
-
-
-@pytest.mark.parametrize("rank", [3, 20])
-def test_loss_sums_of_several_losses(rank, operations_on):
-    observed, U, V = random_problem(rank=rank)
-    operations = operations_on(observed)
-    weights = 0.1 + np.sin(np.arange(observed.n_entries)) ** 2
-    widths = [Smoothed(1.3, LSP(), 0.2), LSP(1.3), Smoothed(1.3, LSP(), 0.1)]
-    on = operations.array
-    for losses in (widths[:2], widths, [*widths[1:], Welsch(2.0)], [Root(), Root()]):
-        values = [loss.value(oracles.residuals(observed, U, V)) for loss in losses]
-        plain = operations.loss_sums(losses, on(U), on(V))
-        close(plain, [value.sum() for value in values], np.float64)
-        weighted = operations.loss_sums(losses, on(U), on(V), on(weights))
-        close(weighted, [(value * weights).sum() for value in values], np.float64)
-
-
-def test_repair_improves_a_row_that_fits_its_outliers(operations_on):
-    """Sweeps do not move a row with a third of consistent outliers; subsets of its entries do."""
-    rng = np.random.default_rng(0)
-    U = rng.standard_normal((30, 2))
-    V = rng.standard_normal((40, 2))
-    X = U @ V.T + 0.01 * rng.standard_normal((30, 40))
-    wrong = rng.standard_normal(2) * 2
-    X[3, :14] = V[:14] @ wrong
-    operations = operations_on(Observed.from_dense(X))
-    before = U.copy()
-    before[3] = wrong
-    on = operations.array
-    factors = on(before)
-    columns = on(V)
-    shares = np.asarray(operations.explained_shares(factors, columns, 0.1))
-    assert shares[3] < 0.5
-    assert np.median(shares) > 0.9
-    changed = operations.repair_rows(
-        factors, columns, 1e-3, 0.1, on(np.array([3, 5])), on(np.array([30, 30])), 7
-    )
-    assert np.asarray(changed).tolist() == [True, False]
-    np.testing.assert_allclose(np.asarray(factors)[3], U[3], atol=0.05)
-    np.testing.assert_array_equal(np.asarray(factors)[5], before[5])
-
-
-def test_dual_step_and_linearised_loss(problem, dtype):
-    """One step on the dual and the sums that it returns, against their formulas."""
-    operations, U, V = problem
-    observed = operations.host().observed
-    rng = np.random.default_rng(2)
-    i = observed.rows.group_of_entry()
-    j = observed.rows.indices
-    u = np.asarray(U, np.float64)
-    v = np.asarray(V, np.float64)
-    e, w, x, before = (rng.standard_normal(len(i)).astype(dtype) for _ in range(4))
-    w = np.abs(w)
-    dU, dV = (0.1 * rng.standard_normal(A.shape).astype(dtype) for A in (u, v))
-    alpha, gamma = (0.5 + rng.random(len(A)).astype(dtype) for A in (u, v))
-    z = x + 0.3 * (x - before)
-    c = 0.7 * (alpha[i] + gamma[j])
-    rho = e - np.einsum("tq,tq->t", dU[i], v[j]) - np.einsum("tq,tq->t", u[i], dV[j])
-    new = np.clip(z + rho / c, -w, w)
-    on = operations.array
-    x_new = on(np.empty_like(x))
-    products = (on(np.empty_like(u, dtype)), on(np.empty_like(v, dtype)))
-    found = operations.dual_pass(U.shape[1]).step(
-        on(e),
-        on(w),
-        (on(alpha), on(gamma)),
-        0.3,
-        0.7,
-        (U, V),
-        (on(dU), on(dV)),
-        on(x),
-        on(before),
-        x_new,
-        products,
-    )
-    close(x_new, new, dtype, 10)
-    X = oracles.dense(observed, new)
-    close(products[0], X @ v, dtype, 30)
-    close(products[1], X.T @ u, dtype, 30)
-    wanted = (np.sum(c * (new - z) ** 2), np.dot(new, e), np.sum(c * (z - new) * (new - x)))
-    close(found, wanted, dtype, 300)
-    sums = operations.linearised_loss(on(e), on(w), U, V, on(dU), on(dV), on(x))
-    close(sums, (np.sum(w * np.abs(rho)), np.sum(w * np.abs(rho) - x * rho)), dtype, 300)
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_dual_quadratics_and_extrapolation(problem, dtype, side):
-    operations, U, V = problem
-    rng = np.random.default_rng(3)
-    shape = (U, V)[side].shape
-    pull, products, other = (rng.standard_normal(shape).astype(dtype) for _ in range(3))
-    inverse = (0.5 + rng.random(shape[0])).astype(dtype)
-    on = operations.array
-    dual_pass = operations.dual_pass(U.shape[1])
-    found = dual_pass.quadratics(side, on(inverse), on(pull), on(products), on(other))
-    wanted = [
-        0.5 * (inverse[:, None] * (products - pull) ** 2).sum(),
-        (inverse[:, None] * (products - other) ** 2).sum(),
-    ]
-    close(found, wanted, dtype, 300)
-    at_z = on(np.empty(shape, dtype))
-    increments = on(np.empty(shape, dtype))
-    dual_pass.extrapolate(
-        side, on(inverse), on(pull), on(products), on(other), 0.3, at_z, increments
-    )
-    wanted_at_z = products + 0.3 * (products - other)
-    close(at_z, wanted_at_z, dtype, 10)
-    close(increments, inverse[:, None] * (wanted_at_z - pull), dtype, 10)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -485,37 +267,3 @@ def test_sweeps_in_single_precision_are_rounded_ones_or_the_same(entries_on):
     assert np.array_equal(exact, rounded) != backend.capabilities.float32_sweeps
     np.testing.assert_allclose(rounded, exact, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(rounded_total, total, rtol=1e-4)
-
-
-def test_propagation_weighs_every_entry_as_inlier_and_as_outlier(problem, dtype):
-    """The weights of the two components of every entry add up to 1; the formulas are in baselines.
-
-    Backends without ``message_passing`` offer it on the host.
-    """
-    operations, U, V = problem
-    if not operations.capabilities.message_passing:
-        operations = operations.host()
-        U, V = (operations.array(np.asarray(A)) for A in (U, V))
-    n_entries = operations.observed.n_entries
-    covariances = [np.tile(0.1 * np.eye(A.shape[1]), (len(A), 1, 1)) for A in (U, V)]
-    weights = [np.full(n_entries, 0.5) for _ in range(2)]
-    before = U.copy()
-    sums = operations.propagate(
-        U, covariances[0], V, covariances[1], np.arange(n_entries), *weights, 1.0, 0.1, 25.0, 0.1
-    )
-    assert np.shape(sums) == (4,)
-    np.testing.assert_allclose(sums[0] + sums[2], n_entries, rtol=1e-5)
-    assert np.isfinite(U).all()
-    assert not np.array_equal(U, before)
-
-
-def test_half_step_solves_each_row_and_each_column(problem, dtype):
-    operations, U, V = problem
-    observed = operations.host().observed
-    weights = (0.1 + np.sin(np.arange(observed.n_entries)) ** 2).astype(dtype)
-    operations.half_step(L2(), 0.3, U, V, operations.array(weights))
-    close(U, oracles.weighted_ridge_rows(observed, weights, 0.3, np.asarray(V)), dtype, 10)
-    transposed = operations.transposed
-    other = weights[np.asarray(operations.observed.column_order)]
-    transposed.half_step(L2(), 0.3, V, U, operations.array(other))
-    close(V, oracles.weighted_ridge_rows(observed.transposed, other, 0.3, np.asarray(U)), dtype, 10)

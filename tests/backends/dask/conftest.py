@@ -15,6 +15,7 @@ from robustmf.distributed import fitting
 QUICK = {
     "test_fit_equals_one_machine[defaults]",
     "test_ids_have_one_hash_in_every_process",
+    "test_invalid_layout_of_a_checkpoint",
     "test_killed_workers_do_not_change_the_result",
     "test_row_groups_are_pieces",
     "test_sweep_and_measure",

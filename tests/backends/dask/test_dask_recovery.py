@@ -21,7 +21,10 @@ from clusters import NAMES, die_once, in_pieces
 from robustmf import RobustMF
 from robustmf.backends.dask import Triplets, connection, matrix
 from robustmf.distributed import initialization
+from robustmf.distributed.checkpoint import MANIFEST, in_folder, saved_layout
 from robustmf.exceptions import CheckpointError, ClusterLostError
+from robustmf.io.checkpoint import Checkpoint
+from robustmf.io.model_file import Saved, write
 
 
 def identical(one, other):
@@ -184,6 +187,17 @@ def test_missing_checkpoints(client, ratings, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="is a file"):
         RobustMF(2).fit(in_pieces(ratings), client=client, checkpoint=tmp_path / "file")
+
+
+@pytest.mark.parametrize("parameters", [{}, {"n_blocks": "3"}, {"n_blocks": 0}, {"n_blocks": 3}])
+def test_invalid_layout_of_a_checkpoint(tmp_path, parameters):
+    """The number of blocks and the seed are read before the data are."""
+    manifest = in_folder(Checkpoint(tmp_path, 0.0, must_exist=False, seeded=False, device="cpu"))
+    rng = np.random.default_rng(0)
+    assert saved_layout(manifest, 5, rng) == (5, rng)
+    write(tmp_path / MANIFEST, Saved("checkpoint", parameters, {}))
+    with pytest.raises(CheckpointError, match="is not what this release writes"):
+        saved_layout(manifest, 5, rng)
 
 
 def test_checkpoint_needs_its_own_folder(client, ratings, tmp_path):
