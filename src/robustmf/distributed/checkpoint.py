@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -88,7 +89,8 @@ class BlockStorage:
     def __init__(self, manifest: Checkpoint, matrix: Matrix) -> None:
         self._folder = manifest.path.parent
         self._matrix = matrix
-        self._stored: dict[str, Factors] = {}
+        # weak: the workers shall not keep factors that the fit no longer needs
+        self._stored: WeakValueDictionary[str, Factors] = WeakValueDictionary()
 
     def to_file(self, value: Any) -> Any:
         """The value; of factors, the name under which their blocks are written."""
@@ -108,9 +110,10 @@ class BlockStorage:
         """The inverse of :meth:`to_file`; the same name gives the same object."""
         if not _is_name(value):
             return value
-        if value not in self._stored:
-            self._stored[value] = self._read(value)
-        return self._stored[value]
+        factors = self._stored.get(value)
+        if factors is None:
+            factors = self._stored[value] = self._read(value)
+        return factors
 
     def _read(self, name: str) -> Factors:
         matrix = self._matrix
@@ -133,7 +136,8 @@ class BlockStorage:
     def clean_up(self, state: dict[str, Any]) -> None:
         """Remove the files of factors that the manifest does not name."""
         kept = set(_names(state))
-        self._stored = {name: one for name, one in self._stored.items() if name in kept}
+        for name in set(self._stored) - kept:
+            self._stored.pop(name, None)
         for file in self._folder.glob("factors-*.rmf"):
             if file.stem.rpartition("-")[0] not in kept:
                 file.unlink()
