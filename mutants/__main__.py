@@ -149,7 +149,7 @@ def _tested(area: str, mutant: Mutant, limit: float) -> Result:
 
 def _copy(tree: Path, with_compiled: bool) -> None:
     """Copy what tests need, with the compiled kernels or without them."""
-    ignored = shutil.ignore_patterns("*.pyc", *([] if with_compiled else ["*.nbi", "*.nbc"]))
+    ignored = None if with_compiled else shutil.ignore_patterns("*.nbi", "*.nbc")
     for name in _COPIED:
         source = _ROOT / name
         if source.is_dir():
