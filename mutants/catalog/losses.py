@@ -54,7 +54,8 @@ MUTANTS = [
         "losses/smoothed.py",
         "smoothing=epsilon / loss.theta",
         "smoothing=epsilon",
-        "solvers/test_smoothing.py " + _LOSSES,
+        "losses/test_losses.py -k unit",
+        aimed=True,
     ),
     Mutant(
         "losses/base.py", "self.theta > self.theta_above", "self.theta >= self.theta_above", _LOSSES

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from conftest import Root
-from robustmf.losses import Loss, Smoothed, loss_names, make_loss
+from robustmf.losses import Loss, Smoothed, loss_names, make_loss, smoothed
 
 LOSSES = [make_loss(name) for name in loss_names()]
 # away from the breakpoints of mcp, scad, huber and tukey, where difference quotients are wrong
@@ -147,3 +147,11 @@ def test_a_user_defined_loss_requires_two_formulas():
     np.testing.assert_allclose(loss.weight(GRID), 0.5 / np.sqrt(GRID + 2) / GRID)
     with pytest.raises(NotImplementedError, match="must define _value"):
         Loss.value(type("Half", (Loss,), {"name": "half"})(), GRID)
+
+
+@pytest.mark.parametrize("theta", [0.5, 1.0, 4.0])
+def test_the_smoothing_width_is_in_the_unit_of_the_residuals(theta):
+    loss = smoothed(make_loss("lsp", theta), 0.1)
+    assert loss.epsilon == pytest.approx(0.1)
+    assert loss.theta == theta
+    assert smoothed(make_loss("huber"), 0.1) == make_loss("huber")
