@@ -6,7 +6,6 @@ from mutants.mutant import Mutant
 
 _ATOMIC = "io/test_atomic.py -k 'not killed and not fault'"
 _FAULTS = "io/test_atomic.py -k 'fault and page and full'"
-_KILLS = "io/test_atomic.py -k 'killed and page'"
 _FILE = "io/test_model_file.py -k 'by_name or refused_with'"
 _GENERATORS = "io/test_forged_files.py -k 'generator or state or position'"
 _SIZES = "io/test_forged_files.py -k 'gigabytes or sizes or padding or types or dtypes'"
@@ -25,7 +24,7 @@ MUTANTS = [
         "io/atomic.py",
         "            os.replace(temporary, target)",
         "            target.write_bytes(temporary.read_bytes())",
-        _KILLS,
+        _ATOMIC,
         aimed=True,
     ),
     Mutant(

@@ -101,8 +101,11 @@ def test_an_entry_counts_as_fitted_only_with_the_fitted_value(fitted):
     changed[::2] += 1e-9
     found = is_fitted(model.model_, i, j, changed, if_unknown=False)
     np.testing.assert_array_equal(found, np.arange(len(i)) % 2 == 1)
+    # positions that were not fitted, with the value of the next fitted entry
     a, b = np.nonzero(np.isnan(X))
-    assert not is_fitted(model.model_, a, b, np.zeros(len(a)), if_unknown=True).any()
+    n = X.shape[1]
+    after = np.minimum(np.searchsorted(i * n + j, a * n + b), len(i) - 1)
+    assert not is_fitted(model.model_, a, b, values[after], if_unknown=True).any()
 
 
 def test_a_changed_value_at_a_fitted_position_is_scored_as_a_held_out_one(fitted):
