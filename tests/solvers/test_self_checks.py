@@ -13,6 +13,7 @@ from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.sweeps import LocalSweeps
 from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss, make_loss
+from robustmf.solvers.base import run
 from robustmf.solvers.mm.surrogate import Surrogate
 from robustmf.solvers.objective import Objective
 
@@ -89,3 +90,24 @@ def test_factors_of_another_matrix_raise(team):
     narrow = (U.astype(np.float32), V)
     with pytest.raises(NumericalError, match="do not belong to a matrix"):
         sweeps.sweep(point, narrow, 0.0, loss, [loss], curvature=np.inf, single=False)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_objective_that_is_not_finite_raises(value):
+    class Diverging:
+        factors = (np.zeros((3, 1)), np.zeros((2, 1)))
+
+        def begin(self, U, V):
+            return 1.0
+
+        def step(self):
+            return value
+
+        def convergence_reason(self, before, objective, tol):
+            return "converged"
+
+        def report(self):
+            return {}
+
+    with pytest.raises(NumericalError, match=f"the objective became {value}"):
+        run(Diverging(), *Diverging.factors, 10, 1e-3)
