@@ -515,6 +515,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         solver, mm = name_and_options(self.solver)
         return Settings(
             rank=int(self.rank),
+            auto_rank=False,
             loss=self._loss(),
             auto_theta=self.theta == "auto" and isinstance(self.loss, str),
             reg=paper_reg(observed.shape) if automatic_reg else float(self.reg),

@@ -25,6 +25,7 @@ from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
 from robustmf.exceptions import InterruptedFitWarning, warn_user
+from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import (
     InitialPoint,
     check_init,
@@ -36,6 +37,7 @@ from robustmf.initialization.orientation import rows_are_reference, transposed_s
 from robustmf.initialization.problem import Problem, sampled_entries
 from robustmf.initialization.regularization import average_reg, in_units, search_regularization
 from robustmf.initialization.scales import least_sigma
+from robustmf.initialization.search import find_rank, searched_factors
 from robustmf.initialization.variable_projection import projection_initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss
@@ -85,17 +87,20 @@ class Data:
         The factor of each entry's loss.
     holdout : Holdout or None
         Entries held out for validation.
+    found : Candidate or None
+        Factors without biases that the search for the rank has found.
     """
 
     operations: EntryOperations
     sample_weights: Array | None
     holdout: Holdout | None = None
+    found: Candidate | None = None
 
     def initialize(
         self, settings: Settings, rng: np.random.Generator, choice: SolverChoice
     ) -> Initialization:
         """See :func:`initialize`."""
-        return initialize(settings, self.operations, self.sample_weights, rng, choice)
+        return initialize(settings, self.operations, self.sample_weights, rng, choice, self.found)
 
     def restored(self, parts: dict[str, Any], rank: int) -> Factorization:
         """A factorization from a file; its arrays must have the shapes and types of this fit."""
@@ -174,6 +179,10 @@ class Initialization:
         The ridge on biases is λ/bias_unit².
     solver, reason : str
         The solver to use, and why.
+    theta : float or None
+        θ for the distribution of the noise, where that was learned.
+    scales : (array, array) or None
+        Scales of rows and columns: the noise of an entry is ``sigma`` times both.
     """
 
     factorization: Factorization
@@ -182,6 +191,8 @@ class Initialization:
     bias_unit: float
     solver: str
     reason: str
+    theta: float | None = None
+    scales: tuple[Array, Array] | None = None
 
     def parts(self) -> dict[str, Any]:
         """The initialization as plain values for a checkpoint."""
@@ -196,7 +207,8 @@ class Initialization:
     @property
     def transposed(self) -> Initialization:
         """The same for the transposed matrix."""
-        return replace(self, factorization=self.factorization.transposed)
+        scales = None if self.scales is None else (self.scales[1], self.scales[0])
+        return replace(self, factorization=self.factorization.transposed, scales=scales)
 
 
 def _plain(record: FitResult | Initialization) -> dict[str, Any]:
@@ -228,6 +240,7 @@ def fit(
         Where progress is saved and resumed from.
     """
     choice = check(settings, operations, sample_weights)
+    _log.info("%d × %d with %d entries", *operations.observed.shape, operations.observed.n_entries)
     progress = Progress()
     if checkpoint is not None:
         progress, rng = checkpoint.open(
@@ -237,6 +250,10 @@ def fit(
     data = Data(operations, sample_weights)
     if settings.validation_fraction is not None:
         data = _hold_out(data, settings.validation_fraction, streams[0])
+    if settings.auto_rank:
+        settings, data = _find_rank(settings, data, streams[0])
+        choice = check(settings, operations, sample_weights)
+    _log.info("solver %s: %s", choice.spec.name, choice.reason)
     return fit_data(settings, data, streams, choice, progress)
 
 
@@ -277,16 +294,20 @@ def check(
                 "certify=True continues to a critical point, validation_fraction stops before one; "
                 "choose one of them"
             )
-    observed = operations.observed
-    _log.info(
-        "%d × %d with %d entries, rank %d, loss %s",
-        *observed.shape,
-        observed.n_entries,
-        settings.rank,
-        settings.loss.name,
-    )
-    _log.info("solver %s: %s", choice.spec.name, choice.reason)
     return choice
+
+
+def _find_rank(settings: Settings, data: Data, rng: np.random.Generator) -> tuple[Settings, Data]:
+    """Settings with the rank that the data show, and the factors that were found with it."""
+    operations = data.operations
+    weights = data.sample_weights
+    reference = rows_are_reference(operations, weights)
+    oriented = operations if reference else operations.transposed
+    if weights is not None and not reference:
+        weights = weights[operations.observed.column_order]
+    rank, found = find_rank(_weighted(oriented, weights), rng)
+    _log.info("rank %d, found", rank)
+    return replace(settings, rank=rank, auto_rank=False), replace(data, found=found)
 
 
 def _choose_solver(
@@ -384,6 +405,7 @@ def initialize(
     sample_weights: Array | None,
     rng: np.random.Generator,
     choice: SolverChoice,
+    candidate: Candidate | None = None,
 ) -> Initialization:
     """Initial factors, the noise level there, λ and biases.
 
@@ -391,7 +413,7 @@ def initialize(
     its transpose have the same initialization, bit for bit.
     """
     if rows_are_reference(operations, sample_weights):
-        found = _initialize_oriented(settings, operations, sample_weights, rng, choice)
+        found = _initialize_oriented(settings, operations, sample_weights, rng, choice, candidate)
     else:
         order = operations.observed.column_order
         found = _initialize_oriented(
@@ -400,6 +422,7 @@ def initialize(
             None if sample_weights is None else sample_weights[order],
             rng,
             choice,
+            candidate,
         ).transposed
     if found.factorization.has_bias and settings.bias is not True:
         spec, reason = _choose_solver(settings, operations, plain_model=False)
@@ -413,16 +436,23 @@ def _initialize_oriented(
     sample_weights: Array | None,
     rng: np.random.Generator,
     choice: SolverChoice,
+    candidate: Candidate | None,
 ) -> Initialization:
     """The initialization in the orientation of ``operations``.
 
-    λ is given, or found in two steps: in units of the data, then by the noise level.
+    λ is given, or found in two steps: in units of the data, then by the noise level. Factors that
+    the data do not support are zero; λ is chosen without them.
     """
+    rank = settings.rank
+    if candidate is None and _is_searched(settings, choice):
+        candidate = searched_factors(_weighted(operations, sample_weights), rank, rng)
+    if candidate is not None:
+        settings = replace(settings, rank=candidate.U.shape[1])
     paper_reg = settings.reg
     if settings.auto_reg:
         problem = Problem(operations, settings.rank, settings.reg)
         settings, paper_reg = in_units(settings, problem)
-    initial = _initial_point(settings, operations, sample_weights, rng, choice)
+    initial = _initial_point(settings, operations, sample_weights, rng, choice, candidate)
     if settings.auto_reg and initial.ridge is not None:
         settings, again = _choose_regularization(
             settings, operations, sample_weights, rng, initial, paper_reg
@@ -432,13 +462,43 @@ def _initialize_oriented(
     typical = float(np.median(np.abs(sampled_entries(operations.observed)[2])))
     sigma = max(initial.sigma, least_sigma(typical, operations.observed.dtype))
     return Initialization(
-        initial.factorization,
+        initial.factorization.padded(rank),
         sigma,
         settings.reg,
         settings.bias_unit,
         choice.spec.name,
         choice.reason,
+        *_noise_settings(settings, initial, sample_weights),
     )
+
+
+def _is_searched(settings: Settings, choice: SolverChoice) -> bool:
+    """Whether factors without biases are searched for."""
+    automatic = isinstance(settings.init, str) and settings.init == "auto"
+    by_projection = choice.spec.initialized_by_projection
+    return automatic and settings.loss.robust and settings.bias is not True and not by_projection
+
+
+def _weighted(operations: EntryOperations, sample_weights: Array | None) -> EntryOperations:
+    """Operations on the entries with weight: others have no influence on the initialization."""
+    if sample_weights is None or sample_weights.all():
+        return operations
+    return operations.on(operations.observed.select(sample_weights > 0))
+
+
+def _noise_settings(
+    settings: Settings, initial: InitialPoint, sample_weights: Array | None
+) -> tuple[float | None, tuple[Array, Array] | None]:
+    """θ for the distribution of the noise, and the scales of rows and columns, if learned.
+
+    Scales go with the plain model alone: biases of a scaled matrix are not those of the matrix.
+    """
+    if initial.noise is None or settings.loss.degree != 2 or not settings.auto_theta:
+        return None, None
+    plain = not initial.factorization.has_bias and sample_weights is None
+    scales = initial.noise.scales if plain and settings.validation_fraction is None else None
+    default = settings.loss_at(1.0).theta
+    return initial.noise.theta(settings.loss, default), scales
 
 
 def _initial_point(
@@ -447,6 +507,7 @@ def _initial_point(
     sample_weights: Array | None,
     rng: np.random.Generator,
     choice: SolverChoice,
+    candidate: Candidate | None = None,
 ) -> InitialPoint:
     """The initial point for these settings: biases first, then factors of what they leave."""
     center: float | None = None
@@ -458,9 +519,7 @@ def _initial_point(
     elif settings.bias is True:
         reg = settings.reg / (settings.bias_unit * settings.bias_unit)
         center, row_bias, column_bias = initial_biases(operations, reg)
-    if sample_weights is not None and not sample_weights.all():
-        # entries without weight have no influence on the initialization either
-        operations = operations.on(operations.observed.select(sample_weights > 0))
+    operations = _weighted(operations, sample_weights)
     if choice.spec.initialized_by_projection and init == "auto":
         return projection_initialization(settings, operations, rng)
     if center is not None:
@@ -468,7 +527,7 @@ def _initial_point(
     observed = operations.observed
     reg = average_reg(settings, observed.n_entries, observed.shape)
     problem = Problem(operations, settings.rank, reg, settings.loss.degree)
-    found = initial_point(init, problem, settings.loss, rng)
+    found = initial_point(init, problem, settings.loss, rng, candidate if center is None else None)
     if center is None:
         return found
     factors = found.factorization
@@ -519,6 +578,16 @@ def iterate(
     spec = get_solver(initial.solver)
     center = initial.factorization.center
     loss = settings.loss_at(initial.sigma)
+    if initial.theta is not None:
+        loss = settings.loss.at_scale(initial.theta * initial.sigma)
+    operations = data.operations
+    start = initial.factorization
+    if initial.scales is not None:
+        scales = [
+            operations.array(scale.astype(start.row_factors.dtype)) for scale in initial.scales
+        ]
+        operations = _scaled(operations, *scales)
+        start = start.scaled(*(1 / scale for scale in scales))
     _log.info(
         "λ %.4g, θ %.4g, %s biases, solver %s",
         initial.reg,
@@ -527,7 +596,7 @@ def iterate(
         spec.name,
     )
     problem = SolverProblem(
-        data.operations,
+        operations,
         loss,
         initial.reg,
         initial.sigma,
@@ -543,7 +612,7 @@ def iterate(
         validation = partial(data.holdout.error, bounds=settings.bounds)
     outcome = run(
         solver,
-        *initial.factorization.augmented(initial.bias_unit),
+        *start.augmented(initial.bias_unit),
         settings.max_iter,
         settings.tol,
         settings.callbacks,
@@ -560,8 +629,11 @@ def iterate(
             criticality = spec.criticality(solver)
     elif settings.certify is not None and not outcome.stopped:
         U, V, outcome, criticality = _certify(settings, problem, U, V, outcome, progress)
+    factorization = start.with_augmented(U, V, initial.bias_unit)
+    if initial.scales is not None:
+        factorization = factorization.scaled(*scales)
     return FitResult(
-        initial.factorization.with_augmented(U, V, initial.bias_unit),
+        factorization,
         initial.bias_unit,
         loss,
         initial.reg,
@@ -570,6 +642,13 @@ def iterate(
         initial.solver,
         initial.reason,
     )
+
+
+def _scaled(operations: EntryOperations, row_scale: Array, column_scale: Array) -> EntryOperations:
+    """Operations on the entries divided by the scales of their rows and columns."""
+    rows = operations.observed.rows
+    scale = row_scale[rows.group_of_entry()] * column_scale[rows.indices]
+    return operations.on(operations.observed.with_values(rows.values / scale))
 
 
 def _certify(

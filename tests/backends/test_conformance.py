@@ -67,7 +67,6 @@ def test_a_backend_is_available_and_declares_its_capabilities(name):
             assert list(inspect.signature(offered).parameters) == parameters, member
     if not capabilities.entry_operations:  # what consists of such operations is not offered either
         assert not capabilities.host_arrays
-        assert not capabilities.message_passing
     assert capabilities.allows_rank(10_000) == (capabilities.max_rank is None)
 
 

@@ -26,9 +26,6 @@ def test_operations_have_the_signatures_of_the_contract(protocol, operations_on)
         member = inspect.getattr_static(type(subject), name, None)
         if parameters is None:
             assert hasattr(subject, name), name
-        elif name == "propagate" and not operations.capabilities.message_passing:
-            with pytest.raises(NotImplementedError, match=r"EntryOperations\.host"):
-                operations.propagate()
         else:
             assert list(inspect.signature(member).parameters) == parameters, name
 
@@ -216,27 +213,6 @@ def test_dual_quadratics_and_extrapolation(problem, dtype, side):
     close(at_z, wanted_at_z, dtype, 10)
     close(increments, inverse[:, None] * (wanted_at_z - pull), dtype, 10)
 
-
-def test_propagation_weighs_every_entry_as_inlier_and_as_outlier(problem, dtype):
-    """The weights of the two components of every entry add up to 1; the formulas are in baselines.
-
-    Backends without ``message_passing`` offer it on the host.
-    """
-    operations, U, V = problem
-    if not operations.capabilities.message_passing:
-        operations = operations.host()
-        U, V = (operations.array(np.asarray(A)) for A in (U, V))
-    n_entries = operations.observed.n_entries
-    covariances = [np.tile(0.1 * np.eye(A.shape[1]), (len(A), 1, 1)) for A in (U, V)]
-    weights = [np.full(n_entries, 0.5) for _ in range(2)]
-    before = U.copy()
-    sums = operations.propagate(
-        U, covariances[0], V, covariances[1], np.arange(n_entries), *weights, 1.0, 0.1, 25.0, 0.1
-    )
-    assert np.shape(sums) == (4,)
-    np.testing.assert_allclose(sums[0] + sums[2], n_entries, rtol=1e-5)
-    assert np.isfinite(U).all()
-    assert not np.array_equal(U, before)
 
 
 def test_half_step_solves_each_row_and_each_column(problem, dtype):

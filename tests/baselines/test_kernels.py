@@ -7,7 +7,6 @@ import pytest
 
 from robustmf.data.observed import Observed
 from robustmf.kernels.dictionary import learn_epoch, row_codes
-from robustmf.kernels.propagation import propagate_half
 from robustmf.kernels.subspace import fold_columns, track
 
 M = 14
@@ -31,88 +30,6 @@ def rows(rng):
 def of(rows, i):
     part = slice(rows.pointers[i], rows.pointers[i + 1])
     return rows.indices[part], rows.values[part]
-
-
-def test_message_passing(rng, rows):
-    U = rng.standard_normal((M, R))
-    V = rng.standard_normal((N, R))
-    spd = [
-        A @ A.transpose(0, 2, 1) + np.eye(R)
-        for A in (0.3 * rng.standard_normal((k, R, R)) for k in (M, N))
-    ]
-    positions = rng.permutation(len(rows.values))
-    row_weights, column_weights = rng.uniform(0, 0.5, (2, len(positions)))
-    precision = 0.7
-    s2 = 0.2
-    t2 = 4.0
-    share = 0.25
-    sums = np.empty((2, 4))
-    expected_sums = np.zeros(4)
-    expected_U = U.copy()
-    expected_S = spd[0].copy()
-    expected_w = row_weights.copy()
-    normal = lambda e, v: np.exp(-0.5 * e * e / v) / np.sqrt(v)  # noqa: E731
-    for i in range(M):
-        A = precision * np.eye(R)
-        b = np.zeros(R)
-        for t in range(rows.pointers[i], rows.pointers[i + 1]):
-            j = rows.indices[t]
-            z = positions[t]
-            x = rows.values[t]
-            S = spd[0][i]
-            T = spd[1][j]
-            u = U[i]
-            v = V[j]
-            # the contribution of the entry is removed from both sides
-            gu = row_weights[z] / (1 - min(0.9, row_weights[z] * v @ S @ v))
-            gv = column_weights[z] / (1 - min(0.9, column_weights[z] * u @ T @ u))
-            cu = u - gu * (x - u @ v) * S @ v
-            cv = v - gv * (x - u @ v) * T @ u
-            tu = cv @ (S + gu * np.outer(S @ v, S @ v)) @ cv
-            tv = cu @ (T + gv * np.outer(T @ u, T @ u)) @ cu
-            both = np.trace(S @ T)
-            e = x - cu @ cv
-            inlier = s2 + tu + tv + both
-            outlier = t2 + tu + tv + both
-            p = (1 - share) * normal(e, inlier)
-            p /= p + share * normal(e, outlier)
-            mean_square = [
-                s * (1 + s / all_ * (e * e / all_ - 1)) for s, all_ in ((s2, inlier), (t2, outlier))
-            ]
-            expected_sums += [p, p * mean_square[0], 1 - p, (1 - p) * mean_square[1]]
-            expected_w[z] = p / (s2 + tv + both) + (1 - p) / (t2 + tv + both)
-            A += expected_w[z] * np.outer(cv, cv)
-            b += expected_w[z] * x * cv
-        expected_S[i] = np.linalg.inv(A)
-        expected_U[i] = expected_S[i] @ b
-    bounds = np.array([0, 6, M])
-    propagate_half(
-        0,
-        2,
-        bounds,
-        rows.pointers,
-        rows.indices,
-        positions,
-        rows.values,
-        U,
-        spd[0],
-        V,
-        spd[1],
-        row_weights,
-        column_weights,
-        precision,
-        s2,
-        t2,
-        share,
-        sums,
-    )
-    for found, expected in (
-        (U, expected_U),
-        (spd[0], expected_S),
-        (row_weights, expected_w),
-        (sums.sum(axis=0), expected_sums),
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def code(rows, i, D, alpha):

@@ -45,8 +45,6 @@ class Capabilities:
     float32_sweeps : bool
         Half-steps and loss sums have a faster float32 version for float64 entries
         (the parameter ``single``).
-    message_passing : bool
-        :meth:`EntryOperations.propagate` is available.
     several_initializations : bool
         A fit can be repeated from several initial points (``n_init``).
     max_rank : int or None
@@ -56,7 +54,6 @@ class Capabilities:
     entry_operations: bool = True
     host_arrays: bool = True
     float32_sweeps: bool = True
-    message_passing: bool = True
     several_initializations: bool = True
     max_rank: int | None = None
 
@@ -241,28 +238,6 @@ class EntryOperations(Protocol):
         -------
         array of bool
             Which of the rows were improved and changed.
-        """
-
-    def propagate(
-        self,
-        U: Array,
-        row_covariances: Array,
-        V: Array,
-        column_covariances: Array,
-        positions: Array,
-        row_weights: Array,
-        column_weights: Array,
-        precision: float,
-        s2: float,
-        t2: float,
-        share: float,
-    ) -> Array:
-        """One half-iteration of message passing for the rows; requires ``message_passing``.
-
-        Returns
-        -------
-        array of shape (4,)
-            Total weight and energy of the inliers, total weight and energy of the outliers.
         """
 
     def dual_pass(self, rank: int) -> DualPass:

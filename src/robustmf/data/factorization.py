@@ -80,6 +80,36 @@ class Factorization:
             self.column_factors, self.row_factors, self.center, self.column_bias, self.row_bias
         )
 
+    def padded(self, rank: int) -> Factorization:
+        """The same with factors that are zero, to this rank."""
+        if rank == self.rank:
+            return self
+        missing = [
+            np.zeros_like(A, shape=(len(A), rank - self.rank))
+            for A in (self.row_factors, self.column_factors)
+        ]
+        return Factorization(
+            np.hstack([self.row_factors, missing[0]]),
+            np.hstack([self.column_factors, missing[1]]),
+            self.center,
+            self.row_bias,
+            self.column_bias,
+        )
+
+    def scaled(self, row_scale: Array, column_scale: Array) -> Factorization:
+        """The factorization of the matrix with rows and columns multiplied by these scales.
+
+        For a model without biases.
+        """
+        assert self.center is None
+        return Factorization(
+            self.row_factors * row_scale[:, None],
+            self.column_factors * column_scale[:, None],
+            None,
+            self.row_bias,
+            self.column_bias,
+        )
+
     @property
     def column_offsets(self) -> Array:
         """The prediction for each column of a row about which nothing is known: center + c_j."""

@@ -66,7 +66,7 @@ class Observed:
         column_ids: Sequence[Hashable] | None = None,
     ) -> None:
         self.rows = rows
-        self.shape = shape
+        self.shape = (int(shape[0]), int(shape[1]))
         self.row_ids = row_ids
         self.column_ids = column_ids
         # not functools.cached_property, which in Python 3.11 holds a lock that all instances share:

@@ -6,7 +6,7 @@ avoids that. See docs/design/initialization.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.data.factorization import Factorization
-from robustmf.initialization.graduated import Candidate, continued_factors, graduated_factors
+from robustmf.initialization.graduated import (
+    Candidate,
+    continued_factors,
+    graduated_factors,
+)
+from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.problem import Problem
+from robustmf.initialization.search import searched_factors
 from robustmf.losses import L2, Huber, Loss
 from robustmf.solvers.settings import Init
 
@@ -60,6 +66,8 @@ class InitialPoint:
     missed_signal : bool, default=False
         Whether the search failed: with coarse values (half stars) a bounded loss may fit a few of
         them exactly and treat the others as outliers.
+    noise : NoiseModel or None, default=None
+        Scales of rows and columns and the distribution, where they were learned.
     """
 
     factorization: Factorization
@@ -67,6 +75,13 @@ class InitialPoint:
     ridge: float | None = None
     weak_signal: bool = False
     missed_signal: bool = False
+    noise: NoiseModel | None = None
+
+    @property
+    def transposed(self) -> InitialPoint:
+        """The same for the transposed matrix."""
+        noise = None if self.noise is None else self.noise.transposed
+        return replace(self, factorization=self.factorization.transposed, noise=noise)
 
     @classmethod
     def from_candidate(cls, found: Candidate, problem: Problem) -> InitialPoint:
@@ -76,8 +91,9 @@ class InitialPoint:
             _without_biases(problem.operations, found.U, found.V),
             found.sigma,
             problem.ridge(found.sigma),
-            missed or problem.is_weak(found.sigma),
+            missed or problem.is_weak(found.sigma, found.noise is not None),
             missed,
+            found.noise,
         )
 
 
@@ -98,9 +114,16 @@ def gaussian_factors(
 
 
 def initial_point(
-    init: Init | Factorization, problem: Problem, loss: Loss, rng: np.random.Generator
+    init: Init | Factorization,
+    problem: Problem,
+    loss: Loss,
+    rng: np.random.Generator,
+    found: Candidate | None = None,
 ) -> InitialPoint:
-    """The initial point, without biases, for a value of the parameter ``init``."""
+    """The initial point, without biases, for a value of the parameter ``init``.
+
+    ``found`` is the result of a search that was made already.
+    """
     operations = problem.operations
     observed = operations.observed
     if isinstance(init, Factorization):
@@ -118,9 +141,17 @@ def initial_point(
     elif init == "ridge" or not loss.robust:
         U, V = problem.ridge_factors(rng, OPTIONS.ridge_sweeps)
     else:
-        return InitialPoint.from_candidate(graduated_factors(problem, rng), problem)
+        if found is None:
+            found = default_candidate(problem, rng)
+        return InitialPoint.from_candidate(found, problem)
     sigma = problem.noise(problem.residuals(U, V))
     return InitialPoint(_without_biases(operations, U, V), sigma)
+
+
+def default_candidate(problem: Problem, rng: np.random.Generator) -> Candidate:
+    """Factors of the problem's rank or fewer, by the search that fits the size of the data."""
+    found = searched_factors(problem.operations, problem.rank, rng)
+    return graduated_factors(problem, rng) if found is None else found
 
 
 def bias_sweeps(values: Array) -> tuple[float, list[Loss]]:

@@ -115,9 +115,9 @@ class Problem(Scales):
         i, j, values = self._sample
         return values - np.einsum("tq,tq->t", U[i], V[j])
 
-    def is_weak(self, sigma: float) -> bool:
-        """Whether the noise is large, or there are too few entries to see it."""
-        return sigma > OPTIONS.weak_signal * self.scale or not self.has_enough_entries
+    def is_weak(self, sigma: float, learned: bool) -> bool:
+        """Whether the noise is large, or too few entries show it where it was not learned."""
+        return sigma > OPTIONS.weak_signal * self.scale or not (learned or self.has_enough_entries)
 
     def random_factors(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Small Gaussian factors."""

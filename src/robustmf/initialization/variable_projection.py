@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.initialization.graduated import Candidate, better_of, graduated_factors
-from robustmf.initialization.initial_point import InitialPoint
+from robustmf.initialization.graduated import Candidate, better_of
+from robustmf.initialization.initial_point import InitialPoint, default_candidate
 from robustmf.initialization.problem import Problem, interpolated_sigma
 from robustmf.losses import L1, Loss, smoothed
 from robustmf.solvers.objective import Objective
@@ -157,16 +157,16 @@ def projection_initialization(
     U, V = projected_factors(operations, settings.rank, objective_at, rng)
     U = np.ascontiguousarray(U, observed.dtype)
     V = np.ascontiguousarray(V, observed.dtype)
-    best = Candidate(U, V, problem.noise(problem.residuals(U, V)), reliable=False)
+    best = Candidate(U, V, problem.noise(problem.residuals(U, V)))
     if settings.loss.robust:
-        best = better_of(problem, best, graduated_factors(problem, rng))
+        best = better_of(problem, best, default_candidate(problem, rng).padded(settings.rank))
     initial = InitialPoint.from_candidate(best, problem)
     if follows_noise:
         # of the candidate that is kept: the other may have ended in a poor local minimum
         sigma = noise(problem.residuals(best.U, best.V))
         initial = replace(initial, sigma=max(initial.sigma, sigma))
     if swapped:
-        return replace(initial, factorization=initial.factorization.transposed)
+        return initial.transposed
     return initial
 
 

@@ -43,12 +43,14 @@ OPTIONS = ThetaOptions()
 class Settings:
     """What to fit and how; see :class:`robustmf.RobustMF` for each parameter.
 
-    ``init`` may also be a :class:`~robustmf.data.factorization.Factorization`, an earlier fit to
-    continue from. ``mm`` are the options of the solver ``mm``. ``certify`` are the options of the
-    MM iterations that certify a critical point at the end, or None.
+    With ``auto_rank`` the rank is to be found; ``rank`` is then one that is assumed where memory
+    is estimated. ``init`` may also be a :class:`~robustmf.data.factorization.Factorization`, an
+    earlier fit to continue from. ``mm`` are the options of the solver ``mm``. ``certify`` are the
+    options of the MM iterations that certify a critical point at the end, or None.
     """
 
     rank: int
+    auto_rank: bool
     loss: Loss
     auto_theta: bool
     reg: float

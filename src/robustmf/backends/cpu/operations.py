@@ -15,7 +15,7 @@ from robustmf.backends.cpu.dual import CPUDualPass
 from robustmf.backends.cpu.loss_sums import LossSums
 from robustmf.backends.sweeps import LocalSweeps
 from robustmf.data.observed import Observed
-from robustmf.kernels import dual, entries, half_step, propagation, repair
+from robustmf.kernels import dual, entries, half_step, repair
 from robustmf.kernels.team import Team, block_bounds
 from robustmf.losses import L2, Loss, Smoothed
 
@@ -376,46 +376,6 @@ class CPUOperations:
             changed,
         )
         return changed
-
-    def propagate(
-        self,
-        U: Array,
-        row_covariances: Array,
-        V: Array,
-        column_covariances: Array,
-        positions: NDArray[np.int64],
-        row_weights: Array,
-        column_weights: Array,
-        precision: float,
-        s2: float,
-        t2: float,
-        share: float,
-    ) -> NDArray[np.float64]:
-        """One half-iteration of message passing for the rows; see the contract."""
-        rows = self.observed.rows
-        sums = np.empty((len(self.row_bounds) - 1, 4))
-        self.team.run(
-            propagation.propagate_half,
-            len(sums),
-            6 * U.shape[1] ** 2 * len(rows.values),
-            self.row_bounds,
-            rows.pointers,
-            rows.indices,
-            positions,
-            rows.values,
-            U,
-            row_covariances,
-            V,
-            column_covariances,
-            row_weights,
-            column_weights,
-            precision,
-            s2,
-            t2,
-            share,
-            sums,
-        )
-        return np.asarray(sums.sum(axis=0))
 
     def dual_pass(self, rank: int) -> CPUDualPass:
         """Buffers for repeated steps on the dual of the MM surrogate at this rank."""

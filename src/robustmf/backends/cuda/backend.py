@@ -23,7 +23,6 @@ class CUDABackend:
     capabilities: ClassVar[Capabilities] = Capabilities(
         host_arrays=False,
         float32_sweeps=False,
-        message_passing=False,
         max_rank=128,  # the normal matrix is one tile
     )
 

@@ -305,10 +305,6 @@ class CUDAOperations:
             repair_rows(self, U.tensor, V.tensor, ridge, theta, rows.tensor, n_subsets.tensor, seed)
         )
 
-    def propagate(self, *arguments: Any) -> Any:
-        """Message passing is not available: :meth:`host` has it."""
-        raise NotImplementedError("message passing runs on the CPU; see EntryOperations.host")
-
     def dual_pass(self, rank: int) -> CUDADualPass:
         """Buffers for repeated steps on the dual of the MM surrogate at this rank."""
         return CUDADualPass(self, rank)

@@ -19,7 +19,6 @@ class DaskBackend:
     capabilities: ClassVar[Capabilities] = Capabilities(
         entry_operations=False,
         host_arrays=False,
-        message_passing=False,
         several_initializations=False,
     )
 

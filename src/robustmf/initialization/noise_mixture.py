@@ -1,0 +1,251 @@
+"""The distribution of the noise, learned from the residuals, and the noise level of each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.losses import Loss
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """The components of the noise distribution, in units of its first standard deviation.
+
+    Attributes
+    ----------
+    scales : (float, int)
+        Ratio and number of the standard deviations of components with mean zero. They model
+        heavy tails: a mixture of such components approximates any Student distribution.
+    bumps : (float, float, int)
+        The mean of the first component with a mean other than zero, the ratio of consecutive
+        means, and their number, for each sign. They model outliers of a similar size, or of one
+        sign.
+    bump_width : float
+        Their standard deviation relative to their mean, such that neighbours overlap.
+    outlier_share : float
+        The share of outliers before it is learned.
+    prior_share : float
+        Added to the share of each component, so that one that is not needed now can return.
+    least_share : float
+        Components with a smaller share are left out of a pass.
+    level_step : float
+        The step of the grid of noise levels, in the logarithm of the variance.
+    level_steps : int
+        Steps on each side: standard deviations up to 55 times larger or smaller.
+    level_prior : float
+        The share of rows whose level is not near the others' before levels are learned.
+    equal_levels : float
+        Scales whose logarithms have a smaller standard deviation are taken to be equal.
+    nodes : int
+        Of the quadrature for each component.
+    least_theta, thetas : float, int
+        θ is the best of this many down to this share of the largest.
+    theta_gain : float
+        A smaller θ must lower the asymptotic variance by this share.
+    """
+
+    scales: tuple[float, int] = (2.0, 14)
+    bumps: tuple[float, float, int] = (3.0, 1.3, 24)
+    bump_width: float = 0.2
+    outlier_share: float = 0.2
+    prior_share: float = 1e-5
+    least_share: float = 1e-6
+    level_step: float = 0.25
+    level_steps: int = 32
+    level_prior: float = 1e-3
+    equal_levels: float = 0.1
+    nodes: int = 31
+    least_theta: float = 0.3
+    thetas: int = 12
+    theta_gain: float = 0.005
+
+
+OPTIONS = NoiseOptions()
+
+
+class NoiseMixture:
+    """A Gaussian mixture: one noise level, heavier tails, and outliers.
+
+    Parameters
+    ----------
+    variance : float
+        Of the first component.
+    largest : float
+        The largest squared value: there are no components beyond.
+
+    Attributes
+    ----------
+    variance : float
+    shares : array
+        Of the components.
+    """
+
+    def __init__(self, variance: float, largest: float) -> None:
+        ratio, count = OPTIONS.scales
+        scales = ratio ** np.arange(count)
+        first, ratio, count = OPTIONS.bumps
+        bumps = first * ratio ** np.arange(count)
+        widths = OPTIONS.bump_width * bumps
+        self.centers = np.concatenate((np.zeros(len(scales)), bumps, -bumps))
+        self.variances = np.concatenate((scales, widths, widths)) ** 2
+        self.variance = variance
+        self.largest = largest
+        self.shares = np.zeros(len(self.centers))
+        self.shares[0] = 1.0
+
+    @property
+    def _possible(self) -> NDArray[np.bool_]:
+        size = np.maximum(self.centers**2, self.variances)
+        possible: NDArray[np.bool_] = self.variance * size < self.largest
+        possible[0] = True
+        return possible
+
+    def impose(self, variance: float, outlier_variance: float) -> None:
+        """Two components: noise of this variance, and outliers."""
+        self.variance = variance
+        ratio, count = OPTIONS.scales
+        k = round(np.log(max(outlier_variance / variance, 1.0)) / np.log(ratio**2))
+        self.shares[:] = 0
+        self.shares[0] = 1 - OPTIONS.outlier_share
+        self.shares[min(max(1, k), count - 1)] += OPTIONS.outlier_share
+
+    def release(self, variance: float) -> None:
+        """All components, equal but for the first: to be learned from here."""
+        self.variance = variance
+        possible = self._possible
+        self.shares = OPTIONS.outlier_share * possible / possible.sum()
+        self.shares[0] += 1 - OPTIONS.outlier_share
+
+    def components(
+        self, least: float = OPTIONS.least_share
+    ) -> tuple[NDArray[np.intp], Array, Array, Array]:
+        """Indices of the components of at least this share; log shares, centers, variances."""
+        used = np.flatnonzero(self.shares > least)
+        centers = np.sqrt(self.variance) * self.centers[used]
+        return used, np.log(self.shares[used]), centers, self.variance * self.variances[used]
+
+    def learn(self, used: NDArray[np.intp], totals: Array, energy: float) -> None:
+        """New shares and variance from the sums of an expectation pass over ``used``."""
+        shares = np.zeros(len(self.shares))
+        shares[used] = totals / totals.sum()
+        shares += OPTIONS.prior_share * self._possible
+        self.shares = shares / shares.sum()
+        informative = totals[self.centers[used] == 0].sum()
+        if informative > 0 and energy > 0:
+            self.variance *= float(energy / informative)
+
+    def log_density(self, log_energy: Array) -> Array:
+        """Log density of residuals of these squared sizes, in units of the variance."""
+        e = np.exp(0.5 * log_energy)[:, None]
+        used = self.shares > 0
+        z = (e - self.centers[used]) ** 2 / self.variances[used]
+        terms = np.log(self.shares[used]) - 0.5 * (np.log(self.variances[used]) + z)
+        best = terms.max(axis=1)
+        density: Array = best + np.log(np.exp(terms - best[:, None]).sum(axis=1))
+        return density
+
+    def asymptotic_variance(self, loss: Loss) -> float:
+        """Asymptotic variance of a location estimate with this loss, in units of σ²."""
+        nodes, probabilities = np.polynomial.hermite_e.hermegauss(OPTIONS.nodes)
+        probabilities = probabilities / probabilities.sum()
+        used = self.shares > OPTIONS.least_share
+        shares = self.shares[used, None] * probabilities
+        width = np.sqrt(self.variances[used, None])
+        e = self.centers[used, None] + width * nodes
+        influence = loss.weight(e) * e
+        # by Stein's lemma E[ψ'(e)] = E[ψ(e)(e − μ)]/s² for a Gaussian component
+        slope = float((shares * influence * nodes / width).sum())
+        return float((shares * influence**2).sum()) / max(slope, 1e-12) ** 2
+
+    @property
+    def outlier_share(self) -> float:
+        """The share of components that are not noise: ten times its variance and more."""
+        return float(self.shares[(self.centers != 0) | (self.variances > 10)].sum())
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """What a search has learned of the noise.
+
+    Attributes
+    ----------
+    row_scales, column_scales : array
+        The noise level of an entry is that of the fit times both; their geometric mean over the
+        entries is 1.
+    mixture : NoiseMixture
+        Its distribution.
+    """
+
+    row_scales: Array
+    column_scales: Array
+    mixture: NoiseMixture
+
+    @property
+    def transposed(self) -> NoiseModel:
+        """The same for the transposed matrix."""
+        return NoiseModel(self.column_scales, self.row_scales, self.mixture)
+
+    @property
+    def scales(self) -> tuple[Array, Array] | None:
+        """Scales of rows and columns, or None where they are the same for all practical purposes.
+
+        Weights that differ by less than 20 % cost less than 1 % of efficiency.
+        """
+        spread = np.hypot(np.std(np.log(self.row_scales)), np.std(np.log(self.column_scales)))
+        return (self.row_scales, self.column_scales) if spread > OPTIONS.equal_levels else None
+
+    def theta(self, loss: Loss, largest: float) -> float:
+        """The loss's scale, in units of σ, with the least asymptotic variance for this noise.
+
+        At most ``largest``, which is efficient for Gaussian noise.
+        """
+        best = largest
+        least = np.inf
+        for theta in largest * np.geomspace(1, OPTIONS.least_theta, OPTIONS.thetas):
+            if theta <= loss.theta_above:
+                break
+            variance = self.mixture.asymptotic_variance(loss.at_scale(float(theta)))
+            # a smaller θ must be better by more than the error of the learned distribution
+            if variance < least * (1 - OPTIONS.theta_gain):
+                best = float(theta)
+                least = variance
+        return best
+
+
+class NoiseLevels:
+    """The noise variance of each row relative to the others: a posterior mean.
+
+    The prior is learned from all rows, so that where the data show no differences all levels are
+    equal.
+
+    Parameters
+    ----------
+    base : array over the rows
+        The levels that are expected.
+    """
+
+    def __init__(self, base: Array) -> None:
+        steps = OPTIONS.level_steps
+        self.offsets = np.arange(-steps, steps + 1)
+        self.base = base
+        self.values = base.copy()
+        near = np.abs(self.offsets) <= 1
+        self.prior = np.where(near, 1.0, OPTIONS.level_prior) / len(self.offsets)
+        self.prior /= self.prior.sum()
+
+    def learn(self, likelihoods: Array) -> None:
+        """New levels from log likelihoods of levels ``base``·exp(offsets·step), one row each."""
+        shifted = np.exp(likelihoods - likelihoods.max(axis=1, keepdims=True))
+        posterior = shifted
+        for _ in range(3):
+            posterior = shifted * self.prior
+            posterior /= posterior.sum(axis=1, keepdims=True)
+            self.prior = posterior.mean(axis=0) + OPTIONS.level_prior / len(self.offsets)
+            self.prior /= self.prior.sum()
+        self.values = self.base * np.exp(OPTIONS.level_step * (posterior @ self.offsets))

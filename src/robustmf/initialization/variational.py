@@ -1,0 +1,554 @@
+"""Search for factors by variational inference: rank, noise and outliers are learned together.
+
+The model: an entry is u·v plus noise of a learned distribution (:class:`NoiseMixture`), whose
+variance may differ by row and by column (:class:`NoiseLevels`). Each factor has its own prior
+variance, so that a factor which the data do not support shrinks to zero and is removed.
+
+1. Rows and columns are equilibrated; factors start from a spectrum of clipped values.
+2. Annealing: the noise level falls from the size of the values, as far as residuals follow.
+3. Rows and columns in a poor local maximum are fitted again from random subsets of their entries.
+4. Noise distribution, levels and prior variances are learned until they settle.
+
+See docs/design/initialization.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.data.observed import Observed
+from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.initialization.noise_mixture import OPTIONS as NOISE
+from robustmf.initialization.noise_mixture import NoiseLevels, NoiseMixture, NoiseModel
+from robustmf.initialization.spectral import (
+    bethe_hessian_rank,
+    clipped,
+    equilibrating_scales,
+    spectral_factors,
+)
+from robustmf.kernels import variational as kernels
+from robustmf.kernels.team import Team, block_bounds
+
+Array = NDArray[np.floating[Any]]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class VariationalOptions:
+    """Constants of the search. Variances are in units of the values' mean square.
+
+    Attributes
+    ----------
+    blocks : int
+        Blocks of rows for threads.
+    margin : (int, float)
+        The search begins with this many factors, or this share, more than the spectrum shows.
+    annealing : int
+        Sweeps of annealing, while the noise level falls to
+    least_noise : float
+        this share of the values' size, unless residuals do not follow:
+    slack : float
+        the variance is at least the residuals' (by their median) divided by this.
+    outlier_variance : float
+        The variance of outliers during annealing.
+    initial_size : float
+        The initial factors, in units of those that match the values.
+    initial_covariance : float
+        Their variance, in units of a factor's.
+    annealing_prior : float
+        During annealing a factor's prior variance is at least this share of the largest, so that a
+        weak factor can grow when the noise has fallen.
+    early_repairs : tuple of float
+        Repairs during annealing, after these shares of its sweeps.
+    repair_interval : int
+        Sweeps between two repairs.
+    max_repairs : int
+    min_gain : float
+        A repaired row must gain this much in log posterior probability.
+    failure : float
+        The probability that no subset is free of outliers; twice as many subsets are drawn.
+    max_subsets : int
+        The largest number of subsets of one row.
+    repair_work : float
+        Multiply–adds of one repair of one side, at most.
+    deficit : float
+        A row is suspect that has fewer clean entries than the median row by this many standard
+        deviations,
+    min_variance : float
+        where the variance of one entry is at least this: a share of nearly 1 would otherwise make
+        every other row suspect.
+    clean_bounds : (float, float)
+        Bounds on a row's share of clean entries, from which the number of subsets follows.
+    level_interval : int
+        Sweeps between two estimates of the noise levels.
+    sweeps : int
+        The largest number of sweeps until the estimates settle.
+    tol : float
+        They have settled when noise variance and prior variances change by less in a sweep.
+    pruned : float
+        A factor is removed whose posterior means have less than this share of its second moment.
+    log_energies : (float, float)
+        The range of the logarithms of squared residuals, in units of the noise, in a table of its
+        density.
+    typical_outliers : float
+        The variance of outliers, in units of the noise, where two choices of levels are compared.
+    """
+
+    blocks: int = 64
+    margin: tuple[int, float] = (2, 0.25)
+    annealing: int = 40
+    least_noise: float = 0.03
+    slack: float = 3.0
+    outlier_variance: float = 4.0
+    initial_size: float = 0.7
+    initial_covariance: float = 0.3
+    annealing_prior: float = 0.1
+    early_repairs: tuple[float, ...] = (0.5, 0.75)
+    repair_interval: int = 4
+    max_repairs: int = 24
+    min_gain: float = 1.0
+    failure: float = 1e-3
+    max_subsets: int = 300
+    repair_work: float = 1e9
+    deficit: float = 1.0
+    min_variance: float = 0.03
+    clean_bounds: tuple[float, float] = (0.1, 0.95)
+    level_interval: int = 3
+    sweeps: int = 60
+    tol: float = 1e-3
+    pruned: float = 0.1
+    log_energies: tuple[float, float] = (-14.0, 40.0)
+    typical_outliers: float = 50.0
+
+
+OPTIONS = VariationalOptions()
+
+
+@dataclass(frozen=True)
+class FoundFactors:
+    """The result of a search.
+
+    Attributes
+    ----------
+    U, V : array
+        Posterior means.
+    sigma : float
+        The noise level of an entry whose row and column have scale 1.
+    noise : NoiseModel
+    """
+
+    U: Array
+    V: Array
+    sigma: float
+    noise: NoiseModel
+
+
+class _Side:
+    """The rows, or the columns, and their posterior.
+
+    ``order`` is the permutation from the order of entries by rows to that of this side, or None.
+    """
+
+    def __init__(self, observed: Observed, values: Array, order: NDArray[np.int64] | None) -> None:
+        self.groups = observed.rows
+        self.of_entry = self.groups.group_of_entry()
+        self.order = order
+        self.values = self.take(values)
+        self.bounds = block_bounds(self.groups.pointers, OPTIONS.blocks)
+        self.levels = NoiseLevels(np.ones(len(self.groups)))
+        self.tried = np.full(len(self.groups), np.nan)
+
+    def take(self, by_row: Array) -> Array:
+        """Numbers for the entries, by rows, in the order of this side."""
+        return by_row if self.order is None else by_row[self.order]
+
+    def put(self, values: Array, by_row: Array) -> None:
+        """The inverse: write numbers in the order of this side to those by rows."""
+        by_row[slice(None) if self.order is None else self.order] = values
+
+    def scale(self, by_row: Array, factors: Array) -> None:
+        """Multiply numbers for the entries, by rows, by a factor of each row of this side."""
+        by_row[slice(None) if self.order is None else self.order] *= factors[self.of_entry]
+
+    def start(self, factors: Array, variance: float) -> None:
+        rank = factors.shape[1]
+        self.U = np.ascontiguousarray(factors)
+        a, c = np.tril_indices(rank)
+        identity = np.where(a == c, variance, 0.0)
+        self.covariances = np.tile(identity, (len(self.U), 1))
+        self.moments = self.covariances + self.U[:, a] * self.U[:, c]
+
+    def second_moment(self) -> Array:
+        """The mean of E[uuᵀ] over the rows."""
+        return _unpacked(self.moments.mean(axis=0))
+
+    def transform(self, T: Array) -> None:
+        """U ← U T."""
+        self.U = np.ascontiguousarray(self.U @ T)
+        rank = T.shape[0]
+        a, c = np.tril_indices(rank)
+        doubled = np.where(a == c, 1.0, 0.5)
+        # packed(TᵀST) = packed(S) K, with one small matrix K for all rows
+        K = np.empty((len(a), T.shape[1] * (T.shape[1] + 1) // 2))
+        p, q = np.tril_indices(T.shape[1])
+        for k, (x, y) in enumerate(zip(a, c, strict=True)):
+            K[k] = T[x, p] * T[y, q] if x == y else T[x, p] * T[y, q] + T[y, p] * T[x, q]
+        S = (self.covariances * doubled) @ K
+        self.moments = S + self.U[:, p] * self.U[:, q]
+        self.covariances = S * np.where(p == q, 1.0, 2.0)
+
+
+def _unpacked(packed: Array) -> Array:
+    rank = int(np.sqrt(2 * len(packed)))
+    full = np.empty((rank, rank))
+    a, c = np.tril_indices(rank)
+    full[a, c] = packed
+    full[c, a] = packed
+    return full
+
+
+class VariationalSearch:
+    """One search on the entries of ``observed``; see the module."""
+
+    def __init__(self, observed: Observed, team: Team, seed: int) -> None:
+        self.team = team
+        self.seed = seed
+        rows = observed.rows
+        values = rows.values.astype(np.float64)
+        self.unit = float(np.median(np.abs(values))) * MAD_TO_SIGMA
+        if not self.unit > 0:
+            self.unit = float(np.sqrt(np.mean(values**2))) or 1.0
+        self.observed = observed
+        self.row_scale, self.column_scale = equilibrating_scales(observed)
+        self.i = rows.group_of_entry()
+        self.j = rows.indices
+        scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
+        self.values = values / scale
+        self.size = float(np.median(self.values**2)) * MAD_TO_SIGMA**2 or 1.0
+        self.rows = _Side(observed, self.values, None)
+        self.columns = _Side(observed.transposed, self.values, observed.column_order)
+        self.weights = np.zeros(len(values))
+        self.energies = np.empty(len(values))
+        self.clean = np.empty(len(values))
+        self.noise = NoiseMixture(self.size, 1.5 * float(np.max(self.values**2)))
+        self.sums: tuple[NDArray[np.intp], Array, float] | None = None
+        self.n_repairs = 0
+
+    # --- passes ---
+
+    @property
+    def rank(self) -> int:
+        return int(self.rows.U.shape[1])
+
+    def start(self, U: Array, V: Array, covariance: float) -> None:
+        """Begin at these factors."""
+        self.rows.start(U, covariance)
+        self.columns.start(V, covariance)
+        self.precision = np.full(U.shape[1], 1 / np.sqrt(self.size / U.shape[1]))
+
+    def posteriors(self, own: _Side, other: _Side) -> None:
+        """Posteriors of one side, given the other and the weights."""
+        weights = own.take(self.weights)
+        size = other.moments.shape[1]
+        self.team.run(
+            kernels.posteriors,
+            len(own.bounds) - 1,
+            2 * size * len(weights),
+            own.bounds,
+            own.groups.pointers,
+            own.groups.indices,
+            own.values,
+            weights,
+            other.U,
+            other.moments,
+            self.precision,
+            own.U,
+            own.covariances,
+            own.moments,
+        )
+
+    def expectations(self) -> None:
+        """Judge the entries: new weights, and what the noise distribution learns from."""
+        used, *components = self.noise.components()
+        rows = self.rows
+        columns = self.columns
+        sums = np.empty((len(rows.bounds) - 1, len(used) + 1))
+        self.team.run(
+            kernels.expectations,
+            len(rows.bounds) - 1,
+            4 * rows.moments.shape[1] * len(self.values),
+            rows.bounds,
+            rows.groups.pointers,
+            rows.groups.indices,
+            self.values,
+            rows.U,
+            rows.covariances,
+            columns.U,
+            columns.covariances,
+            columns.moments,
+            rows.levels.values,
+            columns.levels.values,
+            *components,
+            self.weights,
+            self.energies,
+            self.clean,
+            sums,
+        )
+        total = sums.sum(axis=0)
+        self.sums = (used, total[:-1], float(total[-1]))
+
+    def sweep(self) -> None:
+        """Posteriors of rows and columns, in the basis in which both have diagonal moments."""
+        self.posteriors(self.rows, self.columns)
+        self.posteriors(self.columns, self.rows)
+        self.balance()
+
+    def balance(self) -> None:
+        A = self.rows.second_moment()
+        B = self.columns.second_moment()
+        tiny = 1e-12 * np.eye(len(A))
+        LA = np.linalg.cholesky(A + np.trace(A) * tiny)
+        LB = np.linalg.cholesky(B + np.trace(B) * tiny)
+        X, s, _ = np.linalg.svd(LA.T @ LB)
+        T = np.linalg.solve(LA.T, X * np.sqrt(s))
+        self.rows.transform(T)
+        self.columns.transform(np.linalg.inv(T).T)
+        self.variances = s
+
+    def learn_precision(self, floor: float) -> float:
+        """New precision of the priors; return the largest relative change."""
+        least = max(floor * float(self.variances.max()), 1e-12)
+        new = 1 / np.maximum(self.variances, least)
+        strong = self.variances > 0.05 * self.variances.max()
+        change = float(np.max(np.abs(new / self.precision - 1)[strong]))
+        self.precision = new
+        return change
+
+    # --- steps ---
+
+    def anneal(self) -> None:
+        noise = self.noise
+        steps = OPTIONS.annealing
+        repairs = {round(share * steps) for share in OPTIONS.early_repairs}
+        outliers = OPTIONS.outlier_variance * self.size
+        noise.impose(self.size, outliers)
+        self.expectations()
+        for k in range(1, steps + 1):
+            self.sweep()
+            self.learn_precision(OPTIONS.annealing_prior)
+            target = self.size * OPTIONS.least_noise ** (2 * k / steps)
+            own = float(np.median(self.energies)) * MAD_TO_SIGMA**2
+            noise.impose(max(target, own / OPTIONS.slack), outliers)
+            self.expectations()
+            if k in repairs:
+                self.repair()
+        self.choose_levels()
+        noise.release(float(np.median(self.energies)) * MAD_TO_SIGMA**2 / 2)
+        self.expectations()
+
+    def choose_levels(self) -> None:
+        """Noise in proportion to the scales of rows and columns, or equal in the given units.
+
+        Whichever explains the residuals better.
+        """
+        log_rows = np.log(self.row_scale)
+        log_columns = np.log(self.column_scale)
+        log_energies = np.log(self.energies + 1e-300)
+        mixture = NoiseMixture(1.0, np.inf)
+        mixture.impose(1.0, OPTIONS.typical_outliers)
+
+        def evidence(by_row: float, by_column: float) -> float:
+            logs = by_row * log_rows[self.i] + by_column * log_columns[self.j]
+            trial = log_energies - logs
+            center = float(np.median(trial)) + 2 * np.log(MAD_TO_SIGMA)
+            density = mixture.log_density(trial - center) - 0.5 * (logs + center)
+            return float(density.mean())
+
+        choices = [(r, c) for r in (0.0, -2.0) for c in (0.0, -2.0)]
+        by_row, by_column = max(choices, key=lambda choice: evidence(*choice))
+        rows = by_row * log_rows
+        columns = by_column * log_columns
+        columns -= np.mean(rows[self.i] + columns[self.j])
+        self.rows.levels = NoiseLevels(np.exp(rows))
+        self.columns.levels = NoiseLevels(np.exp(columns))
+        self.energies = self.energies * np.exp(-rows[self.i] - columns[self.j])
+
+    def learn_levels(self) -> None:
+        """New noise levels of rows, then of columns."""
+        step = NOISE.level_step
+        lowest, highest = OPTIONS.log_energies
+        table = self.noise.log_density(np.arange(lowest, highest, step))
+        for own in (self.rows, self.columns):
+            levels = own.levels
+            # in units of the noise and of the other side's levels, but of the own side's base
+            unit = self.noise.variance * levels.base / levels.values
+            energies = own.take(self.energies)
+            likelihoods = np.empty((len(own.groups), len(levels.offsets)))
+            self.team.run(
+                kernels.level_likelihoods,
+                len(own.bounds) - 1,
+                len(levels.offsets) * len(energies),
+                own.bounds,
+                own.groups.pointers,
+                energies,
+                unit,
+                table,
+                lowest,
+                step,
+                levels.offsets,
+                likelihoods,
+            )
+            before = levels.values
+            levels.learn(likelihoods)
+            own.scale(self.energies, before / levels.values)
+
+    def repair(self) -> int:
+        """Fit rows, then columns, again from random subsets where that is better."""
+        _, *components = self.noise.components(1e-3)
+        changed = 0
+        for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
+            weights = own.take(self.weights)
+            rows, n_subsets = self._suspects(own)
+            new_weights = weights.copy()
+            improved = np.zeros(len(rows), bool)
+            self.n_repairs += 1
+            self.team.run(
+                kernels.resample_rows,
+                len(rows),
+                int((n_subsets * own.groups.counts[rows]).sum()) * self.rank**2,
+                own.groups.pointers,
+                own.groups.indices,
+                own.values,
+                weights,
+                own.U,
+                other.U,
+                other.covariances,
+                self.precision,
+                own.levels.values,
+                other.levels.values,
+                *components,
+                rows,
+                n_subsets,
+                np.uint64(self.seed + self.n_repairs),
+                OPTIONS.min_gain,
+                improved,
+                new_weights,
+            )
+            if improved.any():
+                changed += int(improved.sum())
+                own.put(new_weights, self.weights)
+                self.posteriors(own, other)
+                self.posteriors(other, own)
+                self.expectations()
+        return changed
+
+    def _suspects(self, own: _Side) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Rows with fewer clean entries than the median row, the worst first."""
+        counts = own.groups.counts
+        filled = counts > 0
+        total = np.bincount(own.of_entry, own.take(self.clean), minlength=len(counts))
+        share = total / np.maximum(counts, 1)
+        median = float(np.median(share[filled]))
+        variance = max(median * (1 - median), OPTIONS.min_variance)
+        deficit = (median - share) * np.sqrt(counts / variance)
+        # a row that was not improved is tried again when its share has changed by an entry
+        same = np.abs(share - own.tried) * counts < 1
+        suspect = (deficit > OPTIONS.deficit) & (counts >= self.rank + 2) & ~same
+        rows = np.flatnonzero(suspect)
+        rows = rows[np.argsort(-deficit[rows], kind="stable")]
+        chance = np.clip(share[rows], *OPTIONS.clean_bounds) ** self.rank
+        subsets = np.ceil(2 * np.log(OPTIONS.failure) / np.log1p(-chance))
+        subsets = np.minimum(subsets, OPTIONS.max_subsets).astype(np.int64)
+        work = np.cumsum(subsets * counts[rows] * (2 * self.rank**2 + 40.0))
+        within = int(np.searchsorted(work, OPTIONS.repair_work, side="right"))
+        rows = rows[:within]
+        own.tried[rows] = share[rows]
+        return rows, subsets[:within]
+
+    def settle(self) -> None:
+        """Learn noise, levels and prior variances, with repairs, until they change no more."""
+        repairs = 0
+        changed = 1
+        for k in range(OPTIONS.sweeps + OPTIONS.max_repairs * OPTIONS.repair_interval):
+            before = self.noise.variance
+            self.sweep()
+            moved = self.learn_precision(0.0)
+            assert self.sums is not None
+            self.noise.learn(*self.sums)
+            if not changed and k % OPTIONS.level_interval == 0:
+                self.learn_levels()
+            self.expectations()
+            if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
+                changed = self.repair()
+                repairs += 1
+                if repairs >= OPTIONS.max_repairs:
+                    changed = 0
+                last_repair = k
+            self.prune()
+            moved = max(moved, abs(self.noise.variance / before - 1))
+            if not changed and k > last_repair + 2 * OPTIONS.level_interval and moved < OPTIONS.tol:
+                break
+            if not changed and k > last_repair + OPTIONS.sweeps:
+                break
+
+    def prune(self) -> None:
+        """Remove factors that hold little but uncertainty."""
+        if self.rank == 0:
+            return
+        means = np.sqrt(np.mean(self.rows.U**2, axis=0) * np.mean(self.columns.U**2, axis=0))
+        kept = means > OPTIONS.pruned * self.variances
+        if kept.all():
+            return
+        T = np.eye(self.rank)[:, kept]
+        self.rows.transform(T)
+        self.columns.transform(T)
+        self.precision = self.precision[kept]
+        self.variances = self.variances[kept]
+
+    def found(self) -> FoundFactors:
+        """The result, in the unit and scales of the data."""
+        root = np.sqrt(self.unit)
+        row_levels = np.sqrt(self.rows.levels.values) * self.row_scale
+        column_levels = np.sqrt(self.columns.levels.values) * self.column_scale
+        row_unit = float(np.exp(np.mean(np.log(row_levels[self.i]))))
+        column_unit = float(np.exp(np.mean(np.log(column_levels[self.j]))))
+        sigma = np.sqrt(self.noise.variance) * self.unit * row_unit * column_unit
+        return FoundFactors(
+            self.rows.U * (root * self.row_scale)[:, None],
+            self.columns.U * (root * self.column_scale)[:, None],
+            float(sigma),
+            NoiseModel(row_levels / row_unit, column_levels / column_unit, self.noise),
+        )
+
+
+def search_factors(
+    observed: Observed, rank: int | None, team: Team, rng: np.random.Generator
+) -> FoundFactors:
+    """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show."""
+    seed = int(rng.integers(1 << 40))
+    search = VariationalSearch(observed, team, seed)
+    values = clipped(search.values)
+    most = min(observed.shape) - 1
+    if rank is None:
+        shown = bethe_hessian_rank(observed, values - np.median(values), min(most, 40), seed)
+        number, share = OPTIONS.margin
+        start = min(max(most, 1), shown + max(number, round(share * shown)))
+    else:
+        start = rank
+    left, right = spectral_factors(observed, values, start, seed)
+    size = OPTIONS.initial_size * (search.size / start) ** 0.25
+    m, n = observed.shape
+    search.start(
+        left * (np.sqrt(m) * size),
+        right * (np.sqrt(n) * size),
+        OPTIONS.initial_covariance * np.sqrt(search.size / start),
+    )
+    search.anneal()
+    search.settle()
+    return search.found()

@@ -1,0 +1,311 @@
+"""Variational inference for a low-rank matrix with outliers: passes over rows.
+
+Each row has a posterior mean and covariance. Symmetric matrices are packed: the lower triangle by
+rows. Covariances are packed with doubled off-diagonal elements, so that the trace of the product of
+a covariance and a packed matrix is a dot product.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robustmf.kernels.jit import inlined, kernel
+from robustmf.kernels.repair import hashed
+from robustmf.kernels.small import add_outer, dot, invert, solve
+
+#: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
+_MIN_FREEDOM = 0.05
+
+
+@inlined
+def _pack_outer(u, out):
+    """Out ← uuᵀ, packed."""
+    k = 0
+    for a in range(u.size):
+        for c in range(a + 1):
+            out[k] = u[a] * u[c]
+            k += 1
+
+
+@kernel
+def posteriors(
+    first, last, bounds, pointers, indices, values, weights, V, moments, precision, U, covariances,
+    row_moments,
+):  # fmt: skip
+    """Mean, covariance and second moment E[uuᵀ] of each row, given the other side.
+
+    ``weights`` are the expected precisions of the entries, ``moments`` the E[vvᵀ] of the other
+    side, and ``precision`` that of the prior, per factor.
+    """
+    r = V.shape[1]
+    size = moments.shape[1]
+    A, L, S = np.empty((r, r)), np.zeros((r, r)), np.empty((r, r))
+    packed, b = np.empty(size), np.empty(r)
+    for i in range(bounds[first], bounds[last]):
+        packed[:] = 0
+        b[:] = 0
+        for t in range(pointers[i], pointers[i + 1]):
+            j, w = indices[t], weights[t]
+            x = w * values[t]
+            for q in range(r):
+                b[q] += x * V[j, q]
+            for k in range(size):
+                packed[k] += w * moments[j, k]
+        k = 0
+        for a in range(r):
+            for c in range(a + 1):
+                A[a, c] = packed[k]
+                k += 1
+            A[a, a] += precision[a]
+        invert(A, L, S)
+        for q in range(r):
+            U[i, q] = dot(S[q], b)
+        k = 0
+        for a in range(r):
+            for c in range(a + 1):
+                covariances[i, k] = S[a, c] if a == c else 2 * S[a, c]
+                row_moments[i, k] = S[a, c] + U[i, a] * U[i, c]
+                k += 1
+
+
+@inlined
+def _log_terms(e, extra, log_shares, centers, variances, out):
+    """Out ← log of each component's density at e, with ``extra`` variance; return the largest."""
+    best = -np.inf
+    for k in range(variances.size):
+        v = variances[k] + extra
+        d = e - centers[k]
+        out[k] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
+        best = max(best, out[k])
+    return best
+
+
+@kernel
+def expectations(
+    first, last, bounds, pointers, indices, values, U, covariances, V, column_covariances,
+    column_moments, row_levels, column_levels, log_shares, centers, variances, weights, energies,
+    clean, sums,
+):  # fmt: skip
+    """Judge each entry by its leave-one-out residual and the predictive variance.
+
+    An entry is compared with a prediction from which its own influence on both sides is removed,
+    so that an outlier is not supported by factors that fit it.
+
+    Parameters
+    ----------
+    row_levels, column_levels : array
+        The noise variance of an entry is a component's variance times both levels.
+    log_shares, centers, variances : array
+        The components of the noise distribution. Those with a center other than zero are
+        outliers, without weight.
+    weights : array over the entries
+        The weights of the last pass; receives the expected precisions.
+    energies : array over the entries
+        Receives the expected squared error, in units of the levels.
+    clean : array over the entries
+        Receives the probability of the first component.
+    sums : (blocks, components + 1) array
+        Receives the sum of each component's probabilities, and the noise energy.
+    """
+    n_components = variances.size
+    outer, terms = np.empty(covariances.shape[1]), np.empty(n_components)
+    for block in range(first, last):
+        sums[block, :] = 0
+        for i in range(bounds[block], bounds[block + 1]):
+            _pack_outer(U[i], outer)
+            for t in range(pointers[i], pointers[i + 1]):
+                j = indices[t]
+                level = row_levels[i] * column_levels[j]
+                e = values[t] - dot(U[i], V[j])
+                by_row = dot(covariances[i], column_moments[j])
+                by_column = dot(column_covariances[j], outer)
+                energies[t] = (e * e + by_row + by_column) / level
+                w = weights[t]
+                row_freedom = max(_MIN_FREEDOM, 1 - w * by_row)
+                column_freedom = max(_MIN_FREEDOM, 1 - w * by_column)
+                extra = (by_row / row_freedom + by_column / column_freedom) / level
+                e *= 1 + w * (by_row / row_freedom + by_column / column_freedom)
+                best = _log_terms(e / np.sqrt(level), extra, log_shares, centers, variances, terms)
+                total = 0.0
+                for k in range(n_components):
+                    terms[k] = np.exp(terms[k] - best)
+                    total += terms[k]
+                w = 0.0
+                for k in range(n_components):
+                    p = terms[k] / total
+                    sums[block, k] += p
+                    if centers[k] == 0:
+                        w += p / variances[k]
+                weights[t] = w / level
+                clean[t] = terms[0] / total
+                sums[block, n_components] += w * energies[t]
+
+
+@kernel
+def level_likelihoods(
+    first, last, bounds, pointers, energies, units, table, lowest, step, offsets, out,
+):  # fmt: skip
+    """Log likelihood of each row's noise level, for levels exp(offsets·step).
+
+    ``units`` are those of each row's energies; ``table`` has the log density of the noise at
+    energies exp(lowest + k·step).
+    """
+    last_bin = table.size - 1
+    for i in range(bounds[first], bounds[last]):
+        out[i] = 0
+        for t in range(pointers[i], pointers[i + 1]):
+            x = np.log(energies[t] / units[i] + 1e-300)
+            k = int(np.rint((x - lowest) / step))
+            for a in range(offsets.size):
+                z = min(max(k - offsets[a], 0), last_bin)
+                out[i, a] += table[z] - 0.5 * step * offsets[a]
+
+
+@inlined
+def _without_entries(
+    pointers, indices, values, weights, i, U, V, column_covariances, B, spreads, g
+):
+    """B ← v_j, and spreads ← its packed covariance, without the entry (i, j)."""
+    r = U.shape[1]
+    for t in range(pointers[i], pointers[i + 1]):
+        j, z = indices[t], t - pointers[i]
+        S = column_covariances[j]
+        g[:] = 0
+        k = 0
+        for a in range(r):
+            for c in range(a):
+                g[a] += 0.5 * S[k] * U[i, c]
+                g[c] += 0.5 * S[k] * U[i, a]
+                k += 1
+            g[a] += S[k] * U[i, a]
+            k += 1
+        w = weights[t]
+        shift = w / max(_MIN_FREEDOM, 1 - w * dot(g, U[i]))
+        e = values[t] - dot(U[i], V[j])
+        k = 0
+        for a in range(r):
+            B[z, a] = V[j, a] - shift * e * g[a]
+            for c in range(a + 1):
+                spreads[z, k] = S[k] + shift * g[a] * g[c] * (1.0 if a == c else 2.0)
+                k += 1
+
+
+@inlined
+def _log_posterior(
+    B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer, terms
+):
+    """Log posterior of u; w receives the expected precisions of the entries."""
+    total = 0.0
+    _pack_outer(u, outer)
+    for t in range(y.size):
+        extra = dot(spreads[t], outer) / levels[t]
+        e = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
+        best = _log_terms(e, extra, log_shares, centers, variances, terms)
+        mass, weight = 0.0, 0.0
+        for k in range(variances.size):
+            p = np.exp(terms[k] - best)
+            mass += p
+            if centers[k] == 0:
+                weight += p / (variances[k] + extra)
+        w[t] = weight / mass / levels[t]
+        total += best + np.log(mass)
+    for q in range(u.size):
+        total -= 0.5 * precision[q] * u[q] * u[q]
+    return total
+
+
+@inlined
+def _regress(B, y, w, precision, A, u):
+    """U ← ridge regression of y on B with weights w."""
+    A[:] = 0
+    u[:] = 0
+    for t in range(y.size):
+        add_outer(A, u, B[t], w[t], y[t])
+    for q in range(u.size):
+        A[q, q] += precision[q]
+    solve(A, u)
+
+
+@inlined
+def _subset(B, y, levels, variance, precision, order, state, A, u):
+    """U ← fit of as many random entries as there are factors; return the random state."""
+    A[:] = 0
+    u[:] = 0
+    for d in range(u.size):
+        state = hashed(state)
+        z = d + np.int64((state >> np.uint64(11)) % np.uint64(y.size - d))
+        order[d], order[z] = order[z], order[d]
+        add_outer(A, u, B[order[d]], 1 / (variance * levels[order[d]]), y[order[d]])
+    for q in range(u.size):
+        A[q, q] += precision[q]
+    solve(A, u)
+    return state
+
+
+@kernel
+def resample_rows(
+    first, last, pointers, indices, values, weights, U, V, column_covariances, precision,
+    row_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed, gain,
+    changed, new_weights,
+):  # fmt: skip
+    """The best of the present row and of fits to random subsets, for ``rows[first:last]``.
+
+    A row changes where its log posterior rises by ``gain``; its entries then receive the weights of
+    the new fit in ``new_weights``.
+    """
+    r = U.shape[1]
+    A, u, best_u, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
+    outer, terms = np.empty(column_covariances.shape[1]), np.empty(variances.size)
+    for a in range(first, last):
+        i = rows[a]
+        low, high = pointers[i], pointers[i + 1]
+        count = high - low
+        changed[a] = False
+        if count < r + 2:
+            continue
+        y = values[low:high]
+        B, spreads = np.empty((count, r)), np.empty((count, outer.size))
+        w, levels, order = np.empty(count), np.empty(count), np.arange(count)
+        for t in range(count):
+            levels[t] = row_levels[i] * column_levels[indices[low + t]]
+        _without_entries(
+            pointers, indices, values, weights, i, U, V, column_covariances, B, spreads, g
+        )
+        u[:] = U[i]
+        present = -np.inf
+        for step in range(4):
+            present = _log_posterior(
+                B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
+                terms,
+            )  # fmt: skip
+            if step < 3:
+                _regress(B, y, w, precision, A, u)
+        best, state = present, hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
+        for _ in range(n_subsets[a]):
+            state = _subset(B, y, levels, variances[0], precision, order, state, A, u)
+            _log_posterior(
+                B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
+                terms,
+            )  # fmt: skip
+            _regress(B, y, w, precision, A, u)
+            found = _log_posterior(
+                B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
+                terms,
+            )  # fmt: skip
+            if found > best:
+                best = found
+                best_u[:] = u
+        if best > present + gain:
+            for _ in range(3):
+                _log_posterior(
+                    B, spreads, y, levels, best_u, precision, log_shares, centers, variances, w,
+                    outer, terms,
+                )  # fmt: skip
+                _regress(B, y, w, precision, A, best_u)
+            _log_posterior(
+                B, spreads, y, levels, best_u, precision, log_shares, centers, variances, w, outer,
+                terms,
+            )  # fmt: skip
+            changed[a] = True
+            U[i] = best_u
+            new_weights[low:high] = w
