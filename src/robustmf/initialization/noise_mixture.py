@@ -221,31 +221,59 @@ class NoiseModel:
 class NoiseLevels:
     """The noise variance of each row relative to the others: a posterior mean.
 
-    The prior is learned from all rows, so that where the data show no differences all levels are
-    equal.
+    Rows are in units of their scales. Noise that is equal in the given units has levels that
+    fall with the scale; noise in proportion to the scale has equal levels. Which it is, is a
+    regression of the levels on the scales. The distribution about the regression line is learned
+    from all rows, so that where the data show no differences there are none.
 
     Parameters
     ----------
-    base : array over the rows
-        The levels that are expected.
+    log_scale : array over the rows
+        The logarithms of the scales.
     """
 
-    def __init__(self, base: Array) -> None:
+    def __init__(self, log_scale: Array) -> None:
         steps = OPTIONS.level_steps
         self.offsets = np.arange(-steps, steps + 1)
-        self.base = base
-        self.values = base.copy()
+        self.log_scale = log_scale
+        self.base: Array = np.ones(len(log_scale))
+        self.values: Array = np.ones(len(log_scale))
         near = np.abs(self.offsets) <= 1
-        self.prior = np.where(near, 1.0, OPTIONS.level_prior) / len(self.offsets)
+        self.prior = np.where(near, 1.0, OPTIONS.level_prior)
         self.prior /= self.prior.sum()
 
-    def learn(self, likelihoods: Array) -> None:
-        """New levels from log likelihoods of levels ``base``·exp(offsets·step), one row each."""
+    def learn(self, likelihoods: Array, counts: NDArray[np.int64], common: bool) -> None:
+        """New levels from log likelihoods of levels ``base``·exp(offsets·step), one row each.
+
+        With ``common`` the levels are on the regression line.
+        """
+        step = OPTIONS.level_step
         shifted = np.exp(likelihoods - likelihoods.max(axis=1, keepdims=True))
+        single = step * self.offsets[np.argmax(likelihoods, axis=1)] + np.log(self.base)
+        line = _slope(self.log_scale, single, counts) * self.log_scale
+        line -= np.median(line)
+        if common:
+            self.base = np.exp(line)
+            self.values = self.base
+            return
         posterior = shifted
         for _ in range(3):
             posterior = shifted * self.prior
             posterior /= posterior.sum(axis=1, keepdims=True)
             self.prior = posterior.mean(axis=0) + OPTIONS.level_prior / len(self.offsets)
             self.prior /= self.prior.sum()
-        self.values = self.base * np.exp(OPTIONS.level_step * (posterior @ self.offsets))
+        logs = step * (posterior @ self.offsets)
+        # the noise variance is that of the median row
+        self.values = self.base * np.exp(logs - np.median(logs))
+        self.base = np.exp(line)
+
+
+def _slope(x: Array, y: Array, counts: NDArray[np.int64]) -> float:
+    """Slope of the regression of y on x, one point for each entry, between −2 and 0."""
+    weights = counts / max(counts.sum(), 1)
+    centered = x - weights @ x
+    variance = float(weights @ centered**2)
+    if variance < 1e-12:
+        return 0.0
+    slope = float(weights @ (centered * (y - weights @ y))) / variance
+    return min(0.0, max(-2.0, slope))

@@ -8,13 +8,14 @@ variance, so that a factor which the data do not support shrinks to zero and is 
 2. Annealing: the noise level falls from the size of the values, as far as residuals follow.
 3. Rows and columns in a poor local maximum are fitted again from random subsets of their entries.
 4. Noise distribution, levels and prior variances are learned until they settle.
+5. Factors that the residuals still show are added, and 4 is repeated.
 
 See docs/design/initialization.md.
 """
 
 from __future__ import annotations
 
-import logging
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +37,6 @@ from robustmf.kernels.team import Team, block_bounds
 
 Array = NDArray[np.floating[Any]]
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class VariationalOptions:
@@ -47,6 +46,8 @@ class VariationalOptions:
     ----------
     blocks : int
         Blocks of rows for threads.
+    max_rank : int
+        The largest rank that is found.
     margin : (int, float)
         The search begins with this many factors, or this share, more than the spectrum shows.
     annealing : int
@@ -61,9 +62,16 @@ class VariationalOptions:
         The initial factors, in units of those that match the values.
     initial_covariance : float
         Their variance, in units of a factor's.
-    annealing_prior : float
+    least_priors : tuple of float
         During annealing a factor's prior variance is at least this share of the largest, so that a
-        weak factor can grow when the noise has fallen.
+        weak factor can grow when the noise has fallen. A small share is right with many outliers,
+        a large one with many factors: one attempt each, until
+    small_noise : float
+        the noise is below this share of the values' size.
+    max_growth : int
+        How often factors of the residuals are added.
+    growth_size : float
+        The initial variance of such a factor, in units of the noise.
     early_repairs : tuple of float
         Repairs during annealing, after these shares of its sweeps.
     repair_interval : int
@@ -77,6 +85,8 @@ class VariationalOptions:
         The largest number of subsets of one row.
     repair_work : float
         Multiply–adds of one repair of one side, at most.
+    max_failures : int
+        A row that was not improved so often is left alone until its clean entries change.
     deficit : float
         A row is suspect that has fewer clean entries than the median row by this many standard
         deviations,
@@ -96,11 +106,10 @@ class VariationalOptions:
     log_energies : (float, float)
         The range of the logarithms of squared residuals, in units of the noise, in a table of its
         density.
-    typical_outliers : float
-        The variance of outliers, in units of the noise, where two choices of levels are compared.
     """
 
     blocks: int = 64
+    max_rank: int = 50
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
     least_noise: float = 0.03
@@ -108,7 +117,10 @@ class VariationalOptions:
     outlier_variance: float = 4.0
     initial_size: float = 0.7
     initial_covariance: float = 0.3
-    annealing_prior: float = 0.1
+    least_priors: tuple[float, ...] = (0.1, 0.6)
+    small_noise: float = 0.15
+    max_growth: int = 3
+    growth_size: float = 0.3
     early_repairs: tuple[float, ...] = (0.5, 0.75)
     repair_interval: int = 4
     max_repairs: int = 24
@@ -116,7 +128,8 @@ class VariationalOptions:
     failure: float = 1e-3
     max_subsets: int = 300
     repair_work: float = 1e9
-    deficit: float = 1.0
+    max_failures: int = 4
+    deficit: float = 0.0
     min_variance: float = 0.03
     clean_bounds: tuple[float, float] = (0.1, 0.95)
     level_interval: int = 3
@@ -124,7 +137,6 @@ class VariationalOptions:
     tol: float = 1e-3
     pruned: float = 0.1
     log_energies: tuple[float, float] = (-14.0, 40.0)
-    typical_outliers: float = 50.0
 
 
 OPTIONS = VariationalOptions()
@@ -141,12 +153,18 @@ class FoundFactors:
     sigma : float
         The noise level of an entry whose row and column have scale 1.
     noise : NoiseModel
+    log_density : float
+        The mean log density of entries given the others: the higher, the better.
+    is_clear : bool
+        Whether the noise is small relative to the values.
     """
 
     U: Array
     V: Array
     sigma: float
     noise: NoiseModel
+    log_density: float
+    is_clear: bool
 
 
 class _Side:
@@ -155,14 +173,21 @@ class _Side:
     ``order`` is the permutation from the order of entries by rows to that of this side, or None.
     """
 
-    def __init__(self, observed: Observed, values: Array, order: NDArray[np.int64] | None) -> None:
+    def __init__(
+        self,
+        observed: Observed,
+        values: Array,
+        log_scale: Array,
+        order: NDArray[np.int64] | None = None,
+    ) -> None:
         self.groups = observed.rows
         self.of_entry = self.groups.group_of_entry()
         self.order = order
         self.values = self.take(values)
         self.bounds = block_bounds(self.groups.pointers, OPTIONS.blocks)
-        self.levels = NoiseLevels(np.ones(len(self.groups)))
+        self.levels = NoiseLevels(log_scale)
         self.tried = np.full(len(self.groups), np.nan)
+        self.failures = np.zeros(len(self.groups), np.int64)
 
     def take(self, by_row: Array) -> Array:
         """Numbers for the entries, by rows, in the order of this side."""
@@ -183,6 +208,17 @@ class _Side:
         identity = np.where(a == c, variance, 0.0)
         self.covariances = np.tile(identity, (len(self.U), 1))
         self.moments = self.covariances + self.U[:, a] * self.U[:, c]
+
+    def extend(self, factors: Array, variance: float) -> None:
+        """Add factors, independent of those there are."""
+        rank = self.U.shape[1]
+        self.U = np.hstack([self.U, factors])
+        a, c = np.tril_indices(self.U.shape[1])
+        added = np.where(a == c, variance, 0.0)[len(self.covariances[0]) :]
+        self.covariances = np.hstack([self.covariances, np.tile(added, (len(self.U), 1))])
+        single = np.where(a == c, 1.0, 0.5)
+        self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]
+        assert self.U.shape[1] == rank + factors.shape[1]
 
     def second_moment(self) -> Array:
         """The mean of E[uuᵀ] over the rows."""
@@ -231,8 +267,10 @@ class VariationalSearch:
         scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
         self.values = values / scale
         self.size = float(np.median(self.values**2)) * MAD_TO_SIGMA**2 or 1.0
-        self.rows = _Side(observed, self.values, None)
-        self.columns = _Side(observed.transposed, self.values, observed.column_order)
+        self.rows = _Side(observed, self.values, np.log(self.row_scale))
+        self.columns = _Side(
+            observed.transposed, self.values, np.log(self.column_scale), observed.column_order
+        )
         self.weights = np.zeros(len(values))
         self.energies = np.empty(len(values))
         self.clean = np.empty(len(values))
@@ -244,6 +282,7 @@ class VariationalSearch:
 
     @property
     def rank(self) -> int:
+        """The number of factors."""
         return int(self.rows.U.shape[1])
 
     def start(self, U: Array, V: Array, covariance: float) -> None:
@@ -278,7 +317,7 @@ class VariationalSearch:
         used, *components = self.noise.components()
         rows = self.rows
         columns = self.columns
-        sums = np.empty((len(rows.bounds) - 1, len(used) + 1))
+        sums = np.empty((len(rows.bounds) - 1, len(used) + 2))
         self.team.run(
             kernels.expectations,
             len(rows.bounds) - 1,
@@ -301,7 +340,8 @@ class VariationalSearch:
             sums,
         )
         total = sums.sum(axis=0)
-        self.sums = (used, total[:-1], float(total[-1]))
+        self.sums = (used, total[:-2], float(total[-2]))
+        self.log_density = float(total[-1]) / len(self.values)
 
     def sweep(self) -> None:
         """Posteriors of rows and columns, in the basis in which both have diagonal moments."""
@@ -310,6 +350,7 @@ class VariationalSearch:
         self.balance()
 
     def balance(self) -> None:
+        """Transform both sides such that E[uuᵀ] and E[vvᵀ] are the same diagonal matrix."""
         A = self.rows.second_moment()
         B = self.columns.second_moment()
         tiny = 1e-12 * np.eye(len(A))
@@ -332,7 +373,8 @@ class VariationalSearch:
 
     # --- steps ---
 
-    def anneal(self) -> None:
+    def anneal(self, least_prior: float) -> None:
+        """Lower the noise level from the size of the values, as far as residuals follow."""
         noise = self.noise
         steps = OPTIONS.annealing
         repairs = {round(share * steps) for share in OPTIONS.early_repairs}
@@ -341,46 +383,20 @@ class VariationalSearch:
         self.expectations()
         for k in range(1, steps + 1):
             self.sweep()
-            self.learn_precision(OPTIONS.annealing_prior)
+            self.learn_precision(least_prior)
             target = self.size * OPTIONS.least_noise ** (2 * k / steps)
             own = float(np.median(self.energies)) * MAD_TO_SIGMA**2
             noise.impose(max(target, own / OPTIONS.slack), outliers)
             self.expectations()
             if k in repairs:
                 self.repair()
-        self.choose_levels()
+        noise.variance = float(np.median(self.energies)) * MAD_TO_SIGMA**2
+        self.learn_levels(common=True)
         noise.release(float(np.median(self.energies)) * MAD_TO_SIGMA**2 / 2)
         self.expectations()
 
-    def choose_levels(self) -> None:
-        """Noise in proportion to the scales of rows and columns, or equal in the given units.
-
-        Whichever explains the residuals better.
-        """
-        log_rows = np.log(self.row_scale)
-        log_columns = np.log(self.column_scale)
-        log_energies = np.log(self.energies + 1e-300)
-        mixture = NoiseMixture(1.0, np.inf)
-        mixture.impose(1.0, OPTIONS.typical_outliers)
-
-        def evidence(by_row: float, by_column: float) -> float:
-            logs = by_row * log_rows[self.i] + by_column * log_columns[self.j]
-            trial = log_energies - logs
-            center = float(np.median(trial)) + 2 * np.log(MAD_TO_SIGMA)
-            density = mixture.log_density(trial - center) - 0.5 * (logs + center)
-            return float(density.mean())
-
-        choices = [(r, c) for r in (0.0, -2.0) for c in (0.0, -2.0)]
-        by_row, by_column = max(choices, key=lambda choice: evidence(*choice))
-        rows = by_row * log_rows
-        columns = by_column * log_columns
-        columns -= np.mean(rows[self.i] + columns[self.j])
-        self.rows.levels = NoiseLevels(np.exp(rows))
-        self.columns.levels = NoiseLevels(np.exp(columns))
-        self.energies = self.energies * np.exp(-rows[self.i] - columns[self.j])
-
-    def learn_levels(self) -> None:
-        """New noise levels of rows, then of columns."""
+    def learn_levels(self, common: bool) -> None:
+        """New noise levels of rows, then of columns; if ``common``, as their scales have them."""
         step = NOISE.level_step
         lowest, highest = OPTIONS.log_energies
         table = self.noise.log_density(np.arange(lowest, highest, step))
@@ -405,7 +421,7 @@ class VariationalSearch:
                 likelihoods,
             )
             before = levels.values
-            levels.learn(likelihoods)
+            levels.learn(likelihoods, own.groups.counts, common)
             own.scale(self.energies, before / levels.values)
 
     def repair(self) -> int:
@@ -457,9 +473,10 @@ class VariationalSearch:
         median = float(np.median(share[filled]))
         variance = max(median * (1 - median), OPTIONS.min_variance)
         deficit = (median - share) * np.sqrt(counts / variance)
-        # a row that was not improved is tried again when its share has changed by an entry
-        same = np.abs(share - own.tried) * counts < 1
-        suspect = (deficit > OPTIONS.deficit) & (counts >= self.rank + 2) & ~same
+        # a row that could not be improved is left alone until its share changes by an entry
+        own.failures[np.abs(share - own.tried) * counts >= 1] = 0
+        open_ = own.failures < OPTIONS.max_failures
+        suspect = (deficit > OPTIONS.deficit) & (counts >= self.rank + 2) & open_
         rows = np.flatnonzero(suspect)
         rows = rows[np.argsort(-deficit[rows], kind="stable")]
         chance = np.clip(share[rows], *OPTIONS.clean_bounds) ** self.rank
@@ -469,6 +486,7 @@ class VariationalSearch:
         within = int(np.searchsorted(work, OPTIONS.repair_work, side="right"))
         rows = rows[:within]
         own.tried[rows] = share[rows]
+        own.failures[rows] += 1
         return rows, subsets[:within]
 
     def settle(self) -> None:
@@ -481,8 +499,8 @@ class VariationalSearch:
             moved = self.learn_precision(0.0)
             assert self.sums is not None
             self.noise.learn(*self.sums)
-            if not changed and k % OPTIONS.level_interval == 0:
-                self.learn_levels()
+            if k % OPTIONS.level_interval == 0:
+                self.learn_levels(common=changed > 0)
             self.expectations()
             if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
                 changed = self.repair()
@@ -511,8 +529,28 @@ class VariationalSearch:
         self.precision = self.precision[kept]
         self.variances = self.variances[kept]
 
+    def grow(self, most: int) -> bool:
+        """Add the factors that the residuals show; return whether there are any."""
+        rows = self.rows
+        columns = self.columns
+        residual = self.values - np.einsum("tq,tq->t", rows.U[self.i], columns.U[self.j])
+        level = rows.levels.values[self.i] * columns.levels.values[self.j] * self.noise.variance
+        z = clipped(residual / np.sqrt(level))
+        largest = most - self.rank
+        shown = bethe_hessian_rank(self.observed, z, largest, self.seed)
+        if shown == 0:
+            return False
+        variance = np.sqrt(OPTIONS.growth_size * self.noise.variance)
+        new = spectral_factors(self.observed, z, shown, self.seed)
+        for side, vectors in zip((rows, columns), new, strict=True):
+            side.extend(vectors * np.sqrt(len(vectors) * variance), 0.5 * variance)
+        self.precision = np.concatenate((self.precision, np.full(shown, 1 / variance)))
+        self.variances = 1 / self.precision
+        return True
+
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
+        noise = np.sqrt(self.noise.variance / self.size)
         root = np.sqrt(self.unit)
         row_levels = np.sqrt(self.rows.levels.values) * self.row_scale
         column_levels = np.sqrt(self.columns.levels.values) * self.column_scale
@@ -523,7 +561,9 @@ class VariationalSearch:
             self.rows.U * (root * self.row_scale)[:, None],
             self.columns.U * (root * self.column_scale)[:, None],
             float(sigma),
-            NoiseModel(row_levels / row_unit, column_levels / column_unit, self.noise),
+            NoiseModel(row_levels / row_unit, column_levels / column_unit, copy(self.noise)),
+            self.log_density,
+            bool(noise < OPTIONS.small_noise),
         )
 
 
@@ -532,23 +572,45 @@ def search_factors(
 ) -> FoundFactors:
     """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show."""
     seed = int(rng.integers(1 << 40))
-    search = VariationalSearch(observed, team, seed)
-    values = clipped(search.values)
-    most = min(observed.shape) - 1
-    if rank is None:
-        shown = bethe_hessian_rank(observed, values - np.median(values), min(most, 40), seed)
-        number, share = OPTIONS.margin
-        start = min(max(most, 1), shown + max(number, round(share * shown)))
-    else:
-        start = rank
-    left, right = spectral_factors(observed, values, start, seed)
-    size = OPTIONS.initial_size * (search.size / start) ** 0.25
+    best: FoundFactors | None = None
+    for least_prior in OPTIONS.least_priors:
+        found = _attempt(VariationalSearch(observed, team, seed), rank, least_prior)
+        if best is None or found.log_density > best.log_density:
+            best = found
+        if found.is_clear:
+            break
+    assert best is not None
+    return best
+
+
+def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> FoundFactors:
+    """Anneal, settle, and add factors while that improves the fit."""
+    observed = search.observed
     m, n = observed.shape
+    values = clipped(search.values)
+    most = max(1, min(min(observed.shape) - 1, OPTIONS.max_rank) if rank is None else rank)
+    start = most
+    if rank is None:
+        centered = values - np.median(values)
+        shown = bethe_hessian_rank(observed, centered, most, search.seed)
+        number, share = OPTIONS.margin
+        start = min(most, shown + max(number, round(share * shown)))
+    left, right = spectral_factors(observed, values, start, search.seed)
+    size = OPTIONS.initial_size * (search.size / start) ** 0.25
     search.start(
         left * (np.sqrt(m) * size),
         right * (np.sqrt(n) * size),
         OPTIONS.initial_covariance * np.sqrt(search.size / start),
     )
-    search.anneal()
+    search.anneal(least_prior)
     search.settle()
-    return search.found()
+    best = search.found()
+    for _ in range(OPTIONS.max_growth):
+        if not search.grow(most):
+            break
+        search.settle()
+        found = search.found()
+        if found.U.shape[1] <= best.U.shape[1] or found.log_density <= best.log_density:
+            break
+        best = found
+    return best

@@ -104,8 +104,9 @@ def expectations(
         Receives the expected squared error, in units of the levels.
     clean : array over the entries
         Receives the probability of the first component.
-    sums : (blocks, components + 1) array
-        Receives the sum of each component's probabilities, and the noise energy.
+    sums : (blocks, components + 2) array
+        Receives the sum of each component's probabilities, the noise energy, and the log density of
+        the entries in units of the levels.
     """
     n_components = variances.size
     outer, terms = np.empty(covariances.shape[1]), np.empty(n_components)
@@ -139,6 +140,7 @@ def expectations(
                 weights[t] = w / level
                 clean[t] = terms[0] / total
                 sums[block, n_components] += w * energies[t]
+                sums[block, n_components + 1] += best + np.log(total) - 0.5 * np.log(level)
 
 
 @kernel
