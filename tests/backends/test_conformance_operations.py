@@ -214,7 +214,6 @@ def test_dual_quadratics_and_extrapolation(problem, dtype, side):
     close(increments, inverse[:, None] * (wanted_at_z - pull), dtype, 10)
 
 
-
 def test_half_step_solves_each_row_and_each_column(problem, dtype):
     operations, U, V = problem
     observed = operations.host().observed
