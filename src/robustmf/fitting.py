@@ -35,9 +35,14 @@ from robustmf.initialization.initial_point import (
 )
 from robustmf.initialization.orientation import rows_are_reference, transposed_settings
 from robustmf.initialization.problem import Problem, sampled_entries
-from robustmf.initialization.regularization import average_reg, in_units, search_regularization
+from robustmf.initialization.regularization import (
+    average_reg,
+    biases_are_open,
+    in_units,
+    search_regularization,
+)
 from robustmf.initialization.scales import least_sigma
-from robustmf.initialization.search import find_rank, searched_factors
+from robustmf.initialization.search import sampled_rank, searched_factors
 from robustmf.initialization.variable_projection import projection_initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss
@@ -87,24 +92,22 @@ class Data:
         The factor of each entry's loss.
     holdout : Holdout or None
         Entries held out for validation.
-    found : Candidate or None
-        Factors without biases that the search for the rank has found.
     """
 
     operations: EntryOperations
     sample_weights: Array | None
     holdout: Holdout | None = None
-    found: Candidate | None = None
 
     def initialize(
         self, settings: Settings, rng: np.random.Generator, choice: SolverChoice
     ) -> Initialization:
         """See :func:`initialize`."""
-        return initialize(settings, self.operations, self.sample_weights, rng, choice, self.found)
+        return initialize(settings, self.operations, self.sample_weights, rng, choice)
 
-    def restored(self, parts: dict[str, Any], rank: int) -> Factorization:
+    def restored(self, parts: dict[str, Any], rank: int | None) -> Factorization:
         """A factorization from a file; its arrays must have the shapes and types of this fit."""
         found = Factorization(**parts)
+        rank = found.rank if rank is None else rank
         m, n = self.operations.observed.shape
         number = self.operations.observed.dtype.type(0)
         saved = (found.row_factors, found.column_factors, found.row_bias, found.column_bias)
@@ -156,7 +159,7 @@ class FitResult:
         return cls(
             **parts
             | {
-                "factorization": data.restored(parts["factorization"], settings.rank),
+                "factorization": data.restored(parts["factorization"], settings.max_rank),
                 "loss": loss if theta == loss.theta else loss.at_scale(theta),
                 "outcome": Outcome(**parts["outcome"]),
             }
@@ -201,7 +204,7 @@ class Initialization:
     @classmethod
     def from_parts(cls, parts: dict[str, Any], settings: Settings, data: Data) -> Initialization:
         """The inverse of :meth:`parts`."""
-        found = data.restored(parts["factorization"], settings.rank)
+        found = data.restored(parts["factorization"], settings.max_rank)
         return cls(**parts | {"factorization": found})
 
     @property
@@ -250,10 +253,6 @@ def fit(
     data = Data(operations, sample_weights)
     if settings.validation_fraction is not None:
         data = _hold_out(data, settings.validation_fraction, streams[0])
-    if settings.auto_rank:
-        settings, data = _find_rank(settings, data, streams[0])
-        choice = check(settings, operations, sample_weights)
-    _log.info("solver %s: %s", choice.spec.name, choice.reason)
     return fit_data(settings, data, streams, choice, progress)
 
 
@@ -277,7 +276,7 @@ def check(
 ) -> SolverChoice:
     """Refuse settings that do not go together; choose the solver."""
     check_init(settings.init)
-    plain_model = settings.bias is not True and sample_weights is None and not settings.reg_by_count
+    plain_model = is_plain(settings, sample_weights)
     choice = _choose_solver(settings, operations, plain_model)
     capabilities = operations.capabilities
     if choice.spec.check is not None:
@@ -297,17 +296,9 @@ def check(
     return choice
 
 
-def _find_rank(settings: Settings, data: Data, rng: np.random.Generator) -> tuple[Settings, Data]:
-    """Settings with the rank that the data show, and the factors that were found with it."""
-    operations = data.operations
-    weights = data.sample_weights
-    reference = rows_are_reference(operations, weights)
-    oriented = operations if reference else operations.transposed
-    if weights is not None and not reference:
-        weights = weights[operations.observed.column_order]
-    rank, found = find_rank(_weighted(oriented, weights), rng)
-    _log.info("rank %d, found", rank)
-    return replace(settings, rank=rank, auto_rank=False), replace(data, found=found)
+def is_plain(settings: Settings, sample_weights: Array | None) -> bool:
+    """Whether the model is the plain one: no biases, weights or λ by count."""
+    return settings.bias is not True and sample_weights is None and not settings.reg_by_count
 
 
 def _choose_solver(
@@ -405,15 +396,14 @@ def initialize(
     sample_weights: Array | None,
     rng: np.random.Generator,
     choice: SolverChoice,
-    candidate: Candidate | None = None,
 ) -> Initialization:
     """Initial factors, the noise level there, λ and biases.
 
-    The solver is another than the chosen one where the choice of biases requires it. A matrix and
-    its transpose have the same initialization, bit for bit.
+    The solver is another than the chosen one where the rank or the choice of biases requires it. A
+    matrix and its transpose have the same initialization, bit for bit.
     """
     if rows_are_reference(operations, sample_weights):
-        found = _initialize_oriented(settings, operations, sample_weights, rng, choice, candidate)
+        found = _initialize_oriented(settings, operations, sample_weights, rng, choice)
     else:
         order = operations.observed.column_order
         found = _initialize_oriented(
@@ -422,9 +412,9 @@ def initialize(
             None if sample_weights is None else sample_weights[order],
             rng,
             choice,
-            candidate,
         ).transposed
     if found.factorization.has_bias and settings.bias is not True:
+        settings = replace(settings, rank=found.factorization.rank)
         spec, reason = _choose_solver(settings, operations, plain_model=False)
         found = replace(found, solver=spec.name, reason=reason)
     return found
@@ -436,33 +426,38 @@ def _initialize_oriented(
     sample_weights: Array | None,
     rng: np.random.Generator,
     choice: SolverChoice,
-    candidate: Candidate | None,
 ) -> Initialization:
     """The initialization in the orientation of ``operations``.
 
     λ is given, or found in two steps: in units of the data, then by the noise level. Factors that
-    the data do not support are zero; λ is chosen without them.
+    the data do not support are zero.
     """
-    rank = settings.rank
-    if candidate is None and _is_searched(settings, choice):
-        candidate = searched_factors(_weighted(operations, sample_weights), rank, rng)
-    if candidate is not None:
-        settings = replace(settings, rank=candidate.U.shape[1])
+    candidate = None
+    if settings.auto_rank or _is_searched(settings, choice):
+        weighted = _weighted(operations, sample_weights)
+        candidate = searched_factors(weighted, settings.max_rank, rng)
+        if settings.auto_rank:
+            rank = sampled_rank(weighted, rng) if candidate is None else candidate.rank
+            settings = replace(settings, rank=rank)
+            choice = _choose_solver(settings, operations, is_plain(settings, sample_weights))
+            _log.info("rank %d found; solver %s: %s", rank, choice.spec.name, choice.reason)
+        if not _is_searched(settings, choice):
+            candidate = None
     paper_reg = settings.reg
     if settings.auto_reg:
-        problem = Problem(operations, settings.rank, settings.reg)
-        settings, paper_reg = in_units(settings, problem)
+        rank = settings.rank if candidate is None else candidate.rank
+        problem = Problem(operations, rank, settings.reg)
+        settings, paper_reg = in_units(settings, problem, candidate is not None)
     initial = _initial_point(settings, operations, sample_weights, rng, choice, candidate)
     if settings.auto_reg and initial.ridge is not None:
-        settings, again = _choose_regularization(
-            settings, operations, sample_weights, rng, initial, paper_reg
+        settings, initial = _choose_regularization(
+            settings, operations, sample_weights, rng, choice, initial, paper_reg
         )
-        if again:
-            initial = _initial_point(settings, operations, sample_weights, rng, choice)
     typical = float(np.median(np.abs(sampled_entries(operations.observed)[2])))
     sigma = max(initial.sigma, least_sigma(typical, operations.observed.dtype))
+    factors = initial.factorization
     return Initialization(
-        initial.factorization.padded(rank),
+        factors if settings.auto_rank else factors.padded(settings.rank),
         sigma,
         settings.reg,
         settings.bias_unit,
@@ -526,8 +521,11 @@ def _initial_point(
         operations = subtract_biases(operations, center, row_bias, column_bias)
     observed = operations.observed
     reg = average_reg(settings, observed.n_entries, observed.shape)
-    problem = Problem(operations, settings.rank, reg, settings.loss.degree)
-    found = initial_point(init, problem, settings.loss, rng, candidate if center is None else None)
+    if candidate is None and init == "auto" and settings.loss.robust:
+        candidate = searched_factors(operations, settings.max_rank, rng)
+    rank = settings.rank if candidate is None else candidate.rank
+    problem = Problem(operations, rank, reg, settings.loss.degree)
+    found = initial_point(init, problem, settings.loss, rng, candidate)
     if center is None:
         return found
     factors = found.factorization
@@ -542,30 +540,62 @@ def _choose_regularization(
     operations: EntryOperations,
     sample_weights: Array | None,
     rng: np.random.Generator,
+    choice: SolverChoice,
     initial: InitialPoint,
     paper_reg: float,
-) -> tuple[Settings, bool]:
-    """Settings with λ, and biases where they are open; and whether to initialize again with them.
+) -> tuple[Settings, InitialPoint]:
+    """Settings with λ, and biases where they are open; and the initial point for them.
 
-    λ is the ridge of the noise level. Where the signal is weak, it is the one that predicts
-    held-out entries best; ``init`` is then the factors found so far, or "ridge" if these are of no
-    use.
+    λ is the ridge of the noise level. Where the signal is weak and the noise was not learned, it is
+    the one that predicts held-out entries best; the initial factors are then those found so far, or
+    new ones if these are of no use.
     """
     if settings.loss.degree == 2:
         assert initial.ridge is not None
         settings = replace(settings, reg=max(settings.reg, initial.ridge))
+    if initial.noise is not None:
+        if initial.weak_signal and biases_are_open(settings, operations):
+            return _better_with_biases(settings, operations, sample_weights, rng, choice, initial)
+        return settings, initial
     found = None
     if initial.weak_signal:
         found = search_regularization(settings, operations, sample_weights, rng)
-    if found is None and initial.missed_signal:
-        return replace(settings, reg=max(settings.reg, paper_reg)), True
+    if found is None and not initial.missed_signal:
+        return settings, initial
     if found is None:
-        return settings, False
-    init: Init = "ridge"
-    factors = initial.factorization
-    if not initial.missed_signal and found.bias is factors.has_bias:
-        init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
-    return replace(settings, reg=found.reg, bias=found.bias, init=init), True
+        settings = replace(settings, reg=max(settings.reg, paper_reg))
+    else:
+        init: Init = "ridge"
+        factors = initial.factorization
+        if not initial.missed_signal and found.bias is factors.has_bias:
+            init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
+        settings = replace(settings, reg=found.reg, bias=found.bias, init=init)
+    return settings, _initial_point(settings, operations, sample_weights, rng, choice)
+
+
+def _better_with_biases(
+    settings: Settings,
+    operations: EntryOperations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    choice: SolverChoice,
+    initial: InitialPoint,
+) -> tuple[Settings, InitialPoint]:
+    """The model with biases if it predicts entries from the others better, else that without.
+
+    The biases were fitted to the entries that they predict, which costs one unit of log likelihood
+    for each.
+    """
+    with_biases = replace(settings, bias=True)
+    biased = _initial_point(with_biases, operations, sample_weights, rng, choice)
+    observed = operations.observed
+    cost = sum(observed.shape) / observed.n_entries
+    if biased.noise is None or biased.log_density - cost <= initial.log_density:
+        return replace(settings, bias=False), initial
+    reg = settings.reg
+    if settings.loss.degree == 2 and biased.ridge is not None:
+        reg = biased.ridge
+    return replace(with_biases, reg=reg), biased
 
 
 # --- 3. Iterate, certify ---

@@ -9,7 +9,7 @@ See docs/design/initialization.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,18 +89,29 @@ class Candidate:
         Their noise level.
     noise : NoiseModel or None, default=None
         What else is known of the noise.
+    ridge : float or None, default=None
+        The ridge that corresponds to the noise and to the size of the factors.
+    log_density : float, default=-inf
+        The mean log density of entries given the others.
     """
 
     U: Array
     V: Array
     sigma: float
     noise: NoiseModel | None = None
+    ridge: float | None = None
+    log_density: float = -np.inf
+
+    @property
+    def rank(self) -> int:
+        """The number of factors."""
+        return int(self.U.shape[1])
 
     def padded(self, rank: int) -> Candidate:
         """The same with factors that are zero, to this rank."""
         missing = rank - self.U.shape[1]
         U, V = (np.hstack([A, np.zeros_like(A, shape=(len(A), missing))]) for A in (self.U, self.V))
-        return Candidate(U, V, self.sigma, self.noise)
+        return replace(self, U=U, V=V)
 
 
 def continued_factors(problem: Problem, U: Array, V: Array, rng: np.random.Generator) -> Candidate:

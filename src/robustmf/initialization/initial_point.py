@@ -68,6 +68,8 @@ class InitialPoint:
         them exactly and treat the others as outliers.
     noise : NoiseModel or None, default=None
         Scales of rows and columns and the distribution, where they were learned.
+    log_density : float, default=-inf
+        The mean log density of entries given the others, where the noise was learned.
     """
 
     factorization: Factorization
@@ -76,6 +78,7 @@ class InitialPoint:
     weak_signal: bool = False
     missed_signal: bool = False
     noise: NoiseModel | None = None
+    log_density: float = -np.inf
 
     @property
     def transposed(self) -> InitialPoint:
@@ -90,10 +93,11 @@ class InitialPoint:
         return cls(
             _without_biases(problem.operations, found.U, found.V),
             found.sigma,
-            problem.ridge(found.sigma),
+            problem.ridge(found.sigma) if found.ridge is None else found.ridge,
             missed or problem.is_weak(found.sigma, found.noise is not None),
             missed,
             found.noise,
+            found.log_density,
         )
 
 

@@ -86,10 +86,13 @@ class RegularizationOptions:
 OPTIONS = RegularizationOptions()
 
 
-def in_units(settings: Settings, scales: Scales) -> tuple[Settings, float]:
-    """Settings with a first λ and the unit of biases for these data, and the paper's λ."""
+def in_units(settings: Settings, scales: Scales, learned: bool) -> tuple[Settings, float]:
+    """Settings with a first λ and the unit of biases for these data, and the paper's λ.
+
+    ``learned`` is whether the noise is known already.
+    """
     paper = _scaled_reg(settings, scales)
-    share = OPTIONS.noiseless_share if _follows_noise(settings, scales) else 1.0
+    share = OPTIONS.noiseless_share if _follows_noise(settings, scales, learned) else 1.0
     return replace(settings, reg=paper * share, bias_unit=float(np.sqrt(scales.scale))), paper
 
 
@@ -99,13 +102,14 @@ def _scaled_reg(settings: Settings, scales: Scales) -> float:
     return float(settings.reg * power(scales.paper_unit, degree - 1))
 
 
-def _follows_noise(settings: Settings, scales: Scales) -> bool:
+def _follows_noise(settings: Settings, scales: Scales, learned: bool) -> bool:
     """Whether λ will be that of the noise which the initialization finds.
 
     That is so for losses with a noise scale, where there are enough entries to see the noise.
     """
     graduated = settings.loss.robust and isinstance(settings.init, str) and settings.init == "auto"
-    return graduated and settings.loss.degree == 2 and scales.has_enough_entries
+    visible = learned or scales.has_enough_entries
+    return graduated and settings.loss.degree == 2 and visible
 
 
 def average_reg(settings: Settings, n_entries: int, shape: tuple[int, int]) -> float:
@@ -121,6 +125,16 @@ class Choice:
     bias: bool
 
 
+def biases_are_open(settings: Settings, operations: EntryOperations) -> bool:
+    """Whether the model may have biases or not."""
+    return (
+        settings.bias == "auto"
+        and may_have_biases(settings.solver)
+        and settings.certify is None
+        and operations.capabilities.allows_rank(settings.rank + 1)
+    )
+
+
 def search_regularization(
     settings: Settings,
     operations: EntryOperations,
@@ -131,13 +145,7 @@ def search_regularization(
 
     None where there are too few entries to decide.
     """
-    has_room = operations.capabilities.allows_rank(settings.rank + 1)
-    open_biases = (
-        settings.bias == "auto"
-        and may_have_biases(settings.solver)
-        and settings.certify is None
-        and has_room
-    )
+    open_biases = biases_are_open(settings, operations)
     biases = (False, True) if open_biases else (settings.bias is True,)
     operations, weights = _sample_rows(operations, weights)
     if operations.observed.n_entries * settings.rank**2 <= OPTIONS.host_work:

@@ -21,51 +21,39 @@ class SearchOptions:
 
     Attributes
     ----------
-    max_work : float
-        Entries × rank² up to which factors are searched by variational inference, which takes a
-        few seconds at this size.
-    typical_rank : int
-        The rank that is assumed in this product where it is not given.
+    max_entries, max_work : int, float
+        Entries, and entries × rank², up to which factors are searched by variational inference,
+        which takes some seconds at this size.
     """
 
-    max_work: float = 1.6e7
-    typical_rank: int = 8
+    max_entries: int = 250_000
+    max_work: float = 6e7
 
 
 OPTIONS = SearchOptions()
 
 
 def searched_factors(
-    operations: EntryOperations, rank: int, rng: np.random.Generator
+    operations: EntryOperations, rank: int | None, rng: np.random.Generator
 ) -> Candidate | None:
     """At most ``rank`` factors, as many as the data support; None for large data."""
-    if operations.observed.n_entries * rank**2 > OPTIONS.max_work:
+    n_entries = operations.observed.n_entries
+    if n_entries > OPTIONS.max_entries or n_entries * (rank or 1) ** 2 > OPTIONS.max_work:
         return None
-    return _on_host(operations, rank, rng)
-
-
-def find_rank(
-    operations: EntryOperations, rng: np.random.Generator
-) -> tuple[int, Candidate | None]:
-    """The number of factors that the data show, at least 1, and these factors.
-
-    Of large data a sample of the rows is searched, and no factors are returned.
-    """
-    observed = operations.observed.to_host()
-    every = int(np.ceil(observed.n_entries * OPTIONS.typical_rank**2 / OPTIONS.max_work))
-    if every == 1:
-        found = _on_host(operations, None, rng)
-        return found.U.shape[1], found
-    kept = np.arange(observed.shape[0]) % every == 0
-    sample = observed.select(np.repeat(kept, observed.rows.counts))
-    return _on_host(operations.host().on(sample), None, rng).U.shape[1], None
-
-
-def _on_host(operations: EntryOperations, rank: int | None, rng: np.random.Generator) -> Candidate:
     host = operations.host()
     found = search_factors(host.observed, rank, host.team, rng)
     factors = [found.U, found.V]
     if found.U.shape[1] == 0:
         factors = [np.zeros((len(A), 1)) for A in factors]
     U, V = (operations.array(A.astype(host.observed.dtype)) for A in factors)
-    return Candidate(U, V, found.sigma, found.noise)
+    return Candidate(U, V, found.sigma, found.noise, found.ridge, found.log_density)
+
+
+def sampled_rank(operations: EntryOperations, rng: np.random.Generator) -> int:
+    """The number of factors that a sample of the rows shows, at least 1."""
+    host = operations.host()
+    observed = host.observed
+    every = int(np.ceil(observed.n_entries / OPTIONS.max_entries))
+    kept = np.arange(observed.shape[0]) % every == 0
+    sample = observed.select(np.repeat(kept, observed.rows.counts))
+    return max(1, search_factors(sample, None, host.team, rng).U.shape[1])

@@ -153,6 +153,8 @@ class FoundFactors:
     sigma : float
         The noise level of an entry whose row and column have scale 1.
     noise : NoiseModel
+    ridge : float
+        The ridge that corresponds to the prior, for squared residuals.
     log_density : float
         The mean log density of entries given the others: the higher, the better.
     is_clear : bool
@@ -163,6 +165,7 @@ class FoundFactors:
     V: Array
     sigma: float
     noise: NoiseModel
+    ridge: float
     log_density: float
     is_clear: bool
 
@@ -551,6 +554,9 @@ class VariationalSearch:
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
         noise = np.sqrt(self.noise.variance / self.size)
+        scales = self.row_scale[self.i] * self.column_scale[self.j]
+        precision = self.precision.mean() if self.rank else 1 / np.sqrt(self.size)
+        ridge = self.noise.variance * precision * self.unit
         root = np.sqrt(self.unit)
         row_levels = np.sqrt(self.rows.levels.values) * self.row_scale
         column_levels = np.sqrt(self.columns.levels.values) * self.column_scale
@@ -562,7 +568,8 @@ class VariationalSearch:
             self.columns.U * (root * self.column_scale)[:, None],
             float(sigma),
             NoiseModel(row_levels / row_unit, column_levels / column_unit, copy(self.noise)),
-            self.log_density,
+            float(ridge),
+            self.log_density - float(np.mean(np.log(self.unit * scales))),
             bool(noise < OPTIONS.small_noise),
         )
 

@@ -70,6 +70,11 @@ class Settings:
     patience: int
     bounds: tuple[float, float]
 
+    @property
+    def max_rank(self) -> int | None:
+        """The largest number of factors; None if they are to be found."""
+        return None if self.auto_rank else self.rank
+
     def identity(self) -> dict[str, Any]:
         """The settings that determine the result, as plain values: all but the callbacks."""
         plain = {part.name: getattr(self, part.name) for part in fields(self)}
