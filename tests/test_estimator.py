@@ -205,8 +205,22 @@ def test_input_is_not_modified():
     [
         ({"rank": 0}, ValueError, r"rank must be an integer from 1 to 4 .*got rank=0"),
         ({"rank": -3}, ValueError, "got rank=-3"),
-        ({"rank": 5}, ValueError, r"rank must be an integer from 1 to 4 = min\(6, 4\), got rank=5"),
+        (
+            {"rank": 5},
+            ValueError,
+            r"rank must be an integer from 1 to 4 = min\(6, 4\) or 'auto', got rank=5",
+        ),
         ({"rank": 2.0}, TypeError, "rank must be an integer"),
+        ({"rank": "Auto"}, TypeError, "min.6, 4. or 'auto', got rank='Auto'"),
+        ({"rank": None}, TypeError, "got rank=None"),
+        (
+            {"rank": "auto", "init": (np.ones((6, 5)), np.ones((4, 5)))},
+            ValueError,
+            r"init=\(U, V\) must be matrices with 1 to 4 = min\(6, 4\) columns, got .*\(6, 5\)",
+        ),
+        ({"rank": "auto", "init": (np.ones(6), np.ones(4))}, ValueError, r"got U of shape \(6,\)"),
+        ({"rank": "auto", "init": ([[1], [1, 2]], [1])}, TypeError, "two arrays of real numbers"),
+        ({"rank": "auto", "init": (1, 2, 3)}, TypeError, "got 3 of them"),
         ({"rank": True}, TypeError, "got rank=True"),
         ({"rank": "2"}, TypeError, "got rank='2'"),
         (

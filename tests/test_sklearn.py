@@ -21,6 +21,7 @@ from robustmf.datasets import make_synthetic
 
 @parametrize_with_checks(
     [
+        RobustMF(),
         RobustMF(1),
         RobustMF(1, bias=True),
         RobustMF(1, solver="irls", loss="lsp", reg_by_count=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from robustmf.data.observed import Observed, as_observed
 from robustmf.data.ranking import Ranked
 from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.fitting import FitResult, fit
+from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.io.model_file import Saved, read, write
@@ -55,6 +57,7 @@ from robustmf.validation import (
     require_fraction,
     require_integer,
     require_positive,
+    require_rank,
 )
 
 Array = NDArray[np.floating[Any]]
@@ -62,6 +65,12 @@ Array = NDArray[np.floating[Any]]
 #: ``partial_fit`` initializes the factors again when the entries have grown by this factor since
 #: they were last initialized, so that all initializations together cost at most twice the last.
 _GROWTH = 2
+
+#: The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
+_ASSUMED_RANK = 16
+
+#: Lines of ``repr`` are wrapped at this number of characters, as in scikit-learn.
+_REPR_WIDTH = 78
 
 
 def _fitted(path: str, doc: str) -> Any:
@@ -88,8 +97,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     Parameters
     ----------
-    rank : int, default=10
-        Number of factors r, from 1 to min(m, n).
+    rank : "auto" or int, default="auto"
+        Number of factors r, from 1 to min(m, n). "auto" finds it from the data. Where ``init`` is a
+        pair (U, V), "auto" is its number of columns. On a cluster the rank must be given.
     loss : str or Loss, default="welsch"
         φ by its name (see :func:`robustmf.losses.loss_names`) or as a user-defined object.
     theta : "auto", float or None, default="auto"
@@ -156,6 +166,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     Attributes
     ----------
+    rank_ : int
+        The rank r, found or given.
     row_factors_, column_factors_ : ndarray of shape (m, r) and (n, r)
         U and V.
     components_ : ndarray of shape (r, n)
@@ -211,6 +223,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     model_: FittedModel
 
+    rank_ = _fitted("factors.rank", "The rank r, found or given.")
     row_factors_ = _fitted("factors.row_factors", "U, of shape (m, r).")
     column_factors_ = _fitted("factors.column_factors", "V, of shape (n, r).")
     components_ = _fitted("factors.column_factors.T", "Vᵀ, of shape (r, n).")
@@ -242,7 +255,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def __init__(
         self,
-        rank: int = 10,
+        rank: int | Literal["auto"] = "auto",
         *,
         loss: str | Loss = "welsch",
         theta: float | Literal["auto"] | None = "auto",
@@ -357,8 +370,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         New rows and columns are folded in, and iterations over all entries continue from there,
         which takes a few sweeps. When the entries have doubled since the last initialization, the
         factors are initialized again, so that all initializations together cost at most twice the
-        last. The entries are kept in the model, 8 (float32) or 12 bytes each.
-        ``validation_fraction`` applies to full fits only.
+        last. With ``rank="auto"`` the iterations continue at the rank of the fitted model, and the
+        rank is found again whenever the factors are initialized again. The entries are kept in the
+        model, 8 (float32) or 12 bytes each. ``validation_fraction`` applies to full fits only.
 
         Parameters
         ----------
@@ -383,7 +397,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             model.fitted_entries(), model.entries["weights"], new, new_weights
         )
         grown = observed.n_entries >= _GROWTH * model.n_entries_initialized
-        same_model = self.rank == model.factors.rank and self.bias in (
+        same_model = self.rank in ("auto", model.factors.rank) and self.bias in (
             "auto",
             model.factors.has_bias,
         )
@@ -421,6 +435,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 known = extend(operations, on_entries, previous.columns, previous.factors)
                 settings = replace(
                     settings,
+                    rank=known.rank,
+                    auto_rank=False,
                     init=known,
                     bias=known.has_bias,
                     n_init=1,
@@ -431,15 +447,15 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                         settings, reg=previous.reg, auto_reg=False, bias_unit=previous.bias_unit
                     )
             elif ignore_given_init and not isinstance(self.init, str):
-                settings = replace(settings, init="auto")
+                settings = replace(settings, auto_rank=self.rank == "auto", init="auto")
             result = fit(settings, operations, on_entries, rng, checkpoint)
         initialized = observed.n_entries if previous is None else previous.n_entries_initialized
         self._set_model(result, observed, weights, initialized)
         warn_of_empty(observed, result.factorization.has_bias)
         if self.verbose:
             print(
-                f"{type(self).__name__}: solver {self.solver_} ({self.solver_reason_}); "
-                f"{self.stop_reason_}",
+                f"{type(self).__name__}: {self._rank_text}; "
+                f"solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}",
                 file=sys.stderr,
             )
         return self
@@ -457,8 +473,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "give X as robustmf.backends.dask.Triplets(data, weight=name)"
             )
         solver, _ = name_and_options(self.solver)
-        require_cluster(solver, self.n_init, bool(self.certify))
-        require_integer("rank", self.rank, 1)
+        require_rank(self.rank)
+        require_cluster(solver, self.n_init, bool(self.certify), has_rank=not self._finds_rank)
         self._check_settings()  # before the data are read
         triplets = as_triplets(X)
         rng = as_generator(self.random_state).spawn(1)[0]
@@ -514,8 +530,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         automatic_reg = isinstance(self.reg, str)
         solver, mm = name_and_options(self.solver)
         return Settings(
-            rank=int(self.rank),
-            auto_rank=False,
+            rank=self._rank_before_fit(observed.shape),
+            auto_rank=self._finds_rank,
             loss=self._loss(),
             auto_theta=self.theta == "auto" and isinstance(self.loss, str),
             reg=paper_reg(observed.shape) if automatic_reg else float(self.reg),
@@ -546,8 +562,36 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         given = [option for option in (self.certify, self.solver) if isinstance(option, MM)]
         return (given[0] if given else MM()).certifying()
 
+    @property
+    def _finds_rank(self) -> bool:
+        """Whether a fit finds the rank: ``rank="auto"``, and no initial factors are given."""
+        return self.rank == "auto" and isinstance(self.init, str)
+
+    def _rank_before_fit(self, shape: tuple[int, int]) -> int:
+        """The given rank, or that of initial factors (U, V); an assumed one if it will be found."""
+        if self.rank != "auto":
+            return int(self.rank)
+        if isinstance(self.init, str):
+            return min(_ASSUMED_RANK, *shape)
+        check_init(self.init)
+        try:
+            first = np.asarray(self.init[0])
+        except ValueError as error:
+            raise TypeError(f"init=(U, V) must be two arrays of real numbers: {error}") from None
+        if first.ndim != 2 or not 1 <= first.shape[1] <= min(shape):
+            raise ValueError(
+                f"init=(U, V) must be matrices with 1 to {min(shape)} = min{shape} columns, "
+                f"got U of shape {first.shape}"
+            )
+        return int(first.shape[1])
+
+    @property
+    def _rank_text(self) -> str:
+        """The rank of the fitted model, and whether it was found or given."""
+        return f"rank {self.rank_}, {'found' if self._finds_rank else 'given'}"
+
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        require_integer("rank", self.rank, 1, min(shape), f" = min{shape}")
+        require_rank(self.rank, shape)
         self._check_settings()
 
     def _check_settings(self) -> None:
@@ -589,7 +633,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return
         from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - imports rich
 
-        with ProgressBar(f"{type(self).__name__} rank {self.rank}", self.max_iter) as bar:
+        name = type(self).__name__
+        title = name if self.rank == "auto" else f"{name} rank {self.rank}"
+        with ProgressBar(title, self.max_iter) as bar:
             yield (bar,)
 
     def memory_estimate(
@@ -605,7 +651,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Counted are the entries by rows and by columns, the factors and the working arrays; not the
         interpreter (about 0.2 GB). Biases count where they are requested, not where
-        ``bias="auto"`` may choose them. A checkpoint takes three times the size of its file while
+        ``bias="auto"`` may choose them. With ``rank="auto"`` the estimate is for rank 16, or
+        min(m, n) if that is less. The search itself tries ranks up to min(m, n) − 1, and no more
+        than 50 (40 and a margin of 25 %): the estimate with ``rank=50`` is an upper bound.
+        A checkpoint takes three times the size of its file while
         it is written, in addition. With ``device="cuda"`` the bytes are those of the GPU, the
         larger of two peaks: sorting the entries, and the fit.
 
@@ -643,12 +692,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             name_and_options(self.solver)[0],
             shape,
             int(n_entries),
-            int(self.rank),
+            self._rank_before_fit(shape),
             self._loss(),
             plain_model=not bias and not self.reg_by_count,
             capabilities=backend.capabilities,
         )
-        rank = int(self.rank) + int(bias)
+        rank = self._rank_before_fit(shape) + int(bias)
         size = ProblemSize(shape, int(n_entries), rank, np.dtype(dtype).itemsize)
         plan = FitPlan(
             spec.memory,
@@ -995,6 +1044,17 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         write(fit_record(self, tracks=tracks, at_most=at_most), file, title)
         return file
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters; after a fit that found the rank also the rank, as a comment."""
+        lines = [""]
+        # scikit-learn wraps the lines of classes that have its own __repr__ only
+        for part in re.split(r"(?<=,) (?=\w+=)", super().__repr__(N_CHAR_MAX)):
+            if lines[-1] and len(lines[-1]) + len(part) > _REPR_WIDTH:
+                lines.append(" " * len(f"{type(self).__name__}("))
+            lines[-1] += f" {part}" if lines[-1].strip() else part
+        found = self._finds_rank and hasattr(self, "model_")
+        return "\n".join(lines) + (f"  # {self._rank_text}" if found else "")
+
     def _html_repr(self) -> str:
         """scikit-learn's diagram for notebooks, and a summary of the fit below it."""
         from sklearn.utils import estimator_html_repr  # noqa: PLC0415 - for notebooks only
@@ -1015,8 +1075,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 class RMFNL(RobustMF):
     """The paper's algorithm with the paper's settings: ``solver="mm"``, θ = 1, λ = 20/(m+n).
 
-    See :class:`RobustMF` for parameters and attributes. The initialization is that of ``RobustMF``,
-    not the paper's (``init="random"``), from which nonconvex losses fail.
+    See :class:`RobustMF` for parameters and attributes. The rank is 10 unless it is given: the
+    paper's settings have no search for it. The initialization is that of ``RobustMF``, not the
+    paper's (``init="random"``), from which nonconvex losses fail.
     """
 
     def __init__(

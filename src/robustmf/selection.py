@@ -22,7 +22,7 @@ from robustmf.data.observed import Observed, as_observed
 from robustmf.estimator import RobustMF
 from robustmf.exceptions import EmptyRowsWarning
 from robustmf.losses import Loss, make_loss
-from robustmf.validation import as_generator, require_integer, require_positive
+from robustmf.validation import as_generator, require_integer, require_positive, require_rank
 
 Array = NDArray[np.floating[Any]]
 RandomState = int | np.random.Generator | None
@@ -175,7 +175,7 @@ class _Path:
     """
 
     loss: str | Loss
-    rank: int
+    rank: int | str
     thetas: list[Any]
     regs: list[Any]
 
@@ -238,8 +238,9 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    rank : int or sequence of int, default=(2, 5, 10, 20)
-        Ranks to choose from.
+    rank : int, "auto" or sequence of these, default=(2, 5, 10, 20)
+        Ranks to choose from. "auto" finds the rank from the training entries of each fold; along a
+        path it is that of the first fit.
     reg, theta, loss : a value or a sequence of values, default="auto", "auto", "welsch"
         Values to choose from, as in :class:`~robustmf.RobustMF`.
     estimator : RobustMF or None, default=None
@@ -283,7 +284,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        rank: int | Sequence[int] = (2, 5, 10, 20),
+        rank: int | str | Sequence[int | str] = (2, 5, 10, 20),
         *,
         reg: Any = "auto",
         theta: Any = "auto",
@@ -359,7 +360,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         thetas = _ordered(_choices("theta", self.theta), decreasing=True)
         regs = _ordered(_choices("reg", self.reg), decreasing=False)
         for rank in ranks:
-            require_integer("rank", rank, 1, min(observed.shape), f" = min{observed.shape}")
+            require_rank(rank, observed.shape)
         for loss in losses:
             make_loss(loss)
         for name, values, words in (

@@ -23,14 +23,32 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 
 def require_integer(
-    name: str, value: Any, low: int, high: int | None = None, reason: str = ""
+    name: str,
+    value: Any,
+    low: int,
+    high: int | None = None,
+    reason: str = "",
+    also: str = "",
 ) -> None:
     """Raise unless ``value`` is an integer from ``low`` to ``high``."""
     allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}{reason}"
+    allowed += f" or {also}" if also else ""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be {allowed}, got {name}={value!r}")
     if int(value) < low or (high is not None and int(value) > high):
         raise ValueError(f"{name} must be {allowed}, got {name}={value!r}")
+
+
+def require_rank(rank: Any, shape: tuple[int, int] | None = None) -> None:
+    """Raise unless ``rank`` is "auto" or an integer from 1 to the smaller side of the matrix.
+
+    Without ``shape``, before the data are read, there is no upper bound.
+    """
+    if isinstance(rank, str) and rank == "auto":
+        return
+    high = None if shape is None else min(shape)
+    reason = "" if shape is None else f" = min{shape}"
+    require_integer("rank", rank, 1, high, reason, also="'auto'")
 
 
 def require_positive(name: str, value: Any, also: str = "") -> None:

@@ -36,6 +36,11 @@ def parameter_cells() -> Iterator[Cell]:
             {"rank": 1.5},
             Raises(TypeError, "rank must be an integer from 1 to 9"),
         ),
+        (
+            "rank of text",
+            {"rank": "all"},
+            Raises(TypeError, "rank must be an integer from 1 to 9 .* or 'auto'"),
+        ),
         ("unknown loss", {"loss": "l3"}, Raises(ValueError, "loss must be one of")),
         (
             "negative theta",

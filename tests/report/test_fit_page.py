@@ -152,7 +152,7 @@ def test_notebook_representation_shows_diagram_and_fit(fitted):
     shown = fitted._repr_html_()
     assert "sk-top-container" in shown
     assert '<table class="robustmf-fit">' in shown
-    assert "rank 5, welsch loss" in shown
+    assert "rank 5, given, welsch loss" in shown
     assert shown.count("validation error") == 1
     bundle = fitted._repr_mimebundle_()
     assert "robustmf-fit" in bundle["text/html"]

@@ -97,7 +97,8 @@ def _method_record(data: Synthetic, title: str, model: RobustMF, seconds: float)
     """Return the RMSE against the clean matrix and the comparison of flagged and true outliers."""
     outliers = data.train_outliers
     residuals = _residuals(model, data.train)
-    degrees_of_freedom = model.rank * (sum(data.train.shape) - model.rank) / data.train.n_entries
+    rank = model.rank_
+    degrees_of_freedom = rank * (sum(data.train.shape) - rank) / data.train.n_entries
     sigma = (
         interpolated_sigma(residuals, degrees_of_freedom)
         if model.loss_.concave

@@ -69,9 +69,14 @@ class RemoteEntries:
         return self.kept
 
 
-def require_cluster(solver: str, n_init: int, certify: Any) -> None:
+def require_cluster(solver: str, n_init: int, certify: Any, *, has_rank: bool) -> None:
     """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
     capabilities = DaskBackend.capabilities
+    if not has_rank:
+        raise ValueError(
+            "rank must be an integer with client=, got rank='auto': the search for the rank needs "
+            "all entries in one process; give a number, for example rank=10"
+        )
     require_possible(solver, plain_model=True, capabilities=capabilities)
     if certify and not CERTIFIER.is_possible(plain_model=True, capabilities=capabilities):
         raise ValueError(f"certify must be False with client=, got certify={certify!r}")

@@ -27,10 +27,11 @@ def summary(estimator: Any) -> dict[str, str]:
     loss = getattr(model.loss, "name", type(model.loss).__name__)
     by_count = " times the entries of a row or column" if model.reg_by_count else ""
     biases = ", biases" if model.factors.has_bias else ""
+    rank = estimator._rank_text
     found = {
         "matrix": f"{m:,} rows × {n:,} columns",
         "entries": f"{n_entries:,} ({observed:.3g} % observed, {entries['values'].dtype})",
-        "model": f"rank {model.factors.rank}{biases}, {loss} loss",
+        "model": f"{rank}{biases}, {loss} loss",
         "θ": f"{model.loss.theta:.4g}" if model.loss.has_scale else "none: the loss has no scale",
         "λ": f"{model.reg:.4g}{by_count}",
         "solver": f"{model.summary.solver} ({model.summary.solver_reason})",

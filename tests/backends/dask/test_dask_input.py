@@ -133,6 +133,8 @@ def test_bad_settings(client, ratings):
     for solver in ("mm", "varpro"):
         with pytest.raises(ValueError, match=f"solver='{solver}' needs all entries .* client="):
             RobustMF(2, solver=solver).fit([ratings], client=client)
+    with pytest.raises(ValueError, match=r"rank must be an integer with client=.*rank=10"):
+        RobustMF().fit([ratings], client=client)
     with pytest.raises(ValueError, match="rank must be an integer from 1 to 40"):
         RobustMF(41).fit([ratings], client=client)
     with pytest.raises(TypeError, match=r"dask\.distributed\.Client, got str"):
@@ -192,6 +194,7 @@ def test_command_line(client, ratings, tmp_path):
         ),
         ([path, "--scheduler", scheduler, "--row", "who"], 3, "'who' is not a column"),
         ([path, "--scheduler", "nowhere"], 2, "is not an address"),
+        ([path, "--scheduler", scheduler], 2, "give a number, for example --rank 10"),
     ]:
         refused = command("fit", *arguments)
         assert refused.exit_code == code, refused.output
