@@ -86,6 +86,30 @@ def test_biases_are_chosen_from_the_data_by_default(table):
     assert (chosen, given) == (True, False)
 
 
+def test_rank_is_found_by_default(table):
+    """Rank 2 and an offset, which biases represent."""
+    fitted, audited = (
+        json.loads(run(command, table, "--bias", "--json").stdout) for command in ("fit", "audit")
+    )
+    assert (fitted["settings"]["rank"], fitted["settings"]["rank_found"]) == (2, True)
+    assert (audited["rank"], audited["rank_found"]) == (2, True)
+    assert "rank 2, found" in run("fit", table, "--bias").stdout
+    assert "rank 2, found; --rank sets it" in run("audit", table).stderr
+    given = run("audit", table, "--rank", 3, "--json")
+    assert (json.loads(given.stdout)["rank"], json.loads(given.stdout)["rank_found"]) == (3, False)
+    assert "--rank sets it" not in given.stderr
+    assert "rank 3, given" in run("fit", table, "--rank", 3).stdout
+
+
+def test_rank_of_a_config_file_is_auto_or_an_integer(table, tmp_path):
+    settings = tmp_path / "robustmf.toml"
+    for written, found in (("'auto'", True), ("3", False)):
+        settings.write_text(f"[fit]\nrank = {written}\nbias = true\njson = true\n")
+        result = json.loads(run("fit", table, "--config", settings).stdout)["settings"]
+        assert result["rank_found"] is found
+        assert result["rank"] == (2 if found else 3)
+
+
 def test_detected_layout_is_printed_to_standard_error(table):
     result = run("fit", table, "--rank", 2, "--json")
     assert (
@@ -292,7 +316,8 @@ def test_every_option_can_be_set_in_the_config_file(name):
     ("arguments", "code", "message"),
     [
         (["fit", "nosuch.csv"], 3, "nosuch.csv not found"),
-        (["fit", "{table}", "--rank", "0"], 2, "--rank"),
+        (["fit", "{table}", "--rank", "0"], 2, "--rank: must be auto or an integer >= 1, got '0'"),
+        (["audit", "{table}", "--rank", "many"], 2, "must be auto or an integer >= 1, got 'many'"),
         (["fit", "{table}", "--rank", "61"], 2, "got --rank 61"),
         (["fit", "{table}", "--loss", "l3"], 2, "got --loss 'l3'"),
         (["fit", "{table}", "--theta", "big"], 2, "must be auto or a number, got 'big'"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from robustmf.cli.config import Config
-from robustmf.cli.fit_options import Bias, ModelOptions, fit_option, make_model
+from robustmf.cli.fit_options import Bias, ModelOptions, Rank, make_model
 from robustmf.cli.input import Data, FileOptions, read_entries
 from robustmf.cli.options import with_option_groups
 from robustmf.cli.output import (
@@ -30,21 +30,6 @@ if TYPE_CHECKING:
 
     from robustmf.data.observed import Observed
     from robustmf.outliers.audit import Audit
-
-
-@dataclass(frozen=True)
-class RankRule:
-    """Choice of the rank from the size of the data, without ``--rank``."""
-
-    #: Upper bound of the rank; scores hardly change beyond it.
-    max_rank: int = 5
-    #: Minimum number of entries per parameter of the model.
-    entries_per_parameter: int = 4
-
-    def rank(self, shape: tuple[int, int], n_entries: int) -> int:
-        """Return the rank for a matrix of this shape and number of entries."""
-        affordable = n_entries // (self.entries_per_parameter * sum(shape))
-        return max(1, min(self.max_rank, affordable, min(shape) - 1))
 
 
 @with_option_groups
@@ -87,15 +72,7 @@ def audit(
         Path | None,
         typer.Option("--report", help="Write an HTML page, e.g. audit.html (extra 'plot')."),
     ] = None,
-    rank: Annotated[
-        int | None,
-        fit_option(
-            "--rank",
-            "-r",
-            min=1,
-            help="Number of factors; by default up to 5, depending on the size of the data.",
-        ),
-    ] = None,
+    rank: Rank = "auto",
     bias: Bias = True,
     model: ModelOptions,
     file: FileOptions,
@@ -127,13 +104,12 @@ def audit(
         require_plotly()
     found = read_entries(data, file)
     entries = found.entries
-    if rank is None:
-        rank = RankRule().rank(entries.shape, entries.n_entries)
-        print_note(f"rank {rank}, chosen by the size of the data; --rank sets it")
     started = time.perf_counter()
     estimator = make_model(rank, bias, model).fit(entries)
     suspects = estimator.audit(top=entries.n_entries, at_most=at_most)
     seconds = time.perf_counter() - started
+    if rank == "auto":
+        print_note(f"rank {estimator.rank_}, found; --rank sets it")
     if output is not None:
         write_columns(_table(suspects), output)
         print_note(
@@ -162,7 +138,8 @@ def audit(
                 "suspicious_rows": len(suspects.rows),
                 "suspicious_columns": len(suspects.columns),
                 "removed": removed,
-                "rank": rank,
+                "rank": estimator.rank_,
+                "rank_found": rank == "auto",
                 "seconds": seconds,
                 "entries": [asdict(one) for one in suspects.entries[:top]],
                 "rows": [asdict(one) for one in suspects.rows[:top]],

@@ -15,8 +15,8 @@ from robustmf.cli.fit_options import (
     Bias,
     Checkpoint,
     ModelOptions,
+    Rank,
     SolverOptions,
-    fit_option,
     make_model,
 )
 from robustmf.cli.input import Data, FileOptions, read_entries
@@ -52,7 +52,7 @@ def fit(
             help="Rows are x and y of points in frames (rank 4): show the points in 3-D.",
         ),
     ] = False,
-    rank: Annotated[int, fit_option("--rank", "-r", min=1, help="Number of factors.")] = 10,
+    rank: Rank = "auto",
     bias: Bias = None,
     model: ModelOptions,
     solver: SolverOptions,
@@ -67,13 +67,13 @@ def fit(
 
     For example:
 
-        robustmf fit ratings.csv --rank 3 --bias -o model.rmf
+        robustmf fit ratings.csv -o model.rmf
 
         robustmf fit ratings.csv --rank 3 --bias --validation-fraction 0.1 --report fit.html
 
         robustmf fit ratings.csv --row userId --col movieId --value rating --config robustmf.toml
 
-        robustmf fit ratings.parquet --local-workers 2 -o clustered.rmf
+        robustmf fit ratings.parquet --rank 3 --local-workers 2 -o clustered.rmf
     """
     from robustmf.report.summary import summary  # noqa: PLC0415 - fast --help
 
@@ -141,7 +141,8 @@ def _document(model: RobustMF, path: Path, layout: str, n_entries: int) -> dict[
             "entries": n_entries,
         },
         "settings": {
-            "rank": model.rank,
+            "rank": model.rank_,
+            "rank_found": model.rank == "auto",
             "loss": model.loss,
             "theta": model.theta_,
             "reg": model.reg_,

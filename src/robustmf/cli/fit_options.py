@@ -77,6 +77,10 @@ class SolverOptions:
     ] = "cpu"
 
 
+Rank = Annotated[
+    str,
+    fit_option("--rank", "-r", help="Number of factors: auto (found from the data) or an integer."),
+]
 Bias = Annotated[
     bool | None,
     fit_option(
@@ -95,7 +99,7 @@ Checkpoint = Annotated[
 
 
 def make_model(
-    rank: int,
+    rank: str,
     bias: bool | None,
     model: ModelOptions,
     solver: SolverOptions | None = None,
@@ -107,7 +111,7 @@ def make_model(
     solver = solver or SolverOptions()
     get_backend(solver.device).check_available()  # before any file is read
     return RobustMF(
-        rank,
+        _rank(rank),
         loss=model.loss,
         theta=_number("--theta", model.theta, ("auto",)),
         reg=_number("--reg", model.reg, ("auto", "paper")),
@@ -122,6 +126,21 @@ def make_model(
         device=solver.device,
         verbose=int(sys.stderr.isatty()),
     )
+
+
+def _rank(text: str) -> Any:
+    """Return "auto" or an integer."""
+    if text == "auto":
+        return text
+    try:
+        rank = int(text)
+    except ValueError:
+        rank = 0
+    if rank < 1:
+        raise typer.BadParameter(
+            f"must be auto or an integer >= 1, got {text!r}", param_hint="--rank"
+        )
+    return rank
 
 
 def _number(option: str, text: str, words: tuple[str, ...]) -> Any:
