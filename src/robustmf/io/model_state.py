@@ -154,7 +154,7 @@ def _check_factors(state: dict[str, Any]) -> tuple[int, int]:
     U: Any = state.get("row_factors_")
     V: Any = state.get("column_factors_")
     matrices = isinstance(U, np.ndarray) and isinstance(V, np.ndarray) and U.ndim == V.ndim == 2
-    if not matrices or U.shape[1] != V.shape[1] or not U.size or not V.size:
+    if not matrices or U.shape[1] != V.shape[1] or not len(U) or not len(V):
         raise ModelFileError("row_factors_ and column_factors_ must be matrices of one width")
     m, n = len(U), len(V)
     shapes = {
