@@ -109,7 +109,7 @@ def test_partial_fit_continues_at_the_rank_of_the_model(data, monkeypatch):
     model = RobustMF(random_state=0)
     model.fit(first).partial_fit(few)
     assert ranks == [None, 2]
-    model.partial_fit(data.train)
+    model.partial_fit(data.validation)
     assert ranks == [None, 2, None], "found again where the factors are initialized again"
     assert model.rank_ == 2
 
