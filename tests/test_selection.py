@@ -8,10 +8,9 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from robustmf import Observed, RobustMF, selection
+from robustmf import Observed, RobustMF, fitting, selection
 from robustmf.datasets import make_synthetic
-from robustmf.initialization import initial_point
-from robustmf.initialization.graduated import graduated_factors
+from robustmf.initialization.search import searched_factors
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
 
 DATA = make_synthetic(120, rank=3, observed=0.5, random_state=0)
@@ -231,9 +230,9 @@ def test_a_path_has_the_scores_of_single_fits_with_one_initialization(monkeypatc
 
     def counted(*arguments):
         searches.append(arguments)
-        return graduated_factors(*arguments)
+        return searched_factors(*arguments)
 
-    monkeypatch.setattr(initial_point, "graduated_factors", counted)
+    monkeypatch.setattr(fitting, "searched_factors", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 2 + 1  # one per fold, and the refit
     monkeypatch.setattr(selection._Path, "_predecessor", lambda self, k, models: None)

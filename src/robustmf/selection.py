@@ -277,7 +277,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     >>> from robustmf.datasets import make_synthetic
     >>> from robustmf.selection import RobustMFCV
     >>> data = make_synthetic(250, observed=0.3, random_state=0)
-    >>> search = RobustMFCV(rank=[2, 5, 8], cv=3, random_state=0).fit(data.train)
+    >>> search = RobustMFCV(rank=[2, 3, 5], cv=3, random_state=0).fit(data.train)
     >>> search.best_params_["rank"]
     5
     """
