@@ -36,16 +36,18 @@ OPTIONS = SearchOptions()
 def searched_factors(
     operations: EntryOperations, rank: int | None, rng: np.random.Generator
 ) -> Candidate | None:
-    """At most ``rank`` factors, as many as the data support; None for large data."""
+    """At most ``rank`` factors, as many as the data support.
+
+    None where there are none, and for data that are too large.
+    """
     n_entries = operations.observed.n_entries
     if n_entries > OPTIONS.max_entries or n_entries * (rank or 1) ** 2 > OPTIONS.max_work:
         return None
     host = operations.host()
     found = search_factors(host.observed, rank, host.team, rng)
-    factors = [found.U, found.V]
-    if found.U.shape[1] == 0:
-        factors = [np.zeros((len(A), 1)) for A in factors]
-    U, V = (operations.array(A.astype(host.observed.dtype)) for A in factors)
+    if found is None:
+        return None
+    U, V = (operations.array(A.astype(host.observed.dtype)) for A in (found.U, found.V))
     return Candidate(U, V, found.sigma, found.noise, found.ridge, found.log_density)
 
 
@@ -54,6 +56,9 @@ def sampled_rank(operations: EntryOperations, rng: np.random.Generator) -> int:
     host = operations.host()
     observed = host.observed
     every = int(np.ceil(observed.n_entries / OPTIONS.max_entries))
+    if every == 1:
+        return 1  # the search of all entries found nothing
     kept = np.arange(observed.shape[0]) % every == 0
     sample = observed.select(np.repeat(kept, observed.rows.counts))
-    return max(1, search_factors(sample, None, host.team, rng).U.shape[1])
+    found = search_factors(sample, None, host.team, rng)
+    return 1 if found is None else found.U.shape[1]

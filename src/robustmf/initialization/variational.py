@@ -48,6 +48,11 @@ class VariationalOptions:
         Blocks of rows for threads.
     max_rank : int
         The largest rank that is found.
+    min_side : int
+        Fewer rows or columns are too few for a search.
+    largest_value : float
+        Values are clipped to this many times the typical one: they are outliers, and their squares
+        remain finite.
     margin : (int, float)
         The search begins with this many factors, or this share, more than the spectrum shows.
     annealing : int
@@ -110,6 +115,8 @@ class VariationalOptions:
 
     blocks: int = 64
     max_rank: int = 50
+    min_side: int = 4
+    largest_value: float = 1e8
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
     least_noise: float = 0.03
@@ -268,7 +275,8 @@ class VariationalSearch:
         self.i = rows.group_of_entry()
         self.j = rows.indices
         scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
-        self.values = values / scale
+        most = OPTIONS.largest_value
+        self.values = np.clip(values / scale, -most, most)
         self.size = float(np.median(self.values**2)) * MAD_TO_SIGMA**2 or 1.0
         self.rows = _Side(observed, self.values, np.log(self.row_scale))
         self.columns = _Side(
@@ -515,7 +523,7 @@ class VariationalSearch:
             moved = max(moved, abs(self.noise.variance / before - 1))
             if not changed and k > last_repair + 2 * OPTIONS.level_interval and moved < OPTIONS.tol:
                 break
-            if not changed and k > last_repair + OPTIONS.sweeps:
+            if self.rank == 0 or (not changed and k > last_repair + OPTIONS.sweeps):
                 break
 
     def prune(self) -> None:
@@ -576,9 +584,16 @@ class VariationalSearch:
 
 def search_factors(
     observed: Observed, rank: int | None, team: Team, rng: np.random.Generator
-) -> FoundFactors:
-    """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show."""
+) -> FoundFactors | None:
+    """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show.
+
+    None where the data show no factors, or are too few to show any: a model of rank 1 has nearly as
+    many parameters as there are rows and columns.
+    """
     seed = int(rng.integers(1 << 40))
+    few = observed.n_entries <= sum(observed.shape) or min(observed.shape) < OPTIONS.min_side
+    if few or not observed.rows.values.any():
+        return None
     best: FoundFactors | None = None
     for least_prior in OPTIONS.least_priors:
         found = _attempt(VariationalSearch(observed, team, seed), rank, least_prior)
@@ -586,8 +601,7 @@ def search_factors(
             best = found
         if found.is_clear:
             break
-    assert best is not None
-    return best
+    return best if best is not None and best.U.shape[1] else None
 
 
 def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> FoundFactors:
@@ -612,7 +626,7 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     search.anneal(least_prior)
     search.settle()
     best = search.found()
-    for _ in range(OPTIONS.max_growth):
+    for _ in range(OPTIONS.max_growth if search.rank else 0):
         if not search.grow(most):
             break
         search.settle()
