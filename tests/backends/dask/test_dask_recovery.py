@@ -60,7 +60,7 @@ def test_killed_workers_do_not_change_the_result(client, ratings):
     killed = RobustMF(2, callbacks=[kill_at(client, 3), kill_at(client, 8, 0.0)], **STEADY).fit(
         data, client=client
     )
-    client.wait_for_workers(3)
+    client.wait_for_workers(3, timeout=120)
     assert len(before - set(worker_pids(client).values())) == 2
     assert identical(killed, wanted)
 
@@ -69,7 +69,7 @@ def test_killed_workers_do_not_change_the_result(client, ratings):
 def test_slow_and_new_workers_do_not_change_the_result(cluster, client, ratings):
     data = Triplets(in_pieces(ratings), blocks=5, **NAMES)
     wanted = RobustMF(2, **STEADY).fit(data, client=client)
-    client.wait_for_workers(3)
+    client.wait_for_workers(3, timeout=120)
     there = set(worker_pids(client))
     given = []
 
