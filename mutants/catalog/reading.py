@@ -57,6 +57,7 @@ MUTANTS = [
         'packed=source.path.suffix != ".mtx",',
         "packed=True,",
         _MATRIX,
+        aimed=True,
     ),
     Mutant("io/reading/matrix_market.py", "    wrong = ~((i >= 0) & ", "    wrong = ~(", _MATRIX),
     Mutant(

@@ -125,12 +125,14 @@ MUTANTS = [
         "        if not isinstance(key, str) and str(key) in index_of:",
         "        if False:",
         "data/test_ids.py",
+        aimed=True,
     ),
     Mutant(
         "data/ids.py",
         "    _require_one_type_per_id(index_of, side)\n",
         "",
         "data/test_ids.py",
+        aimed=True,
     ),
     Mutant(
         "data/holdout.py",

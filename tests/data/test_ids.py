@@ -115,3 +115,9 @@ def test_integers_are_compact_and_others_are_not():
     assert compact_ids([1, 2]).dtype == np.int64
     assert compact_ids([1, 2**70]) == [1, 2**70]
     assert compact_ids([True, 2]) == [True, 2]
+
+
+@pytest.mark.parametrize("ids", [[7, "7"], ["7", 7, "a"], [1.5, "1.5"], [True, "True"]])
+def test_an_id_that_was_read_with_two_types_is_refused(ids):
+    with pytest.raises(ValueError, match="an id of mixed types; convert the column to one type"):
+        Vocabulary.encode(ids, "row")

@@ -14,6 +14,7 @@ from robustmf.backends.sweeps import LocalSweeps
 from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss, make_loss
 from robustmf.solvers.base import run
+from robustmf.solvers.irls import IRLS
 from robustmf.solvers.mm.surrogate import Surrogate
 from robustmf.solvers.objective import Objective
 
@@ -111,3 +112,19 @@ def test_an_objective_that_is_not_finite_raises(value):
 
     with pytest.raises(NumericalError, match=f"the objective became {value}"):
         run(Diverging(), *Diverging.factors, 10, 1e-3)
+
+
+@pytest.mark.parametrize("value", [1e-12, 1.0, 1e6])
+def test_the_bound_on_rounding_follows_the_size_of_the_values(team, value):
+    """An error δ of the values changes the objective H by at most about δ·√(2 w H Σ x²)."""
+    observed, U, V = random_problem()
+    loss = make_loss("l2")
+    solver = IRLS.on_entries(CPUOperations(observed, team), Objective(loss, 0.1), 0.1)
+    solver.begin(U, V)
+    solver._value = value
+    energy = float((observed.rows.values**2).sum())
+    error = 1e4 * np.finfo(np.float64).eps
+    bound = error * (value + np.sqrt(2 * value * energy)) + error**2 * energy
+    solver._require_rounding(0.9 * bound)
+    with pytest.raises(NumericalError, match="a sweep raised the objective"):
+        solver._require_rounding(1.1 * bound)

@@ -115,6 +115,7 @@ def test_matrix_market(tmp_path):
             "1000000 1000000 1000000000000\n1 1 1.0\n",
             r"claims at least 6e\+12 bytes of text, but the file has",
         ),
+        ("1000 1000 50000\n1 1 1.0\n", r"claims at least 3e\+05 bytes of text"),
         ("2 2 2\n1 1 1.0\n", r"m\.mtx: "),
         ("2 2 2\n1 1 1.0\n1 x 2.0\n", r"m\.mtx, line 4: expected 3 number\(s\), got '1 x 2\.0'"),
         ("2 2 1\n3 1 1.0\n", r"m\.mtx: "),
