@@ -59,7 +59,13 @@ MUTANTS = [
         _MATRIX,
         aimed=True,
     ),
-    Mutant("io/reading/matrix_market.py", "    wrong = ~((i >= 0) & ", "    wrong = ~(", _MATRIX),
+    Mutant(
+        "io/reading/matrix_market.py",
+        "    wrong = ~((i >= 0) & ",
+        "    wrong = ~(",
+        _MATRIX,
+        aimed=True,
+    ),
     Mutant(
         "io/reading/matrix_market.py", "    i = numbers[:, 0] - 1", "    i = numbers[:, 0]", _MATRIX
     ),

@@ -138,7 +138,8 @@ MUTANTS = [
         "data/holdout.py",
         "int(rng.spawn(1)[0].integers(1 << 62))",
         "int(rng.integers(1 << 62))",
-        _HOLDOUT + " io/test_checkpoint.py -k 'hash or validation or retains'",
+        _HOLDOUT,
+        aimed=True,
     ),
     Mutant(
         "selection.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustmf.data.holdout import hold_out, select_by_hash, select_by_permutation
+from robustmf.data.holdout import hold_out, holdout_seed, select_by_hash, select_by_permutation
 from robustmf.data.observed import Observed
 
 
@@ -89,3 +89,12 @@ def test_the_selection_by_hash_depends_on_ids_only():
     assert not np.array_equal(
         select_by_hash(without_ids, None, 0.2, 5), select_by_hash(without_ids, None, 0.2, 6)
     )
+
+
+def test_the_seed_of_the_selection_does_not_advance_the_generator():
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    seed = holdout_seed(rng)
+    assert rng.bit_generator.state == before
+    assert seed == holdout_seed(np.random.default_rng(0))
+    assert seed != holdout_seed(np.random.default_rng(1))

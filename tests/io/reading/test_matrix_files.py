@@ -119,6 +119,7 @@ def test_matrix_market(tmp_path):
         ("2 2 2\n1 1 1.0\n", r"m\.mtx: "),
         ("2 2 2\n1 1 1.0\n1 x 2.0\n", r"m\.mtx, line 4: expected 3 number\(s\), got '1 x 2\.0'"),
         ("2 2 1\n3 1 1.0\n", r"m\.mtx: "),
+        ("2 2 1\n0 1 1.0\n", r"m\.mtx: entry 1 is at row 0, column 1, which are not from 1 to 2"),
         ("2 2 1\n1 1 nan\n", "values must be finite"),
         ("2 2 2\n1 1 1.0\n1 1 2.0\n", "duplicate entry"),
         ("2000000000 2 1\n1 1 1.0\n", "a shape of 2000000000 x 2 for 1 entries"),
