@@ -207,6 +207,12 @@ class Initialization:
         found = data.restored(parts["factorization"], settings.max_rank)
         return cls(**parts | {"factorization": found})
 
+    def loss(self, settings: Settings) -> Loss:
+        """The loss with the θ that is used."""
+        if self.theta is None:
+            return settings.loss_at(self.sigma)
+        return settings.loss.at_scale(self.theta * self.sigma)
+
     @property
     def transposed(self) -> Initialization:
         """The same for the transposed matrix."""
@@ -607,9 +613,7 @@ def iterate(
     """Run the solver from the initial point; certify the result where that is requested."""
     spec = get_solver(initial.solver)
     center = initial.factorization.center
-    loss = settings.loss_at(initial.sigma)
-    if initial.theta is not None:
-        loss = settings.loss.at_scale(initial.theta * initial.sigma)
+    loss = initial.loss(settings)
     operations = data.operations
     start = initial.factorization
     if initial.scales is not None:

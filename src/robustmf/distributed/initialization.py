@@ -130,7 +130,7 @@ def initialize(
         ]
         for side, of in enumerate(matrix.sides)
     ]
-    loss = settings.loss_at(initial.sigma)
+    loss = initial.loss(settings)
     for side, of in enumerate(matrix.sides):
         sections = matrix.sections(side, blocks[1 - side])
         blocks[side] = [
@@ -231,7 +231,8 @@ def initialize_sample(
     empty = Factorization.from_augmented(
         A[:0], B[:0], initial.factorization.center, initial.bias_unit
     )
-    return SampleFit(replace(initial, factorization=empty), (A, B), (rows, columns))
+    # blocks are not divided by the scales of rows and columns
+    return SampleFit(replace(initial, factorization=empty, scales=None), (A, B), (rows, columns))
 
 
 def _concatenate(samples: Sequence[Sample]) -> Sample:

@@ -13,6 +13,7 @@ from clusters import NAMES, Own, assert_same, in_pieces, table
 from robustmf import Observed, RobustMF
 from robustmf.backends.dask import Triplets
 from robustmf.data.holdout import Holdout
+from robustmf.datasets import make_synthetic
 from robustmf.distributed import fitting, initialization
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.exceptions import DuplicateEntryError, NotConvergedWarning
@@ -105,6 +106,16 @@ def test_initialization_on_a_sample_of_the_rows(client, monkeypatch):
         np.testing.assert_allclose(
             some.predict(rows, columns), one.predict(rows, columns), atol=0.02
         )
+
+
+def test_learned_scales_of_rows_and_columns_are_not_used(client):
+    """With rank 3 instead of 5 the residuals differ by row: one machine divides by their scales."""
+    data = make_synthetic(120, random_state=0)
+    rows = data.train.rows
+    frame = {"user": rows.group_of_entry(), "item": rows.indices, "rating": rows.values}
+    model = RobustMF(3, random_state=0).fit(Triplets([frame], **NAMES, blocks=2), client=client)
+    predicted = model.predict(frame["user"], frame["item"])
+    assert np.median(np.abs(predicted - rows.values)) < 0.7 * np.median(np.abs(rows.values))
 
 
 def test_holdout(client, ratings, initial_points):
