@@ -552,20 +552,19 @@ def _choose_regularization(
 ) -> tuple[Settings, InitialPoint]:
     """Settings with λ, and biases where they are open; and the initial point for them.
 
-    λ is the ridge of the noise level. Where the signal is weak and the noise was not learned, it is
-    the one that predicts held-out entries best; the initial factors are then those found so far, or
-    new ones if these are of no use.
+    λ is the ridge of the noise level. Where the signal is weak, λ and biases are those that predict
+    held-out entries best, unless the noise was learned and biases do not help; the initial factors
+    are then those found so far, or new ones if these are of no use.
     """
     if settings.loss.degree == 2:
         assert initial.ridge is not None
         settings = replace(settings, reg=max(settings.reg, initial.ridge))
-    if initial.noise is not None:
-        if initial.weak_signal and biases_are_open(settings, operations):
-            return _better_with_biases(settings, operations, sample_weights, rng, choice, initial)
-        return settings, initial
+    learned = initial.noise is not None
     found = None
-    if initial.weak_signal:
+    if initial.weak_signal and (not learned or biases_are_open(settings, operations)):
         found = search_regularization(settings, operations, sample_weights, rng)
+    if learned and (found is None or not found.bias):
+        return settings, initial
     if found is None and not initial.missed_signal:
         return settings, initial
     if found is None:
@@ -577,31 +576,6 @@ def _choose_regularization(
             init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
         settings = replace(settings, reg=found.reg, bias=found.bias, init=init)
     return settings, _initial_point(settings, operations, sample_weights, rng, choice)
-
-
-def _better_with_biases(
-    settings: Settings,
-    operations: EntryOperations,
-    sample_weights: Array | None,
-    rng: np.random.Generator,
-    choice: SolverChoice,
-    initial: InitialPoint,
-) -> tuple[Settings, InitialPoint]:
-    """The model with biases if it predicts entries from the others better, else that without.
-
-    The biases were fitted to the entries that they predict, which costs one unit of log likelihood
-    for each.
-    """
-    with_biases = replace(settings, bias=True)
-    biased = _initial_point(with_biases, operations, sample_weights, rng, choice)
-    observed = operations.observed
-    cost = sum(observed.shape) / observed.n_entries
-    if biased.noise is None or biased.log_density - cost <= initial.log_density:
-        return replace(settings, bias=False), initial
-    reg = settings.reg
-    if settings.loss.degree == 2 and biased.ridge is not None:
-        reg = biased.ridge
-    return replace(with_biases, reg=reg), biased
 
 
 # --- 3. Iterate, certify ---

@@ -54,8 +54,8 @@ class NoiseOptions:
     bumps: tuple[float, float, int] = (3.0, 1.3, 24)
     bump_width: float = 0.2
     outlier_share: float = 0.2
-    prior_share: float = 1e-5
-    least_share: float = 1e-6
+    prior_share: float = 2e-4
+    least_share: float = 1e-4
     level_step: float = 0.25
     level_steps: int = 32
     level_prior: float = 1e-3

@@ -72,7 +72,7 @@ class VariationalOptions:
         weak factor can grow when the noise has fallen. A small share is right with many outliers,
         a large one with many factors: one attempt each, until
     small_noise : float
-        the noise is below this share of the values' size.
+        the noise is below this share of the values' standard deviation.
     max_growth : int
         How often factors of the residuals are added.
     growth_size : float
@@ -82,6 +82,8 @@ class VariationalOptions:
     repair_interval : int
         Sweeps between two repairs.
     max_repairs : int
+    repairable_noise : float
+        No repairs where the noise variance is above this share of the values' variance.
     min_gain : float
         A repaired row must gain this much in log posterior probability.
     failure : float
@@ -131,6 +133,7 @@ class VariationalOptions:
     early_repairs: tuple[float, ...] = (0.5, 0.75)
     repair_interval: int = 4
     max_repairs: int = 24
+    repairable_noise: float = 0.15
     min_gain: float = 1.0
     failure: float = 1e-3
     max_subsets: int = 300
@@ -140,8 +143,8 @@ class VariationalOptions:
     min_variance: float = 0.03
     clean_bounds: tuple[float, float] = (0.1, 0.95)
     level_interval: int = 3
-    sweeps: int = 60
-    tol: float = 1e-3
+    sweeps: int = 30
+    tol: float = 2e-3
     pruned: float = 0.1
     log_energies: tuple[float, float] = (-14.0, 40.0)
 
@@ -278,6 +281,8 @@ class VariationalSearch:
         most = OPTIONS.largest_value
         self.values = np.clip(values / scale, -most, most)
         self.size = float(np.median(self.values**2)) * MAD_TO_SIGMA**2 or 1.0
+        deviation = np.abs(self.values - np.median(self.values))
+        self.spread = float(np.median(deviation)) ** 2 * MAD_TO_SIGMA**2 or self.size
         self.rows = _Side(observed, self.values, np.log(self.row_scale))
         self.columns = _Side(
             observed.transposed, self.values, np.log(self.column_scale), observed.column_order
@@ -436,7 +441,14 @@ class VariationalSearch:
             own.scale(self.energies, before / levels.values)
 
     def repair(self) -> int:
-        """Fit rows, then columns, again from random subsets where that is better."""
+        """Fit rows, then columns, again from random subsets where that is better.
+
+        Where the noise is large, the posterior of a row has one mode, and there is nothing to
+        repair.
+        """
+        variance = max(self.noise.variance, float(np.median(self.energies)) * MAD_TO_SIGMA**2)
+        if variance > OPTIONS.repairable_noise * self.spread:
+            return 0
         _, *components = self.noise.components(1e-3)
         changed = 0
         for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
@@ -561,7 +573,7 @@ class VariationalSearch:
 
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
-        noise = np.sqrt(self.noise.variance / self.size)
+        noise = np.sqrt(self.noise.variance / self.spread)
         scales = self.row_scale[self.i] * self.column_scale[self.j]
         precision = self.precision.mean() if self.rank else 1 / np.sqrt(self.size)
         ridge = self.noise.variance * precision * self.unit
