@@ -10,7 +10,11 @@ _SURROGATE = "solvers/mm/test_surrogate.py"
 
 MUTANTS = [
     Mutant(
-        "solvers/mm/criticality.py", "    if polish and free.any():", "    if False:", _CRITICALITY
+        "solvers/mm/criticality.py",
+        "    if polish and free.any():",
+        "    if False:",
+        _CERTIFICATES,
+        aimed=True,
     ),
     Mutant(
         "solvers/mm/criticality.py",
