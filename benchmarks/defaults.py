@@ -154,7 +154,7 @@ def _movielens(
     train, test = entry_split(ratings.ratings, (share, 1 - share), first_seed)
     if attacked:
         train = love_hate(train, ratings.bounds, random_state=first_seed).ratings
-    # message passing takes most of the time of a fit and gains nothing on these data
+    # the search takes most of the time of a fit and gains nothing on these data
     return Case(rank, [(train, error_on(test))], init="ridge")
 
 

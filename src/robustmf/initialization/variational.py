@@ -145,7 +145,7 @@ class VariationalOptions:
     level_interval: int = 3
     sweeps: int = 30
     tol: float = 2e-3
-    pruned: float = 0.1
+    pruned: float = 0.3
     log_energies: tuple[float, float] = (-14.0, 40.0)
 
 
