@@ -122,7 +122,7 @@ def test_nonsmooth_losses_fit_data_in_any_unit(solver, loss, unit):
     entries = make_synthetic(40, 25, rank=2, observed=0.9, random_state=0).train
     models = [
         RobustMF(
-            2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, max_iter=50
+            2, solver=solver, loss=loss, bias=False, random_state=0, n_jobs=1, max_iter=200
         ).fit(entries.with_values(c * entries.rows.values))
         for c in (1.0, unit)
     ]

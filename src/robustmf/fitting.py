@@ -249,7 +249,14 @@ def fit(
         Where progress is saved and resumed from.
     """
     choice = check(settings, operations, sample_weights)
-    _log.info("%d × %d with %d entries", *operations.observed.shape, operations.observed.n_entries)
+    _log.info(
+        "%d × %d with %d entries, rank %s, loss %s",
+        *operations.observed.shape,
+        operations.observed.n_entries,
+        "auto" if settings.auto_rank else settings.rank,
+        settings.loss.name,
+    )
+    _log.info("solver %s: %s", choice.spec.name, choice.reason)
     progress = Progress()
     if checkpoint is not None:
         progress, rng = checkpoint.open(

@@ -77,7 +77,7 @@ def test_the_choice_is_the_same_in_other_units_and_with_more_threads(split, mode
 
 
 def test_what_is_given_is_kept(split):
-    train, _ = split
+    train, test = split
     for given in (
         RobustMF(3, reg=2.0, random_state=0),
         RobustMF(3, reg="paper", random_state=0),
@@ -87,7 +87,10 @@ def test_what_is_given_is_kept(split):
         assert not given.row_bias_.any(), "biases are chosen together with λ or not at all"
     without = RobustMF(3, bias=False, random_state=0).fit(train)
     assert not without.row_bias_.any()
-    assert without.reg_ > 1, "λ is still chosen"
+    grid = [RobustMF(3, bias=False, reg=r, random_state=0).fit(train) for r in (0.3, 1, 3, 10)]
+    errors = [error(one, test) for one in grid]
+    assert error(without, test) < 1.01 * min(errors), "λ is still chosen"
+    assert min(errors) < 0.95 * max(errors), "the grid has bad settings too"
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.1, 0.3])

@@ -62,8 +62,9 @@ def equilibrating_scales(observed: Observed) -> tuple[Array, Array]:
     i = rows.group_of_entry()
     j = rows.indices
     size = np.abs(rows.values.astype(np.float64))
-    typical = float(np.median(size))
-    log_size = np.log(np.maximum(size, OPTIONS.least_size * typical + 1e-300))
+    # a ratio: the logarithm of another unit would change the last digits
+    size /= float(np.median(size)) or float(size.max())
+    log_size = np.log(np.maximum(size, OPTIONS.least_size))
     log_size -= np.median(log_size)
     m, n = observed.shape
     row_scale: Array = np.zeros(m)
@@ -103,7 +104,7 @@ def clipped(values: Array) -> Array:
     """Values clipped around their median, so that outliers have a bounded influence."""
     median = np.median(values)
     width = OPTIONS.clip * MAD_TO_SIGMA * np.median(np.abs(values - median))
-    return np.clip(values, median - width, median + width) if width > 0 else values
+    return np.clip(values, median - width, median + width) if width > 0 else values.copy()
 
 
 def bethe_hessian_rank(observed: Observed, values: Array, largest: int, seed: int) -> int:
@@ -172,6 +173,8 @@ def spectral_factors(
         left, _, right = np.linalg.svd(matrix.toarray(), full_matrices=False)
         return left[:, :rank], right[:rank].T
     start = np.random.default_rng(seed).standard_normal(min(m, n))
+    if not matrix.data.any():
+        return np.zeros((m, rank)), np.zeros((n, rank))
     left, sizes, right = svds(matrix, k=rank, v0=start)
     order = np.argsort(-sizes, kind="stable")
     return left[:, order], right[order].T

@@ -26,6 +26,7 @@ from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.noise_mixture import OPTIONS as NOISE
 from robustmf.initialization.noise_mixture import NoiseLevels, NoiseMixture, NoiseModel
+from robustmf.initialization.scales import GROSS_OUTLIER
 from robustmf.initialization.spectral import (
     bethe_hessian_rank,
     clipped,
@@ -282,6 +283,8 @@ class VariationalSearch:
         self.values = np.clip(values / scale, -most, most)
         self.size = float(np.median(self.values**2)) * MAD_TO_SIGMA**2 or 1.0
         deviation = np.abs(self.values - np.median(self.values))
+        # outliers by value alone have no influence until the noise is learned
+        self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * np.median(deviation)
         self.spread = float(np.median(deviation)) ** 2 * MAD_TO_SIGMA**2 or self.size
         self.rows = _Side(observed, self.values, np.log(self.row_scale))
         self.columns = _Side(
@@ -397,6 +400,7 @@ class VariationalSearch:
         outliers = OPTIONS.outlier_variance * self.size
         noise.impose(self.size, outliers)
         self.expectations()
+        self.weights[self.gross] = 0
         for k in range(1, steps + 1):
             self.sweep()
             self.learn_precision(least_prior)
@@ -404,8 +408,10 @@ class VariationalSearch:
             own = float(np.median(self.energies)) * MAD_TO_SIGMA**2
             noise.impose(max(target, own / OPTIONS.slack), outliers)
             self.expectations()
+            self.weights[self.gross] = 0
             if k in repairs:
                 self.repair()
+                self.weights[self.gross] = 0
         noise.variance = float(np.median(self.energies)) * MAD_TO_SIGMA**2
         self.learn_levels(common=True)
         noise.release(float(np.median(self.energies)) * MAD_TO_SIGMA**2 / 2)
@@ -621,6 +627,7 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     observed = search.observed
     m, n = observed.shape
     values = clipped(search.values)
+    values[search.gross] = np.median(values)
     most = max(1, min(min(observed.shape) - 1, OPTIONS.max_rank) if rank is None else rank)
     start = most
     if rank is None:
