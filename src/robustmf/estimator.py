@@ -34,6 +34,7 @@ from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.fitting import FitResult, fit
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
+from robustmf.initialization.search import is_searchable
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.io.model_file import Saved, read, write
 from robustmf.io.model_state import STATE_NAMES
@@ -699,10 +700,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
         rank = self._rank_before_fit(shape) + int(bias)
         size = ProblemSize(shape, int(n_entries), rank, np.dtype(dtype).itemsize)
+        automatic = isinstance(self.init, str) and self.init == "auto"
         plan = FitPlan(
             spec.memory,
             scale_sample=SCALE_SAMPLE,
-            graduated=isinstance(self.init, str) and self.init == "auto",
+            graduated=automatic,
+            searched=automatic and is_searchable(size.n_entries, size.rank),
             held_out=self.validation_fraction is not None,
             bias=bias,
             source_bytes=int(source_bytes),

@@ -441,6 +441,8 @@ class FitPlan:
         The number of entries on which scales are estimated, at most.
     graduated : bool
         Whether the initialization is by graduated non-convexity.
+    searched : bool
+        Whether it is by variational inference.
     held_out : bool
         Whether entries are held out.
     bias : bool
@@ -452,6 +454,7 @@ class FitPlan:
     solver: SolverMemory
     scale_sample: int = 0
     graduated: bool = False
+    searched: bool = False
     held_out: bool = False
     bias: bool = False
     source_bytes: int = 0

@@ -33,6 +33,11 @@ class SearchOptions:
 OPTIONS = SearchOptions()
 
 
+def is_searchable(n_entries: int, rank: int) -> bool:
+    """Whether data of this size are searched by variational inference."""
+    return n_entries <= OPTIONS.max_entries and n_entries * rank**2 <= OPTIONS.max_work
+
+
 def searched_factors(
     operations: EntryOperations, rank: int | None, rng: np.random.Generator
 ) -> Candidate | None:
@@ -40,8 +45,7 @@ def searched_factors(
 
     None where there are none, and for data that are too large.
     """
-    n_entries = operations.observed.n_entries
-    if n_entries > OPTIONS.max_entries or n_entries * (rank or 1) ** 2 > OPTIONS.max_work:
+    if not is_searchable(operations.observed.n_entries, rank or 1):
         return None
     host = operations.host()
     found = search_factors(host.observed, rank, host.team, rng)

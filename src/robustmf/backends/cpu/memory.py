@@ -10,6 +10,12 @@ from robustmf.kernels.half_step import padded_width
 #: Bytes per entry while entries are held out, beside the entries and their copy.
 _HOLDOUT_BYTES = 16
 
+#: Levels of the noise for which the search computes a likelihood, for each row.
+_NOISE_LEVELS = 65
+
+#: Numbers for each entry during the search.
+_SEARCH_ARRAYS = 16
+
 
 def entries_bytes(size: ProblemSize) -> int:
     """Bytes of the entries by rows and by columns, which is also the peak of compressing them."""
@@ -32,7 +38,8 @@ def fit_bytes(size: ProblemSize, plan: FitPlan) -> int:
     scales = sample * (8 + itemsize + 2 * rank * itemsize + 3 * itemsize)
     slices = (itemsize + 4 * 8) * min(n_entries, SLICE)
     repair = 8 * rank**2 * max(m, n) if plan.graduated else 0
-    working = max(scales + repair, slices, _solver_bytes(size, plan))
+    search = _search_bytes(size) if plan.searched else 0
+    working = max(scales + repair, slices, search, _solver_bytes(size, plan))
     entries = entries_bytes(size)
     conversion = plan.source_bytes * n_entries + entries
     if plan.bias:
@@ -43,6 +50,17 @@ def fit_bytes(size: ProblemSize, plan: FitPlan) -> int:
         entries += n_entries * (4 + itemsize)
         working = max(working, n_entries * (_HOLDOUT_BYTES - 4 - itemsize))
     return int(max(conversion, entries + factors + working))
+
+
+def _search_bytes(size: ProblemSize) -> int:
+    """Bytes of the search for initial factors.
+
+    Covariances and second moments of both sides, six such arrays of the longer one while they are
+    transformed, or four of noise levels; and numbers for the entries.
+    """
+    packed = size.rank * (size.rank + 1) // 2
+    longer = max(size.shape) * max(6 * packed, 4 * _NOISE_LEVELS)
+    return 8 * (2 * packed * sum(size.shape) + longer + _SEARCH_ARRAYS * size.n_entries)
 
 
 def _solver_bytes(size: ProblemSize, plan: FitPlan) -> int:
