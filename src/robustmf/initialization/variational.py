@@ -216,6 +216,7 @@ class _Side:
         by_row[slice(None) if self.order is None else self.order] *= factors[self.of_entry]
 
     def start(self, factors: Array, variance: float) -> None:
+        """Begin at these means, each element with this variance."""
         rank = factors.shape[1]
         self.U = np.ascontiguousarray(factors)
         a, c = np.tril_indices(rank)
@@ -225,14 +226,12 @@ class _Side:
 
     def extend(self, factors: Array, variance: float) -> None:
         """Add factors, independent of those there are."""
-        rank = self.U.shape[1]
         self.U = np.hstack([self.U, factors])
         a, c = np.tril_indices(self.U.shape[1])
         added = np.where(a == c, variance, 0.0)[len(self.covariances[0]) :]
         self.covariances = np.hstack([self.covariances, np.tile(added, (len(self.U), 1))])
         single = np.where(a == c, 1.0, 0.5)
         self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]
-        assert self.U.shape[1] == rank + factors.shape[1]
 
     def second_moment(self) -> Array:
         """The mean of E[uuᵀ] over the rows."""
@@ -243,13 +242,13 @@ class _Side:
         self.U = np.ascontiguousarray(self.U @ T)
         rank = T.shape[0]
         a, c = np.tril_indices(rank)
-        doubled = np.where(a == c, 1.0, 0.5)
+        single = np.where(a == c, 1.0, 0.5)
         # packed(TᵀST) = packed(S) K, with one small matrix K for all rows
         K = np.empty((len(a), T.shape[1] * (T.shape[1] + 1) // 2))
         p, q = np.tril_indices(T.shape[1])
         for k, (x, y) in enumerate(zip(a, c, strict=True)):
             K[k] = T[x, p] * T[y, q] if x == y else T[x, p] * T[y, q] + T[y, p] * T[x, q]
-        S = (self.covariances * doubled) @ K
+        S = (self.covariances * single) @ K
         self.moments = S + self.U[:, p] * self.U[:, q]
         self.covariances = S * np.where(p == q, 1.0, 2.0)
 
