@@ -53,7 +53,7 @@ stress: $(VENV)/.dev
 soak: $(VENV)/.dev
 	$(BIN)/python -m stress.soak --minutes 60
 
-# Deliberate faults in the code, which selected tests must notice (an hour); one area: make mutants AREA=losses
+# Deliberate faults in the code, which selected tests must notice (half an hour); one area: make mutants AREA=losses
 mutants: $(VENV)/.dev
 	$(BIN)/python -m mutants $(AREA) --jobs 2
 

@@ -6,17 +6,15 @@ Exits with 1 if fewer than 95 % of the mutants that are not equivalent were noti
 from __future__ import annotations
 
 import argparse
+import ast
 import json
-import os
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from rich.table import Table
 
 from mutants import catalog
 from mutants.mutant import Mutant
+from mutants.selected_tests import status_of_tests
 
 _ROOT = Path(__file__).parents[1]
 _RECORD = Path(__file__).parent / "record.json"
@@ -37,9 +36,6 @@ _REQUIRED = 0.95
 
 #: Exit status of pytest if a test failed, or an import did; others mean that it was used wrongly.
 _FAILED = (1, 2)
-
-#: Folders whose functions are compiled into others, so that compiled code must not be reused.
-_COMPILED = ("kernels/", "losses/", "backends/cpu/compiled_loss.py")
 
 
 @dataclass(frozen=True)
@@ -67,38 +63,39 @@ def main() -> int:
         "--record", type=Path, default=_RECORD, help="file for the record of the areas that run"
     )
     arguments = parser.parse_args()
-    chosen = [
-        (area, mutant)
-        for area in arguments.areas or catalog.areas()
-        for mutant in catalog.mutants_of(area)
-        if arguments.only in mutant.file
-    ]
     started = time.perf_counter()
-    selections = {mutant.tests for _, mutant in chosen if not mutant.equivalent}
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        wrong = _selections_that_fail(selections, arguments.limit, pool)
-        if wrong:
-            print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
-            return 1
-        results = list(pool.map(lambda pair: _tested(*pair, arguments.limit), chosen))
-    seconds = time.perf_counter() - started
-    _show(results, seconds)
-    if not arguments.only:
-        _update(arguments.record, results, seconds)
+    results: list[Result] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="robustmf-mutants-") as folder,
+        ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
+        # the tests run there first, so that later copies contain all compiled kernels
+        unchanged = Path(folder)
+        _copy(_ROOT, unchanged)
+        for area in arguments.areas or catalog.areas():
+            chosen = [one for one in catalog.mutants_of(area) if arguments.only in one.file]
+            selections = sorted({one.tests for one in chosen if not one.equivalent})
+            wrong = _selections_that_fail(unchanged, selections, arguments.limit)
+            if wrong:
+                print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
+                return 1
+            test = partial(_tested, unchanged, area, limit=arguments.limit)
+            found = list(pool.map(test, chosen))
+            results += found
+            if not arguments.only:
+                _update(arguments.record, found)
+    _show(results, time.perf_counter() - started)
     counted = [one for one in results if one.outcome != "equivalent"]
     killed = sum(one.outcome == "killed" for one in counted)
     return int(killed < _REQUIRED * len(counted))
 
 
-def _update(path: Path, results: list[Result], seconds: float) -> None:
+def _update(path: Path, results: list[Result]) -> None:
     """Replace the areas that were run in the record."""
     record: dict[str, Any] = {"areas": {}, "mutants": []}
     if path.exists():
         record = json.loads(path.read_text(encoding="utf-8"))
     summary = _summary(results)
-    share = round(seconds / max(len(results), 1), 2)
-    for counts in summary.values():
-        counts["seconds_per_mutant"] = share
     areas = record["areas"] | summary
     kept = [one for one in record["mutants"] if one["area"] not in summary]
     new = [
@@ -118,70 +115,64 @@ def _update(path: Path, results: list[Result], seconds: float) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _selections_that_fail(selections: Iterable[str], limit: float, pool: Any) -> list[str]:
+def _selections_that_fail(tree: Path, selections: list[str], limit: float) -> list[str]:
     """The selections of tests that do not pass on the code as it is."""
-    with tempfile.TemporaryDirectory(prefix="robustmf-mutants-") as folder:
-        tree = Path(folder)
-        _copy(tree, with_compiled=True)
-        ordered = sorted(selections)
-        statuses = pool.map(lambda tests: _status(tree, tests, 4 * limit), ordered)
-        return [tests for tests, status in zip(ordered, statuses, strict=True) if status != 0]
+    return [tests for tests in selections if status_of_tests(tree, tests, 4 * limit) != 0]
 
 
-def _tested(area: str, mutant: Mutant, limit: float) -> Result:
+def _tested(unchanged: Path, area: str, mutant: Mutant, limit: float) -> Result:
     """Make the change in a copy of the repository and run the tests."""
     if mutant.equivalent:
         return Result(area, mutant, "equivalent", 0.0)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="robustmf-mutants-") as folder:
         tree = Path(folder)
-        _copy(tree, with_compiled=not mutant.file.startswith(_COMPILED))
+        _copy(unchanged, tree)
         path = tree / "src" / "robustmf" / mutant.file
         text = path.read_text(encoding="utf-8")
         if text.count(mutant.old) != 1:
             outcome = f"invalid: the text occurs {text.count(mutant.old)} times"
         else:
             path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-            outcome = _outcome(_status(tree, mutant.tests, limit))
-    print(f"{outcome}: {area}: {mutant}", file=sys.stderr, flush=True)
-    return Result(area, mutant, outcome, time.perf_counter() - started)
+            _discard_compiled(path)
+            outcome = _outcome(status_of_tests(tree, mutant.tests, limit))
+    seconds = time.perf_counter() - started
+    print(f"{outcome} in {seconds:.0f} s: {area}: {mutant}", file=sys.stderr, flush=True)
+    return Result(area, mutant, outcome, seconds)
 
 
-def _copy(tree: Path, with_compiled: bool) -> None:
-    """Copy what tests need, with the compiled kernels or without them."""
-    ignored = None if with_compiled else shutil.ignore_patterns("*.nbi", "*.nbc")
+def _copy(root: Path, tree: Path) -> None:
+    """Copy what tests need of a repository, with the compiled kernels."""
     for name in _COPIED:
-        source = _ROOT / name
+        source = root / name
         if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=ignored)
+            shutil.copytree(source, tree / name)
         else:
             shutil.copy2(source, tree / name)
 
 
-def _status(tree: Path, tests: str, limit: float) -> int | None:
-    """The exit status of pytest; None if it did not end in time, or was killed by a signal."""
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
-    selected = [
-        f"tests/{part}" if part.partition("::")[0].endswith(".py") else part
-        for part in shlex.split(tests)
-    ]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree)]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    try:
-        status = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *selected],
-            cwd=tree,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=limit,
-            check=False,
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return None
-    return None if status < 0 else status
+def _discard_compiled(changed: Path) -> None:
+    """Discard compiled kernels that contain functions of the changed file.
+
+    Numba compiles a kernel again if its own file was changed, but not if one was from which it
+    imports functions.
+    """
+    kernels = {path.stem: path for path in changed.parent.glob("*.py")}
+    imports = {name: _imported(path) for name, path in kernels.items()}
+    stale = {changed.stem}
+    while more := {name for name in kernels if imports[name] & stale} - stale:
+        stale |= more
+    for name in stale:
+        for compiled in (changed.parent / "__pycache__").glob(f"{name}.*.nb[ic]"):
+            compiled.unlink()
+
+
+def _imported(path: Path) -> set[str]:
+    """The last parts of the names of the modules that a file imports."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules = {(node.module or "").rpartition(".")[2] for node in imports}
+    return modules | {alias.name for node in imports for alias in node.names}
 
 
 def _outcome(status: int | None) -> str:

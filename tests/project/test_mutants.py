@@ -53,7 +53,7 @@ def test_each_text_occurs_once(area):
 )
 def test_outcomes(old, new, outcome):
     mutant = Mutant("solvers/objective.py", old, new, "solvers/test_objective.py")
-    assert runner._tested("area", mutant, 100).outcome == outcome
+    assert runner._tested(ROOT, "area", mutant, 100).outcome == outcome
 
 
 def test_the_summary_counts_outcomes_by_area():
@@ -70,8 +70,8 @@ def test_the_summary_counts_outcomes_by_area():
 def test_the_record_is_replaced_by_area(tmp_path):
     path = tmp_path / "record.json"
     one = Mutant("a.py", "x", "y", "test_a.py")
-    runner._update(path, [runner.Result(area, one, "killed", 1.0) for area in ("b", "a")], 2.0)
-    runner._update(path, [runner.Result("b", one, "survived", 1.0)], 1.0)
+    runner._update(path, [runner.Result(area, one, "killed", 1.0) for area in ("b", "a")])
+    runner._update(path, [runner.Result("b", one, "survived", 1.0)])
     record = json.loads(path.read_text())
     assert [(one["area"], one["outcome"]) for one in record["mutants"]] == [
         ("a", "killed"),
