@@ -134,11 +134,20 @@ def _tested(unchanged: Path, area: str, mutant: Mutant, limit: float) -> Result:
             outcome = f"invalid: the text occurs {text.count(mutant.old)} times"
         else:
             path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-            _discard_compiled(path)
-            outcome = _outcome(status_of_tests(tree, mutant.tests, limit))
+            outcome = _outcome_on(tree, path, mutant.tests, limit)
     seconds = time.perf_counter() - started
     print(f"{outcome} in {seconds:.0f} s: {area}: {mutant}", file=sys.stderr, flush=True)
     return Result(area, mutant, outcome, seconds)
+
+
+def _outcome_on(tree: Path, changed: Path, tests: str, limit: float) -> str:
+    """The outcome on a copy of the repository in which a file was changed."""
+    try:
+        compile(changed.read_text(encoding="utf-8"), changed.name, "exec")
+    except SyntaxError as error:
+        return f"invalid: {error.msg}"
+    _discard_compiled(changed)
+    return _outcome(status_of_tests(tree, tests, limit))
 
 
 def _copy(root: Path, tree: Path) -> None:

@@ -32,7 +32,7 @@ MUTANTS = [
     ),
     Mutant("io/atomic.py", "        temporary.unlink(missing_ok=True)", "        pass", _FAULTS),
     Mutant("io/atomic.py", "Path(os.path.realpath(name))", "Path(name)", _ATOMIC),
-    Mutant("io/atomic.py", "secrets.token_hex(8)", '"0123456789abcdef"', _ATOMIC),
+    Mutant("io/atomic.py", "secrets.token_hex(8)", "'0123456789abcdef'", _ATOMIC),
     Mutant("io/atomic.py", " | os.O_EXCL", "", _ATOMIC),
     Mutant(
         "io/atomic.py",

@@ -24,6 +24,7 @@ from robustmf.data.ids import (
 )
 
 TYPES = {
+    "float16": (np.array([2.5, -0.0, 0.0, 2.5], np.float16), [1, 0, 0, 1]),
     "wide integers": ([10**15, -(10**15), 3, 3], [2, 0, 1, 1]),
     "beyond 64 bits": ([2**70, -1, 2**63, 2**63 + 1], [3, 0, 1, 2]),
     "text of various lengths": (["b" * 100_000, "", "a\0", "a"], [3, 0, 2, 1]),

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import signal
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -371,7 +372,15 @@ def test_damaged_files_and_other_files_are_refused(path, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part", ["state", "initialization", "its shape", "shape of the solver", "type of the result"]
+    "part",
+    [
+        "state",
+        "initialization",
+        "its shape",
+        "values of the solver",
+        "shape of the solver",
+        "type of the result",
+    ],
 )
 def test_invalid_content_with_a_valid_checksum_is_refused(part, path):
     assert abort_fit(model(loss="lsp"), entries(), path)
@@ -383,16 +392,30 @@ def test_invalid_content_with_a_valid_checksum_is_refused(part, path):
         del state["prepared"]["sigma"]
     elif part == "its shape":
         state["prepared"]["factorization"]["row_factors"] = np.zeros((7, 3))
+    elif part == "values of the solver":
+        state["loops"]["fit"]["solver"]["point"][0][0] = np.nan
     elif part == "shape of the solver":
         state["loops"]["fit"]["solver"]["point"] = (np.zeros((7, 3)), np.zeros((7, 3)))
     else:
         state["ended"] = [{"U": 1}]
     model_file.write(path, saved)
+    content = path.read_bytes()
     with pytest.raises(
         CheckpointError, match="the checksum is valid, but the content is not"
     ) as raised:
         model(loss="lsp").fit(entries(), checkpoint=path)
     assert str(path) in str(raised.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("value", [np.zeros((2, 0)), np.eye(20), Decimal("sNaN"), {"entropy": []}])
+@pytest.mark.parametrize("name", ["tol", "version", "random_state"])
+def test_settings_that_cannot_be_compared_are_those_of_another_fit(name, value, path):
+    current = {"version": 4, "robustmf": "1", "tol": 0.1, "random_state": {"entropy": [1]}}
+    saved = current | {name: value}
+    with pytest.raises(CheckpointError, match=r"another fit|is of version") as raised:
+        checkpoint_module.require_same_fit(path, saved, current)
+    assert "\n" not in str(raised.value)
 
 
 def test_arguments(path):

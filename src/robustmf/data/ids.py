@@ -209,6 +209,8 @@ def _encode(column: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
     if kind in "Mm":
         unique, indices = np.unique(column, return_inverse=True)
         return indices, unique.tolist()
+    if column.dtype == np.float16:
+        column = column.astype(np.float32)  # Arrow cannot sort float16
     if kind in "fUSb":
         import pyarrow as pa  # noqa: PLC0415 - import deferred until ids have to be encoded
 

@@ -27,7 +27,7 @@ from robustmf.data.hashing import hash_ids
 from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Observed
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
-from robustmf.io.atomic import discard_leftovers
+from robustmf.io.atomic import discard_leftovers, write_atomically
 from robustmf.io.model_file import Saved, read, write
 from robustmf.losses import Loss
 
@@ -106,7 +106,11 @@ class ArrayStorage:
 
     def from_file(self, value: Any) -> Any:
         """The value, an array on the device of the fit."""
-        return self.place(value) if _is_array(value) else value
+        if not _is_array(value):
+            return value
+        if value.dtype.kind not in "biuf" or not np.isfinite(value).all():
+            raise CheckpointError("its arrays must hold finite numbers")
+        return self.place(value)
 
     def clean_up(self, state: dict[str, Any]) -> None:
         """Nothing is stored beside the file."""
@@ -194,6 +198,7 @@ class Checkpoint:
             **{name: plain_setting(value) for name, value in settings.items()},
         }
         state = self._load(identity)
+        is_new = state is None
         if state is None:
             _log.info("checkpoint %s: new, every %g s", self.path, self.every)
             state = {"seed": seed, "ended": [], "prepared": None, "loops": {}}
@@ -201,8 +206,11 @@ class Checkpoint:
         if not self.seeded:
             with progress.reading():
                 rng = generator_of(state["seed"])
-        if not state["ended"]:
-            progress.write()  # fails early if the file cannot be written
+        # a file that cannot be written is reported now, and not after the first iterations
+        if is_new:
+            progress.write()
+        elif not state["ended"]:
+            progress.write_unchanged()
         return progress, rng
 
     def saved(self) -> Saved | None:
@@ -305,6 +313,12 @@ class FileProgress(Progress):
         self.written_at = time.monotonic()
         _log.info("checkpoint %s: written", self.checkpoint.path)
 
+    def write_unchanged(self) -> None:
+        """Replace the file by a copy of itself."""
+        with self._writing():
+            write_atomically(self.checkpoint.path, self.checkpoint.path.read_bytes())
+        self.written_at = time.monotonic()
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
@@ -355,7 +369,14 @@ def reading_content(path: Path) -> Iterator[None]:
         yield
     except ModelFileError as error:
         raise CheckpointError(f"{error}; {_REMEDY}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, FileNotFoundError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        FileNotFoundError,
+    ) as error:
         raise CheckpointError(
             f"{path}: the checksum is valid, but the content is not what this release writes "
             f"({error}); {_REMEDY}"
@@ -390,16 +411,16 @@ def as_checkpoint(
 def require_same_fit(path: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     """Refuse the checkpoint of another release or of another fit."""
     for name in ("version", "robustmf"):
-        if saved.get(name) != current[name]:
+        if not _is_equal(saved.get(name), current[name]):
             what = "robustmf" if name == "robustmf" else "checkpoints"
             raise CheckpointError(
-                f"{path}: is of version {saved.get(name)!r} of {what}, this is "
+                f"{path}: is of version {_abbreviated(saved.get(name))} of {what}, this is "
                 f"{current[name]!r}: complete the fit with that release; {_REMEDY}"
             )
     different = [
         name
         for name in sorted(saved.keys() | current.keys())
-        if name not in saved or name not in current or saved[name] != current[name]
+        if name not in saved or name not in current or not _is_equal(saved[name], current[name])
     ]
     if different:
         shown = ", ".join(
@@ -410,21 +431,29 @@ def require_same_fit(path: Path, saved: dict[str, Any], current: dict[str, Any])
         )
 
 
+def _is_equal(saved: Any, current: Any) -> bool:
+    """Whether two settings are equal; those that cannot be compared are not."""
+    try:
+        return bool(saved == current)
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+
+
 def _difference(name: str, saved: Any, current: Any) -> str:
     """How a setting of the checkpoint differs, in words."""
     if name == "random_state":  # the entropy of the seed would not help the user
         given = {True: "a seed", False: "none"}
         what = (
             "another seed"
-            if saved and current
-            else f"{given[bool(saved)]} there, {given[bool(current)]} here"
+            if saved is not None and current is not None
+            else f"{given[saved is not None]} there, {given[current is not None]} here"
         )
         return f"random_state ({what}: give the one that the fit was started with)"
     return f"{name} ({_abbreviated(saved)} there, {_abbreviated(current)} here)"
 
 
 def _abbreviated(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -74,6 +74,9 @@ def test_malicious_npz_files_are_refused(tmp_path):
         {"indices": np.array([0, 7])},
         {"indptr": np.array([0, 2])},
         {"format": np.array(b"xyz")},
+        {"format": np.array(3)},
+        {"data": header_of((2,)).replace(b"}", b" ")},
+        {"data": header_of((2,)).replace(b"{", b"  ")},
     ):
         with pytest.raises(MalformedFileError, match=r"m\.npz: "):
             read_ratings(npz_with(path, **{**good, **wrong}))

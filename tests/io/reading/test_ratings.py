@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -108,6 +110,31 @@ def test_compressed_text_and_members_of_archives(tmp_path):
         match=r"all\.zip/in/ratings\.dat, line 5: value 'x' is not a finite number",
     ):
         read_ratings(inside)
+
+
+def test_archives_are_closed(tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("ratings.csv", "1,2,3\n")
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        assert read_ratings(Source(tmp_path / "all.zip", "ratings.csv")).n_entries == 1
+        with pytest.raises(MalformedFileError, match="the archive has no such member"):
+            read_ratings(Source(tmp_path / "all.zip", "other.csv"))
+        gc.collect()
+    assert issued == []
+
+
+def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):
+    path = tmp_path / "r.parquet"
+    columns = [pa.array([1, 2]), pa.array([3, 4]), pa.array([0.5, 1.5])]
+    table = pa.Table.from_arrays([*columns, columns[1]], names=["user", "item", "rating", "item"])
+    pq.write_table(table, path)
+    with pytest.raises(MalformedFileError, match=r"r\.parquet: has 2 columns 'item'; rename one"):
+        read_ratings(path)
+    known = Known({1, 2}, True)
+    pairs = read_pairs(path, (known, known))
+    assert (pairs.rows, pairs.cols) == ([1, 2], [3, 4])
+    assert pairs.table.column_names == table.column_names
 
 
 @pytest.mark.parametrize(

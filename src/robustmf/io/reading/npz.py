@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,11 +21,15 @@ from robustmf.io.reading.source import Source
 _READ_ERRORS = (
     ValueError,
     TypeError,
+    AttributeError,
     LookupError,
     ArithmeticError,
     OSError,
     EOFError,
     NotImplementedError,
+    SyntaxError,
+    RecursionError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )

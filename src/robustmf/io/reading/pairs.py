@@ -203,8 +203,8 @@ def _from_parquet(source: Source, row: str | int | None, col: str | int | None) 
     names = tuple(table.column_names)
     i, j = pair_positions(source, names, len(names), row, col)
     return Pairs(
-        table[names[i]].to_pylist(),
-        table[names[j]].to_pylist(),
+        table.column(i).to_pylist(),
+        table.column(j).to_pylist(),
         f"Parquet; row={names[i]}, col={names[j]}",
         table=table,
     )

@@ -24,7 +24,12 @@ def parquet_columns(
 ) -> tuple[str, str, str]:
     """The names of the three columns; those not given are guessed as for text."""
     with open_parquet(source) as file:
-        return column_names(source, tuple(file.schema_arrow.names), row, col, value)
+        names = tuple(file.schema_arrow.names)
+    chosen = column_names(source, names, row, col, value)
+    for name in chosen:
+        if names.count(name) > 1:
+            raise source.fault(f"has {names.count(name)} columns {name!r}; rename one of them")
+    return chosen
 
 
 def read_parquet(
@@ -72,6 +77,8 @@ def read_table(
             for chunk in column.chunks
         )
         require_plausible_size(source, length, "bytes of text")
+        if columns is None:
+            return table.cast(schema)
         return table.cast(pa.schema([schema.field(name) for name in names], schema.metadata))
 
 

@@ -8,7 +8,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -69,8 +69,8 @@ class Source:
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} not found, or not a file")
         try:
-            with self._stream() as stream:
-                yield stream
+            with ExitStack() as opened:
+                yield opened.enter_context(self._stream(opened))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
             # damaged data raise OSErrors without a number, or EINVAL for a negative position
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
@@ -79,7 +79,8 @@ class Source:
                 f"the compressed data are damaged or truncated ({error}); get the file again"
             ) from None
 
-    def _stream(self) -> BinaryIO:
+    def _stream(self, opened: ExitStack) -> BinaryIO:
+        """The decompressed bytes; an archive that was opened for them is closed with ``opened``."""
         if not self.member:
             import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is read
 
@@ -87,7 +88,7 @@ class Source:
                 compression = _match_signature(_COMPRESSED, file.read(_SIGNATURE_BYTES))
             stream = cast("BinaryIO", pa.input_stream(str(self.path), compression=compression))
             return stream if compression is None else self._bounded(stream)
-        archive = zipfile.ZipFile(self.path)
+        archive = opened.enter_context(zipfile.ZipFile(self.path))
         if self.member not in archive.namelist():
             raise self.fault("the archive has no such member; get the file again")
         return self._bounded(cast("BinaryIO", archive.open(self.member)))
