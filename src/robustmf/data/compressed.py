@@ -47,6 +47,10 @@ class Compressed:
         numbers = np.cumsum(np.ones_like(self.counts)) - 1
         return np.repeat(numbers.astype(np.int32), self.counts)
 
+    def groups_at(self, positions: Any) -> Any:
+        """The groups of the entries at these positions."""
+        return np.searchsorted(self.pointers, positions, side="right") - 1
+
 
 def compress(
     i: NDArray[np.int32], j: NDArray[np.int32], v: Values, shape: tuple[int, int]
@@ -81,9 +85,8 @@ def merge_duplicates(rows: Compressed, duplicates: Duplicates) -> Compressed:
     if repeat < 0:
         return rows
     if duplicates == "error":
-        i = int(np.searchsorted(rows.pointers, repeat, side="right")) - 1
         raise DuplicateEntryError(
-            i,
+            int(rows.groups_at(repeat)),
             int(rows.indices[repeat]),
             (float(rows.values[repeat - 1]), float(rows.values[repeat])),
         )

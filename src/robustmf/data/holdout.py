@@ -192,9 +192,8 @@ def hold_out(
     """
     rows = observed.rows
     positions = np.flatnonzero(selected)
-    row = np.searchsorted(rows.pointers, positions, side="right") - 1
     holdout = Holdout(
-        row.astype(np.int32),
+        rows.groups_at(positions).astype(np.int32),
         rows.indices[positions],
         rows.values[positions],
         None if weights is None else weights[positions],

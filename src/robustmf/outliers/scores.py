@@ -171,7 +171,7 @@ def _sampled_entries(
     entries = model.fitted_entries()
     rows = entries.rows
     chosen = evenly_spaced(entries.n_entries, SAMPLE)
-    i = np.searchsorted(rows.pointers, chosen, side="right") - 1
+    i = rows.groups_at(chosen)
     column_counts = np.bincount(rows.indices, minlength=entries.shape[1])
     return i, rows.indices[chosen], rows.values[chosen], (rows.counts, column_counts)
 
