@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,68 @@ Array = NDArray[np.floating[Any]]
 
 #: The model u_i·v_j.
 NO_BIASES = BiasModel(None, 1.0)
+
+
+@dataclass(frozen=True)
+class Regressions:
+    """The regressions of one side on the other: of all rows, or of the rows of a block.
+
+    Attributes
+    ----------
+    operations : EntryOperations
+        On the entries of these rows.
+    biases : BiasModel
+    reg : float
+        λ.
+    reg_by_count : bool
+        Multiply λ by the number of entries of the row.
+    sample_weights : array over the entries, or None
+        The factor of each entry's loss.
+    """
+
+    operations: EntryOperations
+    biases: BiasModel
+    reg: float
+    reg_by_count: bool
+    sample_weights: Array | None
+
+    @cached_property
+    def _ridge(self) -> float | Array:
+        return ridge(self.reg, self.reg_by_count, self.operations.observed)
+
+    @cached_property
+    def _weight(self) -> tuple[float, int]:
+        return entries_weight(self.operations.observed, self.sample_weights)
+
+    def entries_size(self) -> tuple[float, float, int]:
+        """The sums of squared values and of weights, and the number of positive weights."""
+        return squared_norm(self.operations.observed.rows.values[None]), *self._weight
+
+    def solve(self, own: Array, other: Array, loss: Loss, curvature: float, single: bool) -> None:
+        """Update the augmented factors ``own`` of the rows in place, with the others fixed."""
+        design, offsets = self.biases.design(other)
+        self.operations.half_step(
+            loss,
+            self._ridge,
+            own,
+            design,
+            self.sample_weights,
+            offsets,
+            curvature=curvature,
+            single=single,
+        )
+
+    def penalty(self, own: Array) -> float:
+        """Σ λ/2‖·‖² over the rows."""
+        return penalty(self._ridge, own)
+
+    def measure(
+        self, own: Array, other: Array, losses: Sequence[Loss], single: bool
+    ) -> Measurement:
+        """Sums of losses, and the penalty of the rows."""
+        predictors = self.biases.predictors(own, other)
+        sums = self.operations.loss_sums(losses, *predictors, self.sample_weights, single)
+        return Measurement(sums, *self._weight, self.penalty(own))
 
 
 class LocalSweeps:
@@ -47,34 +111,36 @@ class LocalSweeps:
     ) -> None:
         observed = operations.observed
         self.biases = biases
-        self._sides = (operations, operations.transposed)
-        self._weight = entries_weight(observed, sample_weights)
+        self._observed = observed
         by_column = None if sample_weights is None else sample_weights[observed.column_order]
-        self._sample_weights = (sample_weights, by_column)
-        self._reg = tuple(ridge(reg, reg_by_count, side.observed) for side in self._sides)
+        self._sides = (
+            Regressions(operations, biases, reg, reg_by_count, sample_weights),
+            Regressions(operations.transposed, biases, reg, reg_by_count, by_column),
+        )
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The precision of the entries."""
-        return self._sides[0].observed.dtype
+        return self._observed.dtype
 
     @property
     def n_entries(self) -> int:
         """The number of entries."""
-        return self._sides[0].observed.n_entries
+        return self._observed.n_entries
 
     @property
     def supports_single(self) -> bool:
         """Whether passes over float64 entries can be computed in float32."""
-        return self._sides[0].capabilities.float32_sweeps
+        return self._sides[0].operations.capabilities.float32_sweeps
 
     def entries_size(self) -> tuple[float, float, int]:
         """The sums of squared values and of weights, and the number of positive weights."""
-        return squared_norm(self._sides[0].observed.rows.values[None]), *self._weight
+        return self._sides[0].entries_size()
 
     def place(self, U: Array, V: Array) -> Point:
         """The initial factors, where the entries are."""
-        point = (self._sides[0].array(U), self._sides[0].array(V))
+        operations = self._sides[0].operations
+        point = (operations.array(U), operations.array(V))
         self._require_layout(point, point)
         return point
 
@@ -83,11 +149,11 @@ class LocalSweeps:
 
         Kernels index factors without checks.
         """
-        for A, B, size in zip(point, expected, self._sides[0].observed.shape, strict=True):
+        for A, B, size in zip(point, expected, self._observed.shape, strict=True):
             if A.shape != (size, expected[0].shape[1]) or A.dtype != B.dtype:
                 raise NumericalError(
                     f"factors of shape {A.shape} and type {A.dtype} do not belong to a matrix of "
-                    f"shape {self._sides[0].observed.shape} with factors of shape {B.shape}"
+                    f"shape {self._observed.shape} with factors of shape {B.shape}"
                 )
 
     def predictors(self, point: Point) -> Point:
@@ -111,24 +177,12 @@ class LocalSweeps:
             point[0] + extrapolation * (point[0] - previous[0]),
             point[1] + extrapolation * (point[1] - previous[1]),
         )
-        for side, operations in enumerate(self._sides):
-            design, offsets = self.biases.design(factors[1 - side])
-            operations.half_step(
-                loss,
-                self._reg[side],
-                factors[side],
-                design,
-                self._sample_weights[side],
-                offsets,
-                curvature=curvature,
-                single=single,
-            )
+        for side, regressions in enumerate(self._sides):
+            regressions.solve(factors[side], factors[1 - side], loss, curvature, single)
         self._require_layout(factors, point)
         return factors, self.measure(factors, losses, single=single)
 
     def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:
         """Sums of losses and penalties at a point."""
-        sums = self._sides[0].loss_sums(
-            losses, *self.predictors(point), self._sample_weights[0], single
-        )
-        return Measurement(sums, *self._weight, sum(map(penalty, self._reg, point)))
+        by_row = self._sides[0].measure(*point, losses, single)
+        return replace(by_row, penalty=by_row.penalty + self._sides[1].penalty(point[1]))

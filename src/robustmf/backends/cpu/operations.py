@@ -337,11 +337,9 @@ class CPUOperations:
         seed: int,
     ) -> NDArray[np.bool_]:
         """Refit rows of U in place from random subsets of their entries; see the contract."""
-        by_row = self.observed.rows
         by_column = self.observed.columns
         rank = U.shape[1]
         bounds = self.transposed.row_bounds
-        rate = 0.5 / (theta * theta)
         inverses = np.empty((len(V), rank, rank))
         self.team.run(
             repair.normal_inverses,
@@ -354,14 +352,33 @@ class CPUOperations:
             V,
             U,
             ridge,
-            rate,
+            0.5 / (theta * theta),
             inverses,
         )
+        return self.refit_rows(U, V, inverses, ridge, theta, rows, n_subsets, seed)
+
+    def refit_rows(
+        self,
+        U: Array,
+        V: Array,
+        inverses: Array,
+        ridge: float,
+        theta: float,
+        rows: NDArray[np.intp],
+        n_subsets: NDArray[np.int64],
+        seed: int,
+    ) -> NDArray[np.bool_]:
+        """:meth:`repair_rows` for given inverses of the normal matrices of the rows of V.
+
+        They serve to remove the influence of a row of U on V. Zeros stand for rows of V on which
+        the rows to refit had no influence.
+        """
+        by_row = self.observed.rows
         changed = np.zeros(len(rows), bool)
         self.team.run(
             repair.repair_rows,
             len(rows),
-            int((n_subsets * by_row.counts[rows]).sum()) * rank**2,
+            int((n_subsets * by_row.counts[rows]).sum()) * U.shape[1] ** 2,
             by_row.pointers,
             by_row.indices,
             by_row.values,
@@ -369,7 +386,7 @@ class CPUOperations:
             V,
             inverses,
             ridge,
-            rate,
+            0.5 / (theta * theta),
             rows,
             n_subsets,
             np.uint64(seed),
