@@ -38,17 +38,19 @@ def predicted(matrix: Matrix, width: int) -> Traffic:
     row_bytes = width * matrix.dtype.itemsize
     sent = [0, 0]
     copies = 0
-    several = len(matrix.connection.workers()) > 1
+    connection = matrix.connection
+    several = len(connection.workers()) > 1
     for side, of in enumerate(matrix.sides):
         for c, size in enumerate(matrix.sides[1 - side].sizes):
             source = workers[1 - side][c]
             whole = {workers[side][b] for b, needed in enumerate(of.needed) if needed[c] is None}
             rows = size * len(whole - {source})
-            rows += sum(
-                of.n_needed[b][c]
+            parts = [
+                needed[c]
                 for b, needed in enumerate(of.needed)
                 if needed[c] is not None and workers[side][b] != source
-            )
+            ]
+            rows += sum(connection.gather(connection.map(len, parts)))
             sent[side] += rows * row_bytes
             if several and not whole - {source}:
                 copies += size * row_bytes

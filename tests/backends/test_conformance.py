@@ -179,12 +179,12 @@ def entries_on(request):
             from robustmf.backends.dask import Triplets  # noqa: PLC0415 - an extra
             from robustmf.backends.dask.connection import Connection  # noqa: PLC0415
             from robustmf.backends.dask.matrix import load_matrix  # noqa: PLC0415
-            from robustmf.distributed.fitting import ClusterEntries  # noqa: PLC0415
+            from robustmf.distributed.fitting import ClusterData  # noqa: PLC0415
 
             client = request.getfixturevalue("client")
             data = Triplets([frame.iloc[k::3] for k in range(3)], row="row", col="col", value="x")
             matrix = load_matrix(Connection(client, ""), data, 3, None, 0)
-            return backend, ClusterEntries(matrix, (-np.inf, np.inf))
+            return backend, ClusterData(matrix, (-np.inf, np.inf))
         observed = backend.observe(Observed.from_triplets(frame, row="row", col="col", value="x"))
         team = request.getfixturevalue("team")
         return backend, backend.operations(observed, team, 4, SolverMemory())

@@ -43,7 +43,7 @@ def get_cluster_backend(device: Any = "cpu") -> Backend:
     device : {"cpu"}, default="cpu"
         Where the workers compute.
     """
-    from robustmf.backends.dask.backend import DaskBackend  # noqa: PLC0415 - as the others
+    from robustmf.backends.dask import DaskBackend  # noqa: PLC0415 - as the others
 
     if get_backend(device).name != "cpu":
         raise ValueError(f"device must be 'cpu' with client=, got device={device!r}")

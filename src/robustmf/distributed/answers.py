@@ -1,19 +1,58 @@
-"""Predictions of a fitted model for Dask DataFrames, partition by partition.
+"""Predictions, scores and recommendations for Dask DataFrames, partition by partition.
 
-The model is sent to each worker once.
+The factors of a model are in memory, and it is sent to each worker once; or they are Parquet shards
+(:class:`ShardedModel`). Then no task has all factors: the ids of a partition are split by block, as
+entries were in the fit, and each block looks up its own ids and returns their factors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import dask
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
+from dask.dataframe.utils import meta_nonempty
+from numpy.typing import NDArray
 
-from robustmf.data.factorization import UNKNOWN
-from robustmf.data.ids import Vocabulary
+from robustmf.backends.dask.blocks import block_of
+from robustmf.data.factorization import UNKNOWN, Factorization
+from robustmf.data.ids import (
+    SIDE_NAMES,
+    Ids,
+    Side,
+    Vocabulary,
+    as_list,
+    compact_ids,
+    id_type,
+    take_ids,
+)
 from robustmf.data.observed import Observed
+from robustmf.data.ranking import Ranked, top_n
+from robustmf.data.tables import id_column, triplet_columns
+from robustmf.distributed.initialization import concatenate
+from robustmf.distributed.shards import SIDES, Shard, noise_of, read_manifest, read_shard
 from robustmf.exceptions import UnknownIdsWarning, warn_user
+from robustmf.model import FittedModel
+from robustmf.outliers.scores import outlier_scores as score_entries
+from robustmf.validation import require_integer
+
+Array = NDArray[np.floating[Any]]
+Facts = Mapping[str, Any]
+
+#: Users, each with the items that it has seen.
+Queries = Mapping[Any, set[Any]]
+
+#: The best items of each user with their scores.
+Best = Sequence[Sequence[tuple[Any, Any]]]
+
+_delayed = partial(dask.delayed, pure=False)
 
 
 def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
@@ -33,9 +72,11 @@ def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
     Dask Series
         The predictions, with the index and the divisions of ``pairs``.
     """
-    require_columns(pairs, row=row, col=col)
-    meta = empty_series("prediction", factors_of(model).row_factors.dtype)
-    return _map_partitions(pairs, _predict, model, row, col, meta=meta)
+    _require_columns(pairs, row=row, col=col)
+    fitted = _sent(model)
+    task = _delayed(_predict)
+    parts = [task(part, fitted, row, col) for part in pairs.to_delayed()]
+    return _collect(parts, _empty_series("prediction", model.row_factors_.dtype), pairs)
 
 
 def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
@@ -57,10 +98,11 @@ def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) 
     Dask Series
         The scores, with the index and the divisions of ``entries``.
     """
-    require_columns(entries, row=row, col=col, value=value)
-    factors_of(model)
-    meta = empty_series("outlier_score", np.float64)
-    return _map_partitions(entries, _score, model, row, col, value, meta=meta)
+    _require_columns(entries, row=row, col=col, value=value)
+    fitted = _sent(model)
+    task = _delayed(_score)
+    parts = [task(part, fitted, row, col, value) for part in entries.to_delayed()]
+    return _collect(parts, _empty_series("outlier_score", np.float64), entries)
 
 
 def recommend(
@@ -95,21 +137,101 @@ def recommend(
     (:class:`UnknownIdsWarning <robustmf.exceptions.UnknownIdsWarning>`) is issued where the
     partition is computed: on a cluster it is in the log of the worker.
     """
-    require_columns(users, row=row)
-    factors_of(model)
-    meta = ranking_meta(users, row, (model.column_ids_ or [0])[:1])
-    if seen is None:
-        return _map_partitions(users[[row]], _recommend, model, n, row, None, meta, meta=meta)
-    queries = join_seen(users, seen, row, col)
-    return _map_partitions(queries, _recommend, model, n, row, col, meta, meta=meta)
+    require_integer("n", n, 1)
+    fitted = _sent(model)
+    frame, queries = _queries(users, row, seen, col)
+    meta = _ranking_meta(users, row, (model.column_ids_ or [0])[:1])
+    task = _delayed(_recommend)
+    return _collect([task(one, fitted, n, row, meta) for one in queries], meta, frame)
 
 
-def factors_of(model: Any) -> Any:
-    """The factors of a fitted estimator; raises if they are not in memory."""
-    return model._model().factors
+class ShardedModel:
+    """A model fitted with ``Triplets(…, shards=folder)``, which predicts for Dask DataFrames.
+
+    Every worker must be able to read the folder. An incomplete folder or a damaged file raises
+    :class:`ModelFileError <robustmf.exceptions.ModelFileError>`.
+
+    Parameters
+    ----------
+    folder : path
+
+    Attributes
+    ----------
+    folder : Path
+    shape : tuple of int
+        Rows and columns of the fitted matrix.
+    facts : dict
+        The manifest: rank, center, λ, θ, the noise distribution, and the rows and checksum of each
+        file.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        # an absolute path: workers may have another working directory
+        self.folder = Path(folder).resolve()
+        self.facts = read_manifest(self.folder)
+        self.shape: tuple[int, int] = tuple(self.facts["shape"])
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"ShardedModel({os.fspath(self.folder)!r}, {m} x {n}, rank {self.facts['rank']})"
+
+    def predict(self, pairs: Any, *, row: Any, col: Any) -> Any:
+        """Predict the pairs of a Dask DataFrame, as :func:`robustmf.backends.dask.predict`."""
+        _require_columns(pairs, row=row, col=col)
+        task = _delayed(partial(_predict_found, self.facts))
+        parts = [task(part, *self._found(part, row, col)) for part in pairs.to_delayed()]
+        return _collect(parts, _empty_series("prediction", self.facts["dtype"]), pairs)
+
+    def outlier_scores(self, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
+        """Score entries, as :func:`robustmf.backends.dask.outlier_scores`.
+
+        All entries are treated as fitted ones.
+        """
+        _require_columns(entries, row=row, col=col, value=value)
+        task = _delayed(partial(_score_found, self.facts, (row, col, value)))
+        parts = [task(part, *self._found(part, row, col)) for part in entries.to_delayed()]
+        return _collect(parts, _empty_series("outlier_score", np.float64), entries)
+
+    def recommend(
+        self, users: Any, n: int = 10, *, row: Any, seen: Any = None, col: Any = None
+    ) -> Any:
+        """Recommend columns, exactly, as :func:`robustmf.backends.dask.recommend`."""
+        require_integer("n", n, 1)
+        frame, partitions = _queries(users, row, seen, col)
+        file = next(file for file in self.facts["files"]["columns"] if file["rows"])
+        item = as_list(read_shard(str(self.folder), file, self.facts["dtype"]).ids)[:1]
+        meta = _ranking_meta(users, row, item)
+        rank = _delayed(partial(_rank_shard, self.facts))
+        merge = _delayed(partial(_merge_ranks, self.facts))
+        parts = []
+        for queries in partitions:
+            found = self._look_up(0, _delayed(list)(queries))
+            best = [rank(queries, found, shard, n) for shard in self._shards(1)]
+            parts.append(merge(queries, found, best, n, row, meta))
+        return _collect(parts, meta, frame)
+
+    def _found(self, part: Any, *names: Any) -> list[Any]:
+        """What the shards contain for the rows and columns of a partition."""
+        return [self._look_up(side, _delayed(_ids)(part, one)) for side, one in enumerate(names)]
+
+    def _look_up(self, side: int, ids: Any) -> Any:
+        """What the shards of a side contain for a column of ids."""
+        shards = self._shards(side)
+        split = _delayed(_split_ids)(ids, SIDE_NAMES[side], len(shards))
+        types = self.facts["id_types"][side]
+        parts = [_delayed(_look_up)(split, shard, k, types) for k, shard in enumerate(shards)]
+        return _delayed(_assemble)(split, parts)
+
+    def _shards(self, side: int) -> list[Any]:
+        read = dask.delayed(read_shard, pure=True)
+        files = self.facts["files"][SIDES[side]]
+        return [read(str(self.folder), file, self.facts["dtype"]) for file in files]
 
 
-def require_columns(frame: Any, **names: Any) -> None:
+# --- Dask collections ---
+
+
+def _require_columns(frame: Any, **names: Any) -> None:
     """Raise unless ``frame`` is a Dask DataFrame with these columns."""
     if not hasattr(frame, "map_partitions"):
         raise TypeError(
@@ -123,17 +245,24 @@ def require_columns(frame: Any, **names: Any) -> None:
             )
 
 
-def empty_series(name: str, dtype: Any) -> Any:
-    """An empty series, the metadata of a result."""
-    import pandas as pd  # noqa: PLC0415 - installed with Dask DataFrames
+def _sent(model: Any) -> Any:
+    """The fitted model as one key of the graph, not a copy in every task."""
+    return _delayed(model._model(), traverse=False)
 
+
+def _collect(parts: list[Any], meta: Any, frame: Any) -> Any:
+    """Delayed partitions as a Dask collection; a series has the divisions of ``frame``."""
+    divisions = frame.divisions if frame.known_divisions and meta.ndim == 1 else None
+    return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
+
+
+def _empty_series(name: str, dtype: Any) -> Any:
+    """An empty series, the metadata of a result."""
     return pd.Series([], name=name, dtype=dtype)
 
 
-def ranking_meta(users: Any, row: Any, items: Any) -> Any:
+def _ranking_meta(users: Any, row: Any, items: Any) -> Any:
     """An empty result of :func:`recommend`; ``items`` is a sequence of the items' type."""
-    import pandas as pd  # noqa: PLC0415 - installed with Dask DataFrames
-
     columns = {
         "position": pd.Series([], dtype="int64"),
         "item": pd.Series(items).iloc[:0],
@@ -142,28 +271,21 @@ def ranking_meta(users: Any, row: Any, items: Any) -> Any:
     return pd.DataFrame({row: users._meta[row]} | columns)
 
 
-def ranking_table(lines: list[tuple[Any, int, Any, float]], row: Any, meta: Any) -> Any:
-    """Tuples (user, position, item, prediction) as a table like ``meta``."""
-    import pandas as pd  # noqa: PLC0415 - imported in the worker
-
-    if not lines:  # pandas could not infer the types of the columns
-        return meta
-    return pd.DataFrame(lines, columns=list(meta.columns)).astype(
-        {row: meta[row].dtype, "position": "int64", "prediction": "float64"}
-    )
+def _queries(users: Any, row: Any, seen: Any, col: Any) -> tuple[Any, list[Any]]:
+    """A Dask DataFrame of the users, and for each partition its users with the seen items."""
+    _require_columns(users, row=row)
+    frame = users[[row]] if seen is None else _join_seen(users, seen, row, col)
+    task = _delayed(_queries_in)
+    return frame, [task(part, row, None if seen is None else col) for part in frame.to_delayed()]
 
 
-def join_seen(users: Any, seen: Any, row: Any, col: Any) -> Any:
+def _join_seen(users: Any, seen: Any, row: Any, col: Any) -> Any:
     """Each user with each of its items, and once alone; all rows of a user in one partition.
 
     A left join would leave missing values for users without items, and convert integers to floats,
     which round. So the item beside a user alone is arbitrary, and a further column marks the pairs.
-    :func:`queries_in` reads the result.
     """
-    import dask.dataframe as dd  # noqa: PLC0415 - Dask is an extra
-    from dask.dataframe.utils import meta_nonempty  # noqa: PLC0415 - as above
-
-    require_columns(seen, row=row, col=col)
+    _require_columns(seen, row=row, col=col)
     alone = users[[row]].drop_duplicates()
     pairs = alone.merge(seen[[row, col]], on=row)
     item = meta_nonempty(seen._meta[[col]])[col].iloc[:1]
@@ -176,8 +298,6 @@ def join_seen(users: Any, seen: Any, row: Any, col: Any) -> Any:
 
 def _mark(frame: Any, row: Any, col: Any, filler: Any) -> Any:
     """Pairs, or users alone beside the item ``filler``, with the column that marks pairs."""
-    import pandas as pd  # noqa: PLC0415 - imported in the worker
-
     if filler is None:
         items = frame[col]
     else:
@@ -190,10 +310,10 @@ def _mark_name(row: Any, col: Any) -> str:
     return f"{row!r} has seen {col!r}"
 
 
-def queries_in(frame: Any, row: Any, col: Any) -> dict[Any, set[Any]]:
+def _queries_in(frame: Any, row: Any, col: Any) -> Queries:
     """The users of a partition, each with its items; without ``col``, of a table of users."""
     users = frame[row].tolist()
-    queries: dict[Any, set[Any]] = {user: set() for user in users}
+    queries: Queries = {user: set() for user in users}
     if col is not None:
         marks = frame[_mark_name(row, col)].tolist()
         for user, item, is_pair in zip(users, frame[col].tolist(), marks, strict=True):
@@ -202,76 +322,208 @@ def queries_in(frame: Any, row: Any, col: Any) -> dict[Any, set[Any]]:
     return queries
 
 
-def warn_of_unknown_users(unknown: int, total: int) -> None:
-    """Warn of users that are absent from a result, if there are any."""
-    if unknown:
-        warn_user(
-            f"{unknown} of the {total} users of a partition are unknown, and a model without "
-            "biases cannot rank columns for them: they are absent from the result; fit with "
-            "bias=True, or leave them out",
-            UnknownIdsWarning,
-        )
+# --- Tasks on a partition, with a model in memory ---
 
 
-def _map_partitions(frame: Any, function: Any, model: Any, *arguments: Any, meta: Any) -> Any:
-    """``function(partition, model, *arguments)`` of every partition.
-
-    The model is one key of the graph, not a copy in every task.
-    """
-    from dask import delayed  # noqa: PLC0415 - Dask is an extra
-
-    shared = delayed(model, pure=False, traverse=False)
-    task = delayed(function, pure=False)
-    return collect([task(part, shared, *arguments) for part in frame.to_delayed()], meta, frame)
-
-
-def collect(parts: list[Any], meta: Any, frame: Any) -> Any:
-    """Delayed partitions as a Dask collection; a series has the divisions of ``frame``."""
-    import dask.dataframe as dd  # noqa: PLC0415 - Dask is an extra
-
-    divisions = frame.divisions if frame.known_divisions and meta.ndim == 1 else None
-    return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
-
-
-def _predict(frame: Any, model: Any, row: Any, col: Any) -> Any:
-    import pandas as pd  # noqa: PLC0415 - imported in the worker
-
-    values = np.empty(0, model.row_factors_.dtype)
-    if len(frame):
-        values = model.predict(frame[row].tolist(), frame[col].tolist())
+def _predict(frame: Any, model: FittedModel, row: Any, col: Any) -> Any:
+    values = model.predict(frame[row].tolist(), frame[col].tolist())
     return pd.Series(values, index=frame.index, name="prediction")
 
 
-def _score(frame: Any, model: Any, row: Any, col: Any, value: Any) -> Any:
-    import pandas as pd  # noqa: PLC0415 - imported in the worker
-
+def _score(frame: Any, model: FittedModel, row: Any, col: Any, value: Any) -> Any:
     scores = np.empty(len(frame))
     if len(frame):
         entries = Observed.from_triplets(frame, row=row, col=col, value=value)
         i = Vocabulary(entries.row_ids or (), "row").indices(frame[row].tolist())
         j = Vocabulary(entries.column_ids or (), "column").indices(frame[col].tolist())
         # entries are in row order, the scores in the order of the frame
-        scores[np.lexsort((j, i))] = model.outlier_scores(entries)
+        order = np.lexsort((j, i))
+        scores[order] = score_entries(model, entries, rows="fitted", attacks=False)
     return pd.Series(scores, index=frame.index, name="outlier_score")
 
 
-def _recommend(frame: Any, model: Any, n: int, row: Any, col: Any, meta: Any) -> Any:
+def _recommend(queries: Queries, model: FittedModel, n: int, row: Any, meta: Any) -> Any:
     """The n best columns per user, after the seen ones are removed from as many more."""
-    queries: Mapping[Any, set[Any]] = queries_in(frame, row, col)
-    users = list(queries)
-    if not model.has_bias_ and users:
-        known = model._model().indices("row", users, "users") != UNKNOWN
-        warn_of_unknown_users(int((~known).sum()), len(known))
-        users = [user for user, is_known in zip(users, known.tolist(), strict=True) if is_known]
-    lines: list[tuple[Any, int, Any, float]] = []
-    if users:
-        n_ranked = n + max(len(queries[user]) for user in users)
-        items, scores = model.recommend(users, n_ranked, exclude_seen=False)
-        for user, ranked, values in zip(users, items, scores, strict=True):
-            best = [
-                (item, float(score))
-                for item, score in zip(ranked, values, strict=True)
-                if item not in queries[user] and not np.isnan(score)
-            ]
-            lines += [(user, position, *one) for position, one in enumerate(best[:n], 1)]
-    return ranking_table(lines, row, meta)
+    if queries and not model.factors.has_bias:
+        known = model.indices("row", list(queries), "users") != UNKNOWN
+        _warn_of_unknown_users(known)
+        items = zip(queries.items(), known.tolist(), strict=True)
+        queries = dict(query for query, is_known in items if is_known)
+    if not queries:
+        return meta
+    ranked = model.recommend(list(queries), _n_ranked(queries, n), exclude_seen=False)
+    return _ranking_table(queries, _unseen(queries, ranked, n), row, meta)
+
+
+def _n_ranked(queries: Queries, n: int) -> int:
+    """The number of items to rank so that n unseen ones are among them."""
+    return n + max(map(len, queries.values()))
+
+
+def _unseen(queries: Queries, ranked: Ranked, n: int) -> Best:
+    """The n best unseen items of each user."""
+    return [
+        [
+            (item, score)
+            for item, score in zip(items, scores, strict=True)
+            if item not in seen and not np.isnan(score)
+        ][:n]
+        for items, scores, seen in zip(*ranked, queries.values(), strict=True)
+    ]
+
+
+def _ranking_table(queries: Queries, best: Best, row: Any, meta: Any) -> Any:
+    """The best items of each user as a table with the columns of ``meta``."""
+    lines = [
+        (user, position, item, float(score))
+        for user, of_user in zip(queries, best, strict=True)
+        for position, (item, score) in enumerate(of_user, 1)
+    ]
+    if not lines:  # pandas could not infer the types of the columns
+        return meta
+    return pd.DataFrame(lines, columns=list(meta.columns)).astype(
+        {row: meta[row].dtype, "position": "int64", "prediction": "float64"}
+    )
+
+
+def _warn_of_unknown_users(known: NDArray[np.bool_]) -> None:
+    """Warn of users that are absent from a result, if there are any."""
+    if not known.all():
+        warn_user(
+            f"{int((~known).sum())} of the {len(known)} users of a partition are unknown, and a "
+            "model without biases cannot rank columns for them: they are absent from the result; "
+            "fit with bias=True, or leave them out",
+            UnknownIdsWarning,
+        )
+
+
+# --- Tasks on a partition, with shards ---
+
+
+@dataclass(frozen=True)
+class SplitIds:
+    """The ids of one side in a partition, by block.
+
+    ``index`` is the index of each row's id among the distinct ids; ``positions`` are those of the
+    ids of each block.
+    """
+
+    index: NDArray[Any]
+    ids: list[Ids]
+    positions: list[NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Factors, biases and counts of ids, zero where an id is unknown."""
+
+    factors: Array
+    bias: Array
+    counts: NDArray[np.int64]
+    known: NDArray[np.bool_]
+
+
+def _ids(frame: Any, name: Any) -> Any:
+    return id_column(frame[name])
+
+
+def _split_ids(ids: Any, side: Side, n_blocks: int) -> SplitIds:
+    index, vocabulary = Vocabulary.encode(ids if len(ids) else [], side)
+    distinct = compact_ids(vocabulary.ids)
+    block = block_of(distinct, n_blocks)
+    positions = [np.flatnonzero(block == k) for k in range(n_blocks)]
+    return SplitIds(index, [take_ids(distinct, one) for one in positions], positions)
+
+
+def _look_up(split: SplitIds, shard: Shard, block: int, types: Sequence[str]) -> Found:
+    ids = as_list(split.ids[block])
+    index = np.fromiter((shard.index_of.get(key, UNKNOWN) for key in ids), np.intp, count=len(ids))
+    known = index != UNKNOWN
+    for k in np.flatnonzero(~known).tolist():
+        if id_type(ids[k]).__name__ not in types:
+            raise TypeError(
+                f"ids were of type {' or '.join(types)} in fit, got {ids[k]!r} of type "
+                f"{type(ids[k]).__name__}"
+            )
+
+    def take(array: NDArray[Any]) -> NDArray[Any]:
+        out = np.zeros((len(index), *array.shape[1:]), array.dtype)
+        out[known] = array[index[known]]
+        return out
+
+    return Found(take(shard.factors), take(shard.bias), take(shard.counts), known)
+
+
+def _assemble(split: SplitIds, parts: Sequence[Found]) -> Found:
+    """What the blocks have found, in the order of the rows of the partition."""
+    inverse = np.argsort(np.concatenate(split.positions))[split.index]
+    return Found(*(array[inverse] for array in vars(concatenate(parts)).values()))
+
+
+def _bounds(facts: Facts) -> tuple[float, float]:
+    low, high = facts["bounds"] or (-np.inf, np.inf)
+    return low, high
+
+
+def _predict_found(facts: Facts, frame: Any, rows: Found, columns: Found) -> Any:
+    model = Factorization(rows.factors, columns.factors, facts["center"], rows.bias, columns.bias)
+    i, j = (np.where(one.known, np.arange(len(one.known)), UNKNOWN) for one in (rows, columns))
+    values = np.clip(model.predict_pairs(i, j, fallback=facts["median"]), *_bounds(facts))
+    return pd.Series(values, index=frame.index, name="prediction")
+
+
+def _score_found(
+    facts: Facts, names: tuple[Any, Any, Any], frame: Any, rows: Found, columns: Found
+) -> Any:
+    if not len(frame):
+        return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
+    row, col, value = triplet_columns(frame, *names)
+    Observed.from_triplets(row=row, col=col, value=value)  # raises for entries that are not valid
+    unknown = ~(rows.known & columns.known)
+    if unknown.any():
+        raise ValueError(
+            f"the data have {int(unknown.sum())} entries in rows or columns that the fit did not "
+            "know; leave them out"
+        )
+    noise = noise_of(facts, rows.factors, columns.factors, rows.counts, columns.counts)
+    every = np.arange(len(frame))
+    residual = value - _predict_found(facts, frame, rows, columns).to_numpy()
+    deviations = noise.deviations(every, every, np.ones(len(frame), bool))
+    scores = noise.distribution.two_sided(residual / deviations)
+    return pd.Series(scores, index=frame.index, name="outlier_score")
+
+
+def _rank_shard(facts: Facts, queries: Queries, users: Found, shard: Shard, n: int) -> Best:
+    """The n best unseen columns of one block for each user, without the user's bias."""
+    if not queries or not len(shard.factors):
+        return [[] for _ in queries]
+    offsets = shard.bias + shard.bias.dtype.type(facts["center"] or 0.0)
+    n_ranked = min(_n_ranked(queries, n), len(offsets))
+    indices, scores = top_n(users.factors, shard.factors, offsets, n_ranked, None)
+    ids = as_list(shard.ids)
+    items: Any = [[ids[k] for k in of_user] for of_user in indices.tolist()]
+    return _unseen(queries, Ranked(items, scores), n)
+
+
+def _merge_ranks(
+    facts: Facts,
+    queries: Queries,
+    users: Found,
+    blocks: Sequence[Best],
+    n: int,
+    row: Any,
+    meta: Any,
+) -> Any:
+    """The n best columns of all blocks, as a table."""
+    ranked = users.known | (facts["center"] is not None)
+    _warn_of_unknown_users(ranked)
+    best: list[list[tuple[Any, Any]]] = []
+    for k, is_ranked in enumerate(ranked.tolist()):
+        candidates = [one for block in blocks for one in block[k] if is_ranked]
+        try:
+            candidates.sort(key=lambda one: (-one[1], one[0]))
+        except TypeError:  # ids without an order: equal predictions stay in the order of the blocks
+            candidates.sort(key=lambda one: -one[1])
+        scores = np.clip([score + users.bias[k] for _, score in candidates[:n]], *_bounds(facts))
+        best.append([(item, score) for (item, _), score in zip(candidates, scores, strict=False)])
+    return _ranking_table(queries, best, row, meta)

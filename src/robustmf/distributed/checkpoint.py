@@ -17,8 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from robustmf.backends.dask.factors import Factors
-from robustmf.backends.dask.matrix import Matrix
+from robustmf.backends.dask.matrix import Factors, Matrix
 from robustmf.backends.dask.source import MAX_BLOCKS
 from robustmf.exceptions import CheckpointError, CheckpointWriteError
 from robustmf.io.checkpoint import Checkpoint, Progress, generator_of, reading_content
@@ -130,7 +129,7 @@ class BlockStorage:
             widths.add(block.shape[1])
         (width,) = widths  # the same in all blocks
         factors = Factors(matrix, side, blocks, width)
-        factors.replicate(wait=True)
+        matrix.connection.wait(factors.copies)  # no task could recompute the blocks
         return factors
 
     def clean_up(self, state: dict[str, Any]) -> None:

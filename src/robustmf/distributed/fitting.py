@@ -4,41 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.backends.base import Capabilities
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.backend import DaskBackend
+from robustmf.backends.dask import DaskBackend
+from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.connection import Connection
-from robustmf.backends.dask.factors import Factors, RemoteFactorization
-from robustmf.backends.dask.matrix import Matrix, load_matrix
-from robustmf.backends.dask.shards import require_storable, write_shards
+from robustmf.backends.dask.matrix import Factors, Matrix, load_matrix
 from robustmf.backends.dask.source import Triplets
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
-from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import holdout_seed
 from robustmf.data.ids import SIDE_NAMES
 from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layout
-from robustmf.distributed.initialization import SAMPLING, Sample, initialize, sample_evenly
-from robustmf.distributed.noise import noise_facts
+from robustmf.distributed.initialization import (
+    SAMPLING,
+    RemoteFactorization,
+    Sample,
+    concatenate,
+    entries_at,
+    even_positions,
+    initialize,
+)
+from robustmf.distributed.shards import require_storable, write_shards
 from robustmf.exceptions import CheckpointError
 from robustmf.fitting import FitResult, Initialization, check, fit_data
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
 from robustmf.solvers.settings import Settings
 
-if TYPE_CHECKING:
-    from robustmf.backends.base import Capabilities, EntryOperations
-    from robustmf.fitting import Data
-
 Array = NDArray[np.floating[Any]]
 
-#: Evenly spaced entries that are gathered on the client for the statistics of a fitted model; and
-#: those per block if the factors are written as shards, for the median alone.
+#: Evenly spaced entries that are gathered on the client for the statistics of a fitted model.
 KEPT_ENTRIES = 200_000
-KEPT_ENTRIES_PER_SHARD = 1000
 
 #: Bytes of factors that are gathered on the client.
 MAX_CLIENT_BYTES = 1 << 32
@@ -85,15 +86,28 @@ def require_cluster(solver: str, n_init: int, certify: Any, *, has_rank: bool) -
 
 
 @dataclass
-class ClusterEntries:
-    """Entries on a cluster, in place of ``EntryOperations`` and of ``Holdout``.
+class ClusterData:
+    """Entries on a cluster, with the members of :class:`robustmf.fitting.Data`.
 
-    The error on held-out entries is measured during sweeps, for predictions within ``bounds``.
+    It is its own ``operations``, of which a cluster offers sweeps, and its own ``holdout``: the
+    error on held-out entries is measured during sweeps, for predictions within ``bounds``.
     """
 
     observed: Matrix
     bounds: tuple[float, float]
+    has_holdout: bool = False
+    sample_weights: ClassVar[None] = None
     capabilities: ClassVar[Capabilities] = DaskBackend.capabilities
+
+    @property
+    def operations(self) -> ClusterData:
+        """The object itself."""
+        return self
+
+    @property
+    def holdout(self) -> ClusterData | None:
+        """The object itself if entries are held out."""
+        return self if self.has_holdout else None
 
     def sweeps(
         self,
@@ -110,20 +124,11 @@ class ClusterEntries:
         """The error on the held-out entries at the last point of the sweeps."""
         return self._sweeps.holdout_error
 
-
-@dataclass(frozen=True)
-class ClusterData:
-    """What is fitted, with the members of :class:`robustmf.fitting.Data`."""
-
-    operations: ClusterEntries
-    holdout: ClusterEntries | None
-    sample_weights: None = None
-
     def initialize(
         self, settings: Settings, rng: np.random.Generator, choice: SolverChoice
     ) -> Initialization:
         """See :func:`robustmf.distributed.initialization.initialize`."""
-        return initialize(settings, self.operations.observed, rng, choice)
+        return initialize(settings, self.observed, rng, choice)
 
     def restored(self, parts: dict[str, Any], rank: int) -> RemoteFactorization:
         """A factorization from a file; its factors must be those of this fit."""
@@ -181,50 +186,33 @@ class ClusterFit:
             n_blocks, rng = saved_layout(self._manifest, n_blocks, rng)
         self._rng = rng
         self._stream = rng.spawn(1)[0]
-        self.matrix = load_matrix(
-            connection, triplets, n_blocks, fraction, holdout_seed(self._stream)
-        )
+        seed = holdout_seed(self._stream)
+        self.matrix = load_matrix(connection, triplets, n_blocks, fraction, seed)
 
     def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
         """Initialize and iterate; the factors of the result are empty if written as shards."""
         matrix = self.matrix
         self._require_storable(settings)
-        entries = ClusterEntries(matrix, settings.bounds)
-        spec, _ = check(settings, cast("EntryOperations", entries), None)
+        data: Any = ClusterData(matrix, settings.bounds, settings.validation_fraction is not None)
+        spec, _ = check(settings, data, None)
         choice = SolverChoice(spec, f"on a cluster, {matrix.n_blocks} blocks per side")
         progress = Progress()
         if self._manifest is not None:
             progress = open_manifest(self._manifest, settings.identity(), matrix, self._rng)
-        has_holdout = settings.validation_fraction is not None
-        data = ClusterData(entries, entries if has_holdout else None)
-        result = fit_data(settings, cast("Data", data), [self._stream], choice, progress)
-        kept = _remote_entries(matrix, with_ids=self._shards is None)
+        result = fit_data(settings, data, [self._stream], choice, progress)
+        remote: Any = result.factorization
         if self._shards is None:
-            return replace(result, factorization=result.factorization.to_host()), kept
-        return self._write_shards(settings, result, kept), kept
-
-    def _write_shards(
-        self, settings: Settings, result: FitResult, kept: RemoteEntries
-    ) -> FitResult:
-        """Let the workers write the factors; the result without them."""
-        assert self._shards is not None
-        point: Any = result.factorization.augmented(result.bias_unit)
-        biases = BiasModel(result.factorization.center, result.bias_unit)
-        terms = Terms(result.reg, settings.reg_by_count, biases, settings.bounds)
-        # what predictions need besides the factors
-        facts = {
-            "rank": point[0].shape[1] - (biases.center is not None),
-            "loss": result.loss.name,
-            "theta": result.loss.theta,
-            "reg": result.reg,
-            "reg_by_count": settings.reg_by_count,
-            "median": float(np.median(kept.values)),
-            "bounds": None if settings.bounds == (-np.inf, np.inf) else settings.bounds,
-        } | noise_facts(self.matrix, point, terms)
-        write_shards(self.matrix, point, biases, self._shards, facts)
-        A, B = (np.empty((0, factors.shape[1]), factors.dtype) for factors in point)
-        empty = Factorization.from_augmented(A, B, biases.center, biases.unit)
-        return replace(result, factorization=empty)
+            factorization = remote.to_host()
+            entries = RemoteEntries(matrix.shape, matrix.n_entries, *matrix.ids, _kept(matrix))
+        else:
+            values = write_shards(matrix, result, settings, self._shards)
+            factorization = remote.without_rows()
+            none = np.empty(0, np.int64)
+            kept = dict.fromkeys(("row_counts", "column_counts", "rows", "columns"), none)
+            entries = RemoteEntries(
+                matrix.shape, matrix.n_entries, None, None, kept | {"values": values}
+            )
+        return replace(result, factorization=factorization), entries
 
     def _require_storable(self, settings: Settings) -> None:
         """Raise if the factors fit neither into the client's memory nor into shards."""
@@ -243,24 +231,22 @@ class ClusterFit:
             )
 
 
-def _remote_entries(matrix: Matrix, with_ids: bool) -> RemoteEntries:
-    """A sample of the entries; with their ids and counts if the factors come to the client too."""
+def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
+    """A sample of the entries, and the numbers of entries of all rows and columns."""
     connection = matrix.connection
-    share = SAMPLING.max_share if matrix.n_blocks > 1 else 1.0
-    most = KEPT_ENTRIES_PER_SHARD
-    counts = []
-    if with_ids:
-        most = max(KEPT_ENTRIES // matrix.n_blocks, 1)
-        counts = [connection.attributes(side.blocks, "counts") for side in matrix.sides]
-    tasks = [connection.submit(sample_evenly, one, most, share) for one in matrix.sides[0].blocks]
-    samples: list[Sample]
+    limits = (max(KEPT_ENTRIES // matrix.n_blocks, 1), SAMPLING.client_share(matrix.n_blocks))
+    tasks = connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
+    counts = [connection.map(getattr, of.blocks, constants=("counts",)) for of in matrix.sides]
     samples, *parts = connection.gather([tasks, *counts])
-    kept = dict.fromkeys(("row_counts", "column_counts", "rows", "columns"), np.empty(0, np.int64))
-    kept["values"] = np.concatenate([one.values for one in samples])
-    if not with_ids:
-        return RemoteEntries(matrix.shape, matrix.n_entries, None, None, kept)
+    sample: Sample = concatenate(samples)
+    kept: dict[str, NDArray[Any]] = {"values": sample.values}
     for side, name in enumerate(SIDE_NAMES):
-        kept[f"{name}_counts"] = matrix.in_order(side, parts[side])
-        indices = np.concatenate([getattr(one, f"{name}s") for one in samples])
-        kept[f"{name}s"] = matrix.order(side)[indices].astype(np.int64)
-    return RemoteEntries(matrix.shape, matrix.n_entries, *matrix.ids, kept)
+        order = matrix.order(side)
+        kept[f"{name}_counts"] = np.concatenate(parts[side])[np.argsort(order)]
+        kept[f"{name}s"] = order[getattr(sample, f"{name}s")].astype(np.int64)
+    return kept
+
+
+def _sample_evenly(block: Block, max_entries: int, max_share: float) -> Sample:
+    """Evenly spaced entries of the block."""
+    return entries_at(block, even_positions(block.observed.n_entries, max_entries, max_share))

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.factors import RemoteFactorization
-from robustmf.backends.dask.matrix import Matrix
+from robustmf.backends.dask.blocks import Block, weighted_entries
+from robustmf.backends.dask.matrix import Factors, Matrix
 from robustmf.data.factorization import Factorization
-from robustmf.data.observed import Observed
 from robustmf.data.sampling import evenly_spaced
 from robustmf.fitting import Initialization
 from robustmf.fitting import initialize as initialize_locally
@@ -27,10 +25,9 @@ from robustmf.initialization.initial_point import given_factors
 from robustmf.initialization.resampling import OPTIONS as RESAMPLING
 from robustmf.initialization.resampling import suspects
 from robustmf.initialization.scales import TUNING
-from robustmf.kernels import repair
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
-from robustmf.solvers.fold_in import fold_in
+from robustmf.solvers.fold_in import Columns
 from robustmf.solvers.registry import SolverChoice
 from robustmf.solvers.settings import Settings
 
@@ -67,8 +64,49 @@ class SampleOptions:
     min_entries_per_factor: int = 3
     refit_deviations: float = 1.0
 
+    def client_share(self, n_blocks: int) -> float:
+        """The largest share of the entries on the client."""
+        return self.max_share if n_blocks > 1 else 1.0
+
 
 SAMPLING = SampleOptions()
+
+
+@dataclass(frozen=True)
+class RemoteFactorization:
+    """A :class:`~robustmf.data.factorization.Factorization` on the workers, in augmented factors.
+
+    Attributes
+    ----------
+    row_factors, column_factors : Factors
+        With biases, each with its own bias in units of ``bias_unit`` as last column.
+    center : float or None
+        None for a model without biases.
+    bias_unit : float
+    """
+
+    row_factors: Factors
+    column_factors: Factors
+    center: float | None
+    bias_unit: float
+
+    def augmented(self, bias_unit: float) -> tuple[Factors, Factors]:
+        """The augmented factors."""
+        return self.row_factors, self.column_factors
+
+    def with_augmented(self, A: Factors, B: Factors, bias_unit: float) -> RemoteFactorization:
+        """The same model with other augmented factors."""
+        return replace(self, row_factors=A, column_factors=B)
+
+    def to_host(self) -> Factorization:
+        """The factorization in the memory of the client."""
+        A, B = map(np.asarray, self.augmented(self.bias_unit))
+        return Factorization.from_augmented(A, B, self.center, self.bias_unit)
+
+    def without_rows(self) -> Factorization:
+        """The same model without factors, which stay on the workers."""
+        A = np.empty((0, self.row_factors.shape[1]), self.row_factors.dtype)
+        return Factorization.from_augmented(A, A, self.center, self.bias_unit)
 
 
 @dataclass(frozen=True)
@@ -82,8 +120,8 @@ class Sample:
 
     def select(self, mask: NDArray[np.bool_]) -> Sample:
         """The entries where ``mask`` is true."""
-        weights = None if self.weights is None else self.weights[mask]
-        return Sample(self.rows[mask], self.columns[mask], self.values[mask], weights)
+        parts: Any = (None if part is None else part[mask] for part in vars(self).values())
+        return Sample(*parts)
 
 
 @dataclass(frozen=True)
@@ -110,48 +148,45 @@ def initialize(
 ) -> Initialization:
     """Initialize a sample of the rows on one worker, and fold in the others on all workers."""
     connection = matrix.connection
-    submit = connection.submit
     settings = replace(settings, callbacks=())
-    is_given = not isinstance(settings.init, str)
-    if is_given:
-        init: Any = settings.init
-        given = given_factors(init, matrix.shape, settings.rank, matrix.dtype)
-        U, V = (factors[matrix.order(side)] for side, factors in enumerate(given))
+    given = _given(settings)
+    if given is not None:
+        checked = given_factors(given, matrix.shape, settings.rank, matrix.dtype)
+        U, V = (factors[matrix.order(side)] for side, factors in enumerate(checked))
         settings = replace(settings, init=(U, V))
     sent = connection.constant(settings)
-    share = _sample_share(matrix, is_given)
-    samples = [submit(sample_rows, block, share) for block in matrix.sides[0].blocks]
-    found = submit(initialize_sample, samples, matrix.n_entries, sent, rng, choice)
-    initial: Initialization = connection.gather(submit(getattr, found, "initial"))
+    share = min(SAMPLING.max_share, SAMPLING.max_entries / matrix.n_entries)
+    # the worker with the only block has all entries
+    if matrix.n_blocks == 1 or (given is not None and matrix.n_entries <= SAMPLING.max_given):
+        share = 1.0
+    samples = connection.map(sample_rows, matrix.sides[0].blocks, constants=(share,))
+    found = connection.submit(initialize_sample, samples, matrix.n_entries, sent, rng, choice)
+    initial: Initialization = connection.gather(connection.submit(getattr, found, "initial"))
     blocks = [
-        [
-            submit(factors_of, found, sent, side, *one)
-            for one in zip(of.offsets, of.sizes, strict=True)
-        ]
+        connection.map(factors_of, of.offsets, of.sizes, constants=(side, found, sent))
         for side, of in enumerate(matrix.sides)
     ]
-    loss = initial.loss(settings)
+    constants = (initial, initial.loss(settings), settings.reg_by_count)
     for side, of in enumerate(matrix.sides):
         sections = matrix.sections(side, blocks[1 - side])
-        blocks[side] = [
-            submit(fold_in_missing, *one, initial, loss, settings.reg_by_count)
-            for one in zip(of.blocks, blocks[side], sections, strict=True)
-        ]
+        blocks[side] = connection.map(
+            fold_in_missing, of.blocks, blocks[side], sections, constants=constants
+        )
     connection.wait(blocks)
     model = initial.factorization
     A, B = (
-        matrix.factors(side, of_side, model.rank + model.has_bias)
+        Factors(matrix, side, of_side, model.rank + model.has_bias)
         for side, of_side in enumerate(blocks)
     )
     remote = RemoteFactorization(A, B, model.center, initial.bias_unit)
     return replace(initial, factorization=cast("Factorization", remote), reason=choice.reason)
 
 
-def _sample_share(matrix: Matrix, is_given: bool) -> float:
-    """The share of the entries in the sample; the worker with the only block has all entries."""
-    if matrix.n_blocks == 1 or (is_given and matrix.n_entries <= SAMPLING.max_given):
-        return 1.0
-    return min(SAMPLING.max_share, SAMPLING.max_entries / matrix.n_entries)
+def _given(settings: Settings) -> tuple[Array, Array] | None:
+    """The factors that the user gave, if any."""
+    if isinstance(settings.init, str):
+        return None
+    return cast("tuple[Array, Array]", settings.init)
 
 
 def sample_rows(block: Block, share: float) -> Sample:
@@ -162,12 +197,7 @@ def sample_rows(block: Block, share: float) -> Sample:
     chosen = np.ones(len(rows), bool)
     # the rows up to the one that reaches 1 − share are left out, however long that one is
     chosen[order[np.cumsum(counts) - counts < (1 - share) * len(rows.values)]] = False
-    return _entries_at(block, np.flatnonzero(np.repeat(chosen, rows.counts)))
-
-
-def sample_evenly(block: Block, max_entries: int, max_share: float) -> Sample:
-    """Evenly spaced entries of the block."""
-    return _entries_at(block, even_positions(block.observed.n_entries, max_entries, max_share))
+    return entries_at(block, np.flatnonzero(np.repeat(chosen, rows.counts)))
 
 
 def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArray[np.int64]:
@@ -175,15 +205,21 @@ def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArra
     return evenly_spaced(n_entries, min(max_entries, int(max_share * n_entries)))
 
 
-def _entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
+def entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
     """Entries of a block by their positions in row order."""
     rows = block.observed.rows
     return Sample(
-        block.offset + block.rows_of(positions),
+        block.offset + rows.groups_at(positions),
         block.columns[rows.indices[positions]],
         rows.values[positions],
         None if block.weights is None else block.weights[positions],
     )
+
+
+def concatenate(parts: Sequence[Any]) -> Any:
+    """Dataclasses of arrays as one; fields that are None stay so."""
+    fields = zip(*(vars(part).values() for part in parts), strict=True)
+    return type(parts[0])(*(None if of[0] is None else np.concatenate(of) for of in fields))
 
 
 def initialize_sample(
@@ -194,7 +230,7 @@ def initialize_sample(
     choice: SolverChoice,
 ) -> SampleFit:
     """Initialize on samples of a matrix with ``n_entries``; given factors are by global index."""
-    sample = _concatenate(samples)
+    sample: Sample = concatenate(samples)
     share = len(sample.values) / n_entries
     if share < SAMPLING.small_share:
         counts = np.bincount(sample.columns)[sample.columns]
@@ -210,49 +246,34 @@ def initialize_sample(
             f"initialization, {shape}; use fewer blocks, Triplets(…, blocks=), which leaves fewer "
             "rows out, or a smaller rank"
         )
-    observed = Observed.from_indices(i, j, sample.values, shape)
-    weights = None
-    if sample.weights is not None:
-        weights = Observed.from_indices(i, j, sample.weights, shape).rows.values
-    is_given = not isinstance(settings.init, str)
-    if is_given:
-        U, V = cast("tuple[Array, Array]", settings.init)
-        settings = replace(settings, init=(U[rows], V[columns]))
+    observed, weights = weighted_entries(i, j, sample.values, sample.weights, shape)
+    given = _given(settings)
+    if given is not None:
+        settings = replace(settings, init=(given[0][rows], given[1][columns]))
     with Team(1) as team:
         operations = CPUOperations(observed, team)
         initial = initialize_locally(settings, operations, weights, rng, choice)
     A, B = initial.factorization.augmented(initial.bias_unit)
-    if not is_given:
+    if given is None:
         # λ makes UᵀU = VᵀV for all rows; sweeps would need hundreds to balance those of a sample
         balance = A.dtype.type(share**0.25)
         rank = initial.factorization.rank
         A[:, :rank] *= balance
         B[:, :rank] /= balance
-    empty = Factorization.from_augmented(
-        A[:0], B[:0], initial.factorization.center, initial.bias_unit
-    )
+    center = initial.factorization.center
+    empty = Factorization.from_augmented(A[:0], B[:0], center, initial.bias_unit)
     # blocks are not divided by the scales of rows and columns
     return SampleFit(replace(initial, factorization=empty, scales=None), (A, B), (rows, columns))
 
 
-def _concatenate(samples: Sequence[Sample]) -> Sample:
-    """One sample of all entries."""
-    rows, columns, values = (
-        np.concatenate([getattr(one, name) for one in samples])
-        for name in ("rows", "columns", "values")
-    )
-    weights = [one.weights for one in samples if one.weights is not None]
-    return Sample(rows, columns, values, np.concatenate(weights) if weights else None)
-
-
-def factors_of(found: SampleFit, settings: Settings, side: int, offset: int, size: int) -> Array:
+def factors_of(offset: int, size: int, side: int, found: SampleFit, settings: Settings) -> Array:
     """The augmented factors of a block; NaN what is neither given nor found on the sample."""
     indices = found.indices[side]
     factors = found.factors[side]
     out = np.full((size, factors.shape[1]), np.nan, factors.dtype)
-    if not isinstance(settings.init, str):
-        given = cast("tuple[Array, Array]", settings.init)[side]
-        out[:, : given.shape[1]] = given[offset : offset + size]
+    given = _given(settings)
+    if given is not None:
+        out[:, : given[side].shape[1]] = given[side][offset : offset + size]
     own = (indices >= offset) & (indices < offset + size)
     out[indices[own] - offset] = factors[own]
     return out
@@ -278,40 +299,32 @@ def fold_in_missing(
     other = np.where(known[:, None], other, other.dtype.type(0))
     design, offsets = BiasModel(initial.factorization.center, initial.bias_unit).design(other)
     observed = block.observed
+    typical = float(np.median(np.abs(observed.rows.values)))
     if offsets is not None:
         observed = observed.with_values(observed.rows.values - offsets[observed.rows.indices])
     used = known[observed.rows.indices]
-    weights = None
     if block.weights is not None:
         used &= block.weights > 0
-        weights = block.weights[used]
-    operations = CPUOperations(observed.select(used), Team(1))
+    observed = observed.select(used)
+    rows = observed.rows
     # rows with given factors lack their bias alone, which is the last factor
     only_bias = not np.isnan(own[missing, 0]).any()
-    if only_bias:
-        operations = _without_product(operations, own[:, :-1], design[:, :-1])
-    of_missing = np.repeat(missing, operations.observed.rows.counts)
-    part = operations.on(operations.observed.select(of_missing))
-    reg: float | Array = initial.reg
-    if reg_by_count:
-        reg = reg * np.maximum(part.observed.rows.counts, 1).astype(np.float64)
     lacking = slice(-1 if only_bias else 0, None)
-    regressors = np.ascontiguousarray(design[:, lacking])
-    part_weights = None if weights is None else weights[of_missing]
-    typical = float(np.median(np.abs(block.observed.rows.values)))
-    folded_in = fold_in(part, loss, reg, regressors, None, part_weights, typical)
+    if only_bias:
+        product = np.einsum(
+            "tq,tq->t", own[:, :-1][rows.group_of_entry()], design[:, :-1][rows.indices]
+        )
+        observed = observed.with_values(rows.values - product)
+    of_missing = np.repeat(missing, rows.counts)
+    weights = None if block.weights is None else block.weights[used][of_missing]
+    operations = CPUOperations(observed, Team(1))
+    others = Columns(design[:, lacking], loss, initial.reg, reg_by_count, None, typical, 1.0)
+    folded_in = others.fold_in(operations.on(observed.select(of_missing)), weights)
     found = own.copy()
     found[missing, lacking] = folded_in[missing]
     if loss.robust and not only_bias:
         _refit(operations, found, missing, design, initial, reg_by_count, block.offset)
     return found
-
-
-def _without_product(operations: CPUOperations, U: Array, V: Array) -> CPUOperations:
-    """Operations on what is left of the entries without UVᵀ."""
-    rows = operations.observed.rows
-    product = np.einsum("tq,tq->t", U[rows.group_of_entry()], V[rows.indices])
-    return operations.on(operations.observed.with_values(rows.values - product))
 
 
 def _refit(
@@ -324,27 +337,13 @@ def _refit(
     seed: int,
 ) -> None:
     """Refit folded-in rows with a poor fit from random subsets of their entries, in place."""
-    observed = operations.observed.rows
     theta = TUNING * initial.sigma
     rows, n_subsets = suspects(operations, U, design, theta, SAMPLING.refit_deviations)
     poor = missing[rows]
-    mean_count = max(float(observed.counts.mean()), 1.0)
+    mean_count = max(float(operations.observed.rows.counts.mean()), 1.0)
+    ridge = initial.reg * (mean_count if reg_by_count else 1.0)
     rank = U.shape[1]
-    # not EntryOperations.repair_rows, which removes the influence of these rows from the other
-    # side: it has not been fitted to them, so that its normal inverses are zero
-    repair.repair_rows(
-        0,
-        int(poor.sum()),
-        observed.pointers,
-        observed.indices,
-        observed.values,
-        U,
-        design,
-        np.zeros((len(design), rank, rank)),
-        initial.reg * (mean_count if reg_by_count else 1.0),
-        0.5 / (RESAMPLING.theta_factor * theta) ** 2,
-        rows[poor],
-        n_subsets[poor],
-        np.uint64(seed),
-        np.zeros(len(rows), bool),
-    )
+    # the other side has not been fitted to these rows: they have no influence on it
+    inverses = np.zeros((len(design), rank, rank))
+    theta *= RESAMPLING.theta_factor
+    operations.refit_rows(U, design, inverses, ridge, theta, rows[poor], n_subsets[poor], seed)

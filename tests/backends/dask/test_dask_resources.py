@@ -19,7 +19,7 @@ from robustmf.backends.dask.blocks import Block, Gathered, Part
 from robustmf.distributed import initialization
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.distributed.initialization import SAMPLING, Sample
-from robustmf.distributed.noise import SampledEntries
+from robustmf.distributed.shards import SampledEntries
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")

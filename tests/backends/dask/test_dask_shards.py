@@ -14,9 +14,10 @@ from clusters import NAMES, in_pieces
 
 from robustmf import Observed, RobustMF
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask import ShardedModel, Triplets, outlier_scores, recommend, shards
+from robustmf.backends.dask import ShardedModel, Triplets, outlier_scores, recommend
 from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.matrix import Matrix
+from robustmf.distributed import shards
 from robustmf.exceptions import DuplicateEntryError, ModelFileError
 
 
@@ -204,8 +205,8 @@ def test_temporary_names_of_shards_are_unique(tmp_path, monkeypatch):
             [1, 2],
             block,
             np.ones((2, 1)),
-            BiasModel(None, 1.0),
             str(tmp_path / "rows-00000.parquet"),
+            BiasModel(None, 1.0),
         )
     assert len(set(names)) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["rows-00000.parquet"]

@@ -38,6 +38,9 @@ Array = NDArray[np.floating[Any]]
 #: Approximate bytes of an id that is a Python object, with its position in a list.
 _ID_BYTES = 80
 
+#: A block that needs more than this share of another block's factors receives all of them.
+WHOLE_SHARE = 0.5
+
 
 def bytes_of(*parts: Any) -> int:
     """Approximate bytes of arrays and lists of ids; Dask schedules tasks by them."""
@@ -203,19 +206,33 @@ def gather_block(
     if not len(values):
         empty = Compressed(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
         return Gathered(ids, empty, None, needed)
+    weights = None
+    if parts[0].weights is not None:
+        weights = np.concatenate([part.weights for part in parts if part.weights is not None])
     shape = (len(ids), len(others))
     try:
-        rows = Observed.from_indices(i, j, values, shape, duplicates).rows
+        observed, weights = weighted_entries(i, j, values, weights, shape, duplicates)
     except DuplicateEntryError as error:
         own_id = as_list(take_ids(ids, np.array([error.row])))[0]
         other_id = as_list(take_ids(others, order[[error.column]]))[0]
         pair = (own_id, other_id) if side == 0 else (other_id, own_id)
         raise error.with_ids(*pair, "robustmf.backends.dask.Triplets") from None
-    weights = None
-    if parts[0].weights is not None:
-        given = np.concatenate([part.weights for part in parts if part.weights is not None])
-        weights = Observed.from_indices(i, j, given, shape, duplicates).rows.values
-    return Gathered(ids, rows, weights, needed)
+    return Gathered(ids, observed.rows, weights, needed)
+
+
+def weighted_entries(
+    i: NDArray[Any],
+    j: NDArray[Any],
+    values: Array,
+    weights: Array | None,
+    shape: tuple[int, int],
+    duplicates: Duplicates = "error",
+) -> tuple[Observed, Array | None]:
+    """Entries by their indices, and their weights in the order of the entries."""
+    observed = Observed.from_indices(i, j, values, shape, duplicates)
+    if weights is not None:
+        weights = Observed.from_indices(i, j, weights, shape, duplicates).rows.values
+    return observed, weights
 
 
 def _merged_indices(
@@ -231,13 +248,12 @@ def _merged_indices(
     )
 
 
-@dataclass(frozen=True)
-class Sections:
-    """The blocks of the other side: offset, size, and whether all rows are in the section."""
+def receives_all(n_needed: int, size: int) -> bool:
+    """Whether a section has all rows of a block of this size, of which ``n_needed`` are needed.
 
-    offsets: list[int]
-    sizes: list[int]
-    whole: list[bool]
+    One message then serves every block on a worker.
+    """
+    return n_needed > WHOLE_SHARE * size
 
 
 @dataclass(frozen=True)
@@ -272,34 +288,29 @@ class Block:
         """The number of entries of each row."""
         return self.observed.rows.counts
 
-    def rows_of(self, entries: NDArray[np.int64]) -> NDArray[np.intp]:
-        """The rows of entries, given by their positions in row order."""
-        return np.searchsorted(self.observed.rows.pointers, entries, side="right") - 1
-
 
 def finish_block(
     gathered: Gathered,
     offset: int,
-    sections: Sections,
     positions: Sequence[NDArray[np.int32]],
+    selected: NDArray[np.bool_] | None,
+    other_sizes: Sequence[int],
     dtype: str,
     weighted: bool,
-    selected: NDArray[np.bool_] | None,
 ) -> Block:
     """Replace the columns of a gathered block by positions in the sections.
 
-    ``positions`` are those of the needed ids in their blocks. The ``selected`` entries are
-    held out.
+    ``positions`` are those of the needed ids in their blocks, which have ``other_sizes`` rows. The
+    ``selected`` entries are held out.
     """
     parts = []
     columns = []
     start = 0
-    for first, size, whole, position in zip(
-        sections.offsets, sections.sizes, sections.whole, positions, strict=True
-    ):
+    for first, size, position in zip(offsets_of(other_sizes), other_sizes, positions, strict=True):
+        whole = receives_all(len(position), size)
         parts.append(start + (position if whole else np.arange(len(position), dtype=np.int32)))
         columns.append(first + (np.arange(size) if whole else position.astype(np.int64)))
-        start += size if whole else len(position)
+        start += len(columns[-1])
     rows = gathered.rows
     indices = np.concatenate(parts).astype(np.int32, copy=False)[rows.indices]
     entries = Compressed(rows.pointers, indices, rows.values.astype(dtype, copy=False))
@@ -311,3 +322,8 @@ def finish_block(
     if selected is not None and len(selected):
         observed, weights, holdout = hold_out(observed, weights, selected)
     return Block(observed, weights, offset, np.concatenate(columns), holdout)
+
+
+def offsets_of(sizes: Sequence[int]) -> list[int]:
+    """The global index of the first row of each block."""
+    return [0, *np.cumsum(sizes).tolist()[:-1]]

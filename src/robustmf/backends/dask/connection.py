@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import distributed
 from distributed.client import ClosedClientError
@@ -51,17 +52,6 @@ class ConnectionOptions:
 OPTIONS = ConnectionOptions()
 
 
-class RecoveredError(Exception):
-    """Lost data have been replaced: tasks that depend on them must be submitted again."""
-
-
-class Recoverable(Protocol):
-    """Data on workers that can be replaced after a loss."""
-
-    def recover(self) -> bool:
-        """Replace what was lost; return whether anything was."""
-
-
 class Connection:
     """A client of a Dask cluster; ``remedy`` is the advice in errors about a lost cluster."""
 
@@ -80,22 +70,95 @@ class Connection:
         self.client = client
         self._remedy = remedy
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Return a future of ``function(*arguments)``."""
+    @contextmanager
+    def _reaching_scheduler(self) -> Iterator[None]:
+        """Context in which errors of a scheduler that is lost become ClusterLostError."""
         try:
-            return self.client.submit(function, *arguments, pure=False, **options)
-        except (*_UNREACHABLE, RuntimeError, ValueError) as error:
+            yield
+        except _UNREACHABLE as error:
+            raise self._lost() from error
+        except (RuntimeError, ValueError, AttributeError) as error:  # of a closed client
             if self.client.status == "running":
                 raise
             raise self._lost() from error
 
-    def map(self, function: Callable[..., Any], *columns: Iterable[Any]) -> list[Any]:
-        """Return futures of the function of each tuple of arguments, as the builtin ``map``."""
-        return [self.submit(function, *arguments) for arguments in zip(*columns, strict=True)]
+    def _lost(self, reason: str = "the scheduler or data on workers are lost") -> ClusterLostError:
+        return ClusterLostError(f"{reason}; {self._remedy}")
 
-    def attributes(self, objects: Iterable[Any], name: str) -> list[Any]:
-        """Return futures of an attribute of each of the objects."""
-        return [self.submit(getattr, one, name) for one in objects]
+    def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return a future of ``function(*arguments)``."""
+        with self._reaching_scheduler():
+            return self.client.submit(function, *arguments, pure=False, **options)
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *columns: Iterable[Any],
+        constants: Sequence[Any] = (),
+        workers: Sequence[str] | None = None,
+    ) -> list[Any]:
+        """Return futures of the function of each tuple of arguments, as the builtin ``map``.
+
+        Parameters
+        ----------
+        function : callable
+        *columns : iterables
+            The first arguments of all tasks, the second arguments, and so on.
+        constants : sequence, default=()
+            Further arguments, which are the same for all tasks.
+        workers : sequence of str, default=None
+            The address of the worker to which each task is restricted.
+        """
+        tasks = [(*arguments, *constants) for arguments in zip(*columns, strict=True)]
+        options = [{}] * len(tasks) if workers is None else [{"workers": [one]} for one in workers]
+        return [
+            self.submit(function, *arguments, **of_task)
+            for arguments, of_task in zip(tasks, options, strict=True)
+        ]
+
+    def map_evenly(
+        self, function: Callable[..., Any], *columns: Iterable[Any], constants: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The same with tasks that are distributed evenly over the threads; waits for them.
+
+        A task is restricted to its worker while it runs, because Dask would let idle workers take
+        it, and its result would stay there. The restriction is removed afterwards, so that a lost
+        result can be recomputed anywhere.
+        """
+        tasks = [(*arguments, *constants) for arguments in zip(*columns, strict=True)]
+        futures: list[Any] = [None] * len(tasks)
+        addresses = [""] * len(tasks)
+        missing = list(range(len(tasks)))
+        while missing:
+            for k, address in zip(missing, self.assign_workers(len(tasks)), strict=False):
+                addresses[k] = address
+                futures[k] = self.submit(function, *tasks[k], workers=[address])
+            while not _wait_for_all(futures) and not self._stranded(futures, addresses):
+                pass
+            self.remove_restrictions([one for one in futures if one.status == "finished"])
+            missing = self._stranded(futures, addresses)
+        self.wait(futures)
+        return futures
+
+    def _stranded(self, futures: Sequence[Any], addresses: Sequence[str]) -> list[int]:
+        """The positions of futures that wait for a worker that is lost."""
+        present = self.workers()
+        return [
+            k
+            for k, (future, address) in enumerate(zip(futures, addresses, strict=True))
+            if address not in present and not future.done()
+        ]
+
+    def remove_restrictions(self, futures: Sequence[Any]) -> None:
+        """Allow results that were restricted to a worker to be recomputed anywhere."""
+        restrictions = {future.key: () for future in futures}
+        with self._reaching_scheduler():
+            self.client.sync(self.client.scheduler.set_restrictions, worker=restrictions)
+
+    def workers(self) -> dict[str, int]:
+        """Addresses of the workers and their numbers of threads."""
+        with self._reaching_scheduler():
+            return dict(self.client.nthreads())
 
     def assign_workers(self, n: int) -> list[str]:
         """Addresses of workers for n blocks, distributed evenly over the threads of the cluster."""
@@ -109,94 +172,52 @@ class Connection:
         threads = [address for address, number in sorted(workers.items()) for _ in range(number)]
         return [threads[k % len(threads)] for k in range(n)]
 
-    def submit_evenly(self, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Futures of ``(function, *arguments)``, distributed evenly over the threads.
+    def holders(self, futures: Sequence[Any]) -> list[tuple[str, ...]]:
+        """The addresses of the workers that hold each result."""
+        with self._reaching_scheduler():
+            held = self.client.who_has(futures)
+        return [tuple(held.get(future.key, ())) for future in futures]
 
-        A task is restricted to its worker while it runs, because Dask would let idle workers take
-        it, and its result would stay there. The restriction is removed afterwards, so that a lost
-        result can be recomputed anywhere.
+    def gather(self, futures: Any) -> Any:
+        """The results of nested lists of futures, in the same structure."""
+        return self.gather_with_recovery(lambda: (None, futures))[1]
+
+    def gather_with_recovery(
+        self, submit: Callable[[], tuple[Any, Any]], needed: Sequence[Any] = ()
+    ) -> tuple[Any, Any]:
+        """Call ``submit``, which returns (anything, futures), and gather the futures.
+
+        ``needed`` are data of the tasks with a method ``recover``, which replaces what was lost
+        with a worker and returns whether anything was. In this case ``submit`` is called again.
         """
-        futures: list[Any] = [None] * len(tasks)
-        addresses = [""] * len(tasks)
-        missing = list(range(len(tasks)))
-        while missing:
-            for k, address in zip(missing, self.assign_workers(len(tasks)), strict=False):
-                addresses[k] = address
-                futures[k] = self.submit(*tasks[k], workers=[address])
-            while not _wait_for_all(futures) and not self._stranded(futures, addresses):
-                pass
-            self.remove_restrictions([one for one in futures if one.status == "finished"])
-            missing = self._stranded(futures, addresses)
-        self.wait(futures)
-        return futures
-
-    def remove_restrictions(self, futures: Sequence[Any]) -> None:
-        """Allow results that were restricted to a worker to be recomputed anywhere."""
-        restrictions = {future.key: () for future in futures}
-        try:
-            self.client.sync(self.client.scheduler.set_restrictions, worker=restrictions)
-        except _UNREACHABLE as error:
-            raise self._lost() from error
-
-    def _stranded(self, futures: Sequence[Any], addresses: Sequence[str]) -> list[int]:
-        """The positions of futures that wait for a worker that is lost."""
-        present = self.workers()
-        return [
-            k
-            for k, (future, address) in enumerate(zip(futures, addresses, strict=True))
-            if address not in present and not future.done()
-        ]
-
-    def gather(self, futures: Any, needed: Sequence[Recoverable] = ()) -> Any:
-        """The results of nested lists of futures, in the same structure.
-
-        If data among ``needed`` are lost meanwhile, they are recovered and RecoveredError is
-        raised; see :meth:`gather_with_recovery`.
-        """
-        flat = list(_flatten(futures))
-        attempts = 0
+        kept, futures = submit()
+        failures = 0
         while True:
-            while not _wait_for_all(flat):
-                if _recover(needed):
-                    raise RecoveredError
+            while not (finished := _wait_for_all(futures)) and not _recover(needed):
+                pass
             try:
-                return self.client.gather(futures)
+                if finished:
+                    return kept, self.client.gather(futures)
             except KilledWorker as error:
-                attempts += 1
-                if attempts == OPTIONS.max_retries:
+                failures += 1
+                if failures == OPTIONS.max_retries:
                     raise self._lost(
                         f"a task terminated every worker that ran it ({error}); give workers more "
                         "memory, or use more blocks"
                     ) from error
-                self.client.retry(flat)
+                self.client.retry(list(_flatten(futures)))
+                continue
             except (CancelledError, *_UNREACHABLE) as error:
-                if self.client.status == "running" and _recover(needed):
-                    raise RecoveredError from None
-                raise self._lost() from error
-
-    def gather_with_recovery(
-        self, submit: Callable[[], tuple[Any, Any]], needed: Sequence[Recoverable]
-    ) -> tuple[Any, Any]:
-        """Call ``submit``, which returns (anything, futures), and gather the futures.
-
-        It is called again whenever data that its tasks need were lost and recovered.
-        """
-        while True:
+                if self.client.status != "running" or not _recover(needed):
+                    raise self._lost() from error
+            del kept, futures  # so that the workers release the results
             kept, futures = submit()
-            try:
-                return kept, self.gather(futures, needed)
-            except RecoveredError:
-                del kept, futures
-
-    def _lost(self, reason: str = "the scheduler or data on workers are lost") -> ClusterLostError:
-        return ClusterLostError(f"{reason}; {self._remedy}")
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Wait for nested lists of futures; an error of one of them is raised."""
-        flat = list(_flatten(futures))
-        while not _wait_for_all(flat):
+        while not _wait_for_all(futures):
             pass
-        failed = [future for future in flat if future.status != "finished"]
+        failed = [future for future in _flatten(futures) if future.status != "finished"]
         if failed:
             self.gather(failed)
 
@@ -211,28 +232,8 @@ class Connection:
 
     def scatter(self, value: Any) -> Any:
         """A future of a value of this machine on one worker; it is lost with that worker."""
-        try:
+        with self._reaching_scheduler():
             return self.client.scatter([value], hash=False)[0]
-        except (TimeoutError, *_UNREACHABLE) as error:
-            raise self._lost() from error
-
-    def holders(self, futures: Sequence[Any]) -> list[tuple[str, ...]]:
-        """The addresses of the workers that hold each result."""
-        try:
-            held = self.client.who_has(futures)
-        except _UNREACHABLE as error:
-            raise self._lost() from error
-        return [tuple(held.get(future.key, ())) for future in futures]
-
-    def workers(self) -> dict[str, int]:
-        """Addresses of the workers and their numbers of threads."""
-        try:
-            return dict(self.client.nthreads())
-        # a closed client has no scheduler
-        except (*_UNREACHABLE, RuntimeError, ValueError, AttributeError) as error:
-            if self.client.status == "running":
-                raise
-            raise self._lost() from error
 
 
 def identity(value: Any) -> Any:
@@ -240,15 +241,15 @@ def identity(value: Any) -> Any:
     return value
 
 
-def _recover(needed: Sequence[Recoverable]) -> bool:
+def _recover(needed: Sequence[Any]) -> bool:
     return sum(each.recover() for each in needed) > 0
 
 
-def _wait_for_all(futures: Sequence[Any]) -> bool:
+def _wait_for_all(futures: Any) -> bool:
     """Wait for one check interval; return whether all futures are finished or have failed."""
     deadline = time.monotonic() + OPTIONS.check_interval
     # not distributed.wait: after a timeout it leaves a reference cycle that keeps the futures alive
-    while not all(future.done() for future in futures):
+    while not all(future.done() for future in _flatten(futures)):
         if time.monotonic() > deadline:
             return False
         time.sleep(OPTIONS.poll_interval)

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import Measurement
-from robustmf.backends.biases import BiasModel, entries_weight, penalty, ridge
+from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.factors import Factors, Predictors
-from robustmf.backends.dask.matrix import Matrix
-from robustmf.kernels.reductions import squared_norm
+from robustmf.backends.dask.matrix import Factors, Matrix
+from robustmf.backends.sweeps import Regressions
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 
@@ -37,14 +36,10 @@ class Terms:
     biases: BiasModel
     bounds: tuple[float, float]
 
-    def penalty(self, block: Block, own: Array) -> float:
-        """The penalty of the factors of a block."""
-        return penalty(ridge(self.reg, self.reg_by_count, block.observed), own)
-
-
-def operations_on(block: Block) -> CPUOperations:
-    """Operations on the entries of a block, on the thread of the task."""
-    return CPUOperations(block.observed, Team(1))
+    def regressions(self, block: Block) -> Regressions:
+        """The regressions of a block, on the thread of the task."""
+        operations = CPUOperations(block.observed, Team(1))
+        return Regressions(operations, self.biases, self.reg, self.reg_by_count, block.weights)
 
 
 class DaskSweeps:
@@ -74,13 +69,10 @@ class DaskSweeps:
     def entries_size(self) -> tuple[float, float, int]:
         """Σ value², the sum of the entries' weights and the number of positive ones."""
         connection = self._matrix.connection
-        sizes = connection.gather(connection.map(_entries_size, self._matrix.sides[0].blocks))
+        blocks = self._matrix.sides[0].blocks
+        sizes = connection.gather(connection.map(_entries_size, blocks, constants=(self._terms,)))
         values, weights, n_weighted = zip(*sizes, strict=True)
         return sum(values), sum(weights), sum(n_weighted)
-
-    def last_holdout_error(self, U: Any, V: Any) -> float:
-        """The error of the last point, for a loop that validates (U, V) after each sweep."""
-        return self.holdout_error
 
     def place(self, U: Any, V: Any) -> Point:
         """The factors as blocks; arrays are in the order of the ids."""
@@ -90,10 +82,9 @@ class DaskSweeps:
         )
         return A, B
 
-    def predictors(self, point: Point) -> tuple[Predictors, Predictors]:
+    def predictors(self, point: Point) -> Point:
         """Factors whose product is the prediction, biases included."""
-        U, V = (Predictors(factors, self._terms.biases) for factors in point)
-        return U, V
+        return point[0].predictors(self._terms.biases), point[1].predictors(self._terms.biases)
 
     def sweep(
         self,
@@ -111,23 +102,29 @@ class DaskSweeps:
         See :meth:`robustmf.backends.base.Sweeps.sweep`.
         """
         matrix = self._matrix
-        options = (loss, self._terms, curvature, single)
+        constants = (extrapolation, loss, self._terms, curvature, single)
+
+        def solve(side: int, sections: Sequence[Any], previous_sections: Sequence[Any]) -> Any:
+            own = (matrix.sides[side].blocks, point[side].blocks, previous[side].blocks)
+            return matrix.connection.map(
+                half_step,
+                *own,
+                sections,
+                previous_sections,
+                constants=constants,
+                workers=matrix.addresses,
+            )
 
         def submit() -> tuple[Any, Any]:
-            sections = self._sections_of(point[1])
-            rows = self._half_step(
-                0, point, previous, extrapolation, sections, self._sections_of(previous[1]), options
-            )
-            columns = self._half_step(
-                1, point, previous, extrapolation, matrix.sections(1, rows), None, options
-            )
+            rows = solve(0, self._sections_of(point[1]), self._sections_of(previous[1]))
+            columns = solve(1, matrix.sections(1, rows), [None] * matrix.n_blocks)
             sections = matrix.sections(0, columns)
             tasks, total = self._measure(rows, columns, sections, losses, single)
             return (rows, columns, sections, [*rows, *columns, *tasks]), total
 
         (rows, columns, sections, _), measured = self._run(submit, [*point, *previous])
         width = point[0].shape[1]
-        new = (matrix.factors(0, rows, width), matrix.factors(1, columns, width))
+        new = (Factors(matrix, 0, rows, width), Factors(matrix, 1, columns, width))
         new[1].sections = sections
         return new, measured
 
@@ -161,32 +158,6 @@ class DaskSweeps:
         self.holdout_error = error / weight if weight else float("nan")
         return kept, measured
 
-    def _half_step(
-        self,
-        side: int,
-        point: Point,
-        previous: Point,
-        extrapolation: float,
-        sections: Sequence[Any],
-        previous_sections: Sequence[Any] | None,
-        options: tuple[Any, ...],
-    ) -> list[Any]:
-        matrix = self._matrix
-        blocks = zip(
-            matrix.sides[side].blocks,
-            point[side].blocks,
-            previous[side].blocks,
-            sections,
-            previous_sections or [None] * matrix.n_blocks,
-            strict=True,
-        )
-        return [
-            matrix.connection.submit(
-                half_step, *block, extrapolation, *options, **matrix.worker_of(k)
-            )
-            for k, block in enumerate(blocks)
-        ]
-
     def _measure(
         self,
         rows: Sequence[Any],
@@ -196,18 +167,17 @@ class DaskSweeps:
         single: bool,
     ) -> tuple[list[Any], Any]:
         """Futures of the measurement of each block, and of their sum."""
-        matrix = self._matrix
-        submit = matrix.connection.submit
-        sides = matrix.sides
-        by_row = [
-            submit(_measure_rows, *block, losses, self._terms, single, **matrix.worker_of(k))
-            for k, block in enumerate(zip(sides[0].blocks, rows, sections, strict=True))
-        ]
-        by_column = [
-            submit(_penalty, *block, self._terms, **matrix.worker_of(k))
-            for k, block in enumerate(zip(sides[1].blocks, columns, strict=True))
-        ]
-        return [*by_row, *by_column], submit(_total, by_row, by_column)
+        connection = self._matrix.connection
+        addresses = self._matrix.addresses
+        row_blocks, column_blocks = (side.blocks for side in self._matrix.sides)
+        constants = (losses, self._terms, single)
+        by_row = connection.map(
+            _measure_rows, row_blocks, rows, sections, constants=constants, workers=addresses
+        )
+        by_column = connection.map(
+            _penalty, column_blocks, columns, constants=(self._terms,), workers=addresses
+        )
+        return [*by_row, *by_column], connection.submit(_total, by_row, by_column)
 
     def _sections_of(self, V: Factors) -> list[list[Any]]:
         """The sections of V for the row blocks, which have most of them from the measurement."""
@@ -235,18 +205,13 @@ def half_step(
     other = np.concatenate(sections)
     if previous_sections is not None:
         other = other + extrapolation * (other - np.concatenate(previous_sections))
-    design, offsets = terms.biases.design(other)
     factors = own + extrapolation * (own - previous)
-    reg = ridge(terms.reg, terms.reg_by_count, block.observed)
-    operations_on(block).half_step(
-        loss, reg, factors, design, block.weights, offsets, curvature=curvature, single=single
-    )
+    terms.regressions(block).solve(factors, other, loss, curvature, single)
     return factors
 
 
-def _entries_size(block: Block) -> tuple[float, float, int]:
-    values = block.observed.rows.values
-    return squared_norm(values[None]), *entries_weight(block.observed, block.weights)
+def _entries_size(block: Block, terms: Terms) -> tuple[float, float, int]:
+    return terms.regressions(block).entries_size()
 
 
 def _measure_rows(
@@ -258,17 +223,15 @@ def _measure_rows(
     single: bool,
 ) -> tuple[Measurement, tuple[float, float]]:
     """The terms of a row block, and Σ s|error| and Σ s over its held-out entries."""
-    left, right = terms.biases.predictors(U, np.concatenate(sections))
-    sums = operations_on(block).loss_sums(losses, left, right, block.weights, single)
-    weight = entries_weight(block.observed, block.weights)
-    measured = Measurement(sums, *weight, terms.penalty(block, U))
+    V = np.concatenate(sections)
+    measured = terms.regressions(block).measure(U, V, losses, single)
     if block.holdout is None:
         return measured, (0.0, 0.0)
-    return measured, block.holdout.error_sums(left, right, terms.bounds)
+    return measured, block.holdout.error_sums(*terms.biases.predictors(U, V), terms.bounds)
 
 
 def _penalty(block: Block, own: Array, terms: Terms) -> float:
-    return terms.penalty(block, own)
+    return terms.regressions(block).penalty(own)
 
 
 def _total(
