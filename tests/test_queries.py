@@ -101,7 +101,7 @@ def test_indices_out_of_range_are_an_error(observed):
     with pytest.raises(TypeError, match="items must be integers"):
         by_index.similar_items("film01")
     for call in (by_index.transform, by_index.entry_weights):
-        with pytest.raises(ValueError, match="X has ids, but the fit had none"):
+        with pytest.raises(ValueError, match="X has (row|column) ids, but the fit had none"):
             call(observed)
 
 

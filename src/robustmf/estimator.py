@@ -28,8 +28,11 @@ from robustmf.data.checks import (
     require_magnitude,
     warn_of_empty,
 )
-from robustmf.data.observed import Observed, as_observed
+from robustmf.data.ids import require_distinct
+from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.ranking import Ranked
+from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
+from robustmf.data.tables import without_column
 from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.fitting import FitResult, fit
 from robustmf.initialization.initial_point import check_init
@@ -196,7 +199,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Norm of the smallest element of the Clarke subdifferential at the result, 0 at a critical
         point: computed by "mm" and by ``certify``, otherwise NaN.
     row_ids_, column_ids_ : list or None
-        The ids of rows and columns, where X had them (:meth:`Observed.from_triplets`).
+        The ids of rows and columns, where X had them: the labels of a wide table, the ids of a
+        long one or of an :class:`Observed`.
     median_, scale_ : float
         Median of the values, and of their absolute values.
     entries_ : mapping of ndarray
@@ -307,6 +311,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         y: None = None,
         weights: ArrayLike | None = None,
         *,
+        row: Any = None,
+        col: Any = None,
+        value: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
         resume: str | os.PathLike[str] | None = None,
@@ -316,14 +323,20 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Parameters
         ----------
-        X : sparse matrix, array, DataFrame or Observed
-            Sparse (every stored entry is observed, zeros too), dense (NaN is missing), or
-            :class:`Observed`.
+        X : table, sparse matrix, array or Observed
+            A table of pandas, polars, Arrow, …: wide, whose labels are the ids of rows and columns
+            (see :meth:`Observed.from_dense`), or long, with ``row``, ``col`` and ``value``; a
+            sparse matrix (every stored entry is observed, zeros too); a dense array (NaN is
+            missing); or :class:`Observed`.
         y : None
             Ignored; for compatibility with scikit-learn.
         weights : array, default=None
-            Factors of each entry's loss: one number ≥ 0 per observed entry, in row order, or an
-            m × n array. (They weight entries; scikit-learn's sample_weight weights rows.)
+            Factors of each entry's loss: one number ≥ 0 per line of a long table, otherwise per
+            observed entry in row order; or an m × n array. (They weight entries; scikit-learn's
+            sample_weight weights rows.)
+        row, col, value : name of a column, default=None
+            The columns of row ids, column ids and values of a long table, one line per entry, as in
+            :meth:`Observed.from_triplets`. Only ``row``: the column of row ids of a wide table.
         checkpoint : path, default=None
             A file to write the state of the fit to. If it exists and belongs to the same fit (data,
             parameters, seed, release), the fit is resumed, and ends with the same bits as one that
@@ -354,19 +367,34 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         seeded = self.random_state is not None
         state = as_checkpoint(checkpoint, checkpoint_every, resume, seeded, self.device)
+        names = ColumnNames(row, col, value).checked()
         if client is not None:
+            if names != NO_NAMES:
+                raise ValueError(
+                    "row, col and value must be named by robustmf.backends.dask.Triplets with "
+                    f"client=, got row={row!r}, col={col!r}, value={value!r}"
+                )
             return self._fit_on_cluster(X, weights, client, state)
         require_in_memory(X)
-        observed = self._observe(X, reset=True)
+        observed = self._observe(X, read_table(X, names), reset=True)
         on_entries = None if weights is None else entry_weights(weights, observed)
         return self._fit(observed, on_entries, checkpoint=state)
 
-    def partial_fit(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: None = None,
+        weights: ArrayLike | None = None,
+        *,
+        row: Any = None,
+        col: Any = None,
+        value: Any = None,
+    ) -> Self:
         """Continue the fit with more entries.
 
-        Without ids all rows of X are new. With ids (:meth:`Observed.from_triplets`, as in the first
-        call) rows and columns are matched by id, new ones are appended, and a new value replaces an
-        old one.
+        Without row ids all rows of X are new. With ids (those of a table or of
+        :meth:`Observed.from_triplets`, as in the first call) rows and columns are matched by id,
+        new ones are appended, and a new value replaces an old one.
 
         New rows and columns are folded in, and iterations over all entries continue from there,
         which takes a few sweeps. When the entries have doubled since the last initialization, the
@@ -377,22 +405,24 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Parameters
         ----------
-        X, y, weights
-            As in :meth:`fit`.
+        X, y, weights, row, col, value
+            As in :meth:`fit`. The columns of a long table need to be named in the first call only.
 
         Returns
         -------
         self
         """
+        names = ColumnNames(row, col, value).checked()
         if not hasattr(self, "model_"):
-            return self.fit(X, weights=weights)
+            return self.fit(X, weights=weights, row=row, col=col, value=value)
         model = self.model_
         if "pointers" not in model.entries:
             raise ValueError(
                 "partial_fit needs the entries of the fit, and they stayed on the cluster; "
                 "fit old and new ones together with client=, or fold new rows in with transform"
             )
-        new = self._observe(X, reset=False).to_host()
+        entries = model.read(X) if names == NO_NAMES else read_table(X, names)
+        new = self._observe(X, entries, reset=False).to_host()
         new_weights = None if weights is None else entry_weights(weights, new)
         observed, all_weights = accumulate(
             model.fitted_entries(), model.entries["weights"], new, new_weights
@@ -506,6 +536,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             column_ids=observed.column_ids,
             entries=observed.to_keep(weights),
             n_entries_initialized=n_initialized,
+            form=getattr(observed, "form", None),
             summary=FitSummary(
                 solver=result.solver,
                 solver_reason=result.reason,
@@ -518,9 +549,11 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             ),
         )
 
-    def fit_transform(self, X: Any, y: None = None, weights: ArrayLike | None = None) -> Array:
+    def fit_transform(
+        self, X: Any, y: None = None, weights: ArrayLike | None = None, **options: Any
+    ) -> Array:
         """Fit, and return the factors of the rows; with biases, the row bias is the last column."""
-        self.fit(X, weights=weights)
+        self.fit(X, weights=weights, **options)
         factors = self.model_.factors
         if not factors.has_bias:
             return factors.row_factors
@@ -614,17 +647,28 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             require_positive("reg", self.reg, also="'auto' or 'paper'")
         require_positive("tol", self.tol)
 
-    def _observe(self, X: Any, *, reset: bool) -> Observed:
-        """X as entries to fit, its columns checked (``reset``: remembered)."""
-        observed = get_backend(self.device).observe(X)
+    def _observe(self, X: Any, entries: Any, *, reset: bool) -> Observed:
+        """The ``entries`` of X on the backend, its columns checked (``reset``: remembered)."""
+        observed = get_backend(self.device).observe(entries)
+        require_distinct(observed.row_ids, "row")
         self._check_columns(X, observed, reset=reset)
         return observed
 
     def _check_columns(self, X: Any, observed: Observed, *, reset: bool) -> None:
-        """Check number and names of the columns; columns with ids are matched by these instead."""
-        if not reset and observed.column_ids is not None:
+        """Check number and names of the columns.
+
+        Columns with ids are matched by these instead, unless X and the fitted table are wide and
+        their columns have names, which scikit-learn requires to be the same.
+        """
+        form = None if isinstance(X, Observed) else observed.form
+        named = form is not None and not form.is_long and hasattr(self, "feature_names_in_")
+        if not reset and observed.column_ids is not None and not named:
             return
-        columns = np.empty((1, observed.shape[1])) if isinstance(X, Observed) else X
+        if form is not None and not form.is_long:
+            columns = without_column(X, form.names.row)
+        else:
+            has_ids = isinstance(X, Observed) or form is not None
+            columns = np.empty((1, observed.shape[1])) if has_ids else X
         validate_data(self, columns, skip_check_array=True, reset=reset)
 
     @contextmanager
@@ -731,48 +775,73 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _rows(self, X: Any) -> Observed:
         """New rows as entries, the number and names of their columns checked."""
-        observed = new_rows(X, get_backend(self.device).observe)
+        check_is_fitted(self)
+        entries = self.model_.read(X, new=True)
+        observed = new_rows(entries, get_backend(self.device).observe)
         self._check_columns(X, observed, reset=False)
         return observed
 
     def _entries(self, X: Any, rows: str) -> Any:
-        """X as it is, or checked as new rows."""
-        return self._rows(X) if rows == "new" and X is not None else X
+        """The entries of a table, or of new rows; anything else, None included, as it is."""
+        if X is None:
+            return None
+        return self._rows(X) if rows == "new" else self._model().read(X)
+
+    def _form(self, entries: Any) -> TableForm | None:
+        """The form of answers about these entries; None is those of the fit."""
+        form: TableForm | None = getattr(self.model_ if entries is None else entries, "form", None)
+        return form
+
+    def _per_entry(self, entries: Any, values: NDArray[Any], name: str) -> Any:
+        """An answer per entry (None: of the fit): in the form of their table, or in row order."""
+        form = self._form(entries)
+        if form is None:
+            return values
+        observed = self.model_.fitted_entries() if entries is None else entries.to_host()
+        return form.entries(values, name, observed)
 
     @property
     def _n_features_out(self) -> int:
         return self.model_.n_outputs
 
-    def predict(self, rows: Any, columns: Any = None) -> Array:
+    def predict(self, rows: Any, columns: Any = None) -> Any:
         """Predictions for pairs of a row and a column, or for all entries of a matrix.
 
         Parameters
         ----------
-        rows : one or several ids, or numbers; or array
+        rows : one or several ids, or numbers; or array or wide table
             Ids where the fit had ids (a list, array or column of them, or a single one), otherwise
             row numbers. Without ``columns``, a dense matrix of rows as :meth:`transform` takes
             them: each row is predicted from its own entries, bad ones corrected and missing ones
-            filled in. A sparse one is refused, as the result would be dense.
+            filled in. A sparse one or a long table is refused, as the result would be dense.
         columns : one or several ids, or numbers, default=None
             Likewise for columns. The two are paired in the order given, and broadcast.
 
         Returns
         -------
-        ndarray
-            One prediction per pair, or the predicted matrix. Bias and factors of an unknown id are
+        ndarray or table
+            One prediction per pair, or the predicted matrix, which is a table if a table was given.
+            Bias and factors of an unknown id are
             0, so that the prediction is ``center_`` and the bias of the known side; a model without
             biases predicts ``median_``. Numbers must exist.
         """
         model = self._model()
         if columns is not None:
             return model.predict(rows, columns)
-        if isinstance(rows, Observed) or sp.issparse(rows):
+        entries = None if isinstance(rows, Observed) or sp.issparse(rows) else self._rows(rows)
+        form = self._form(entries) if entries is not None else None
+        if entries is None or (form is not None and form.is_long):
             raise TypeError(
                 "predict of a whole sparse matrix would be a dense one; request pairs with "
                 "predict(rows, columns), or some rows at a time with "
                 "inverse_transform(transform(X))"
             )
-        return model.complete(self._rows(rows))
+        completed = model.complete(entries)
+        if form is None:
+            return completed
+        if entries.column_ids != model.column_ids:  # matched by id
+            form = replace(form, columns=None)
+        return form.cells(completed, entries.row_ids, model.column_ids)
 
     def recommend(self, users: Any, n: int = 10, *, exclude_seen: bool = True) -> Ranked:
         """The n columns with the highest predictions for each of the given rows.
@@ -832,9 +901,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Bad entries of a row are downweighted. With biases there is one more column, the bias of the
         row. A row without entries gets zeros: its prediction is the biases of the columns (0
-        without). The columns of an :class:`Observed` with ids are matched by id, and entries in
-        unknown columns are ignored, with a warning; otherwise the columns are in the order of the
-        fit.
+        without). The columns of a long table or an :class:`Observed` with ids are matched by id,
+        and entries in unknown columns are ignored, with a warning; otherwise the columns are in the
+        order of the fit.
 
         Parameters
         ----------
@@ -873,9 +942,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = self._model()
         return -model.mean_absolute_error(self._entries(X, rows), rows)
 
-    def outlier_scores(
-        self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False
-    ) -> NDArray[np.float64]:
+    def outlier_scores(self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False) -> Any:
         """For each observed entry, the share of clean entries that deviate as much or more.
 
         A small score is suspicious: entries with a score up to 0.01 are about 1 % of the clean
@@ -886,9 +953,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ----------
         X : as in ``fit``, or None, default=None
             Entries of the fitted matrix: those of the fit (None), or others, which are recognized.
+            A long table has the columns that were named in ``fit``.
         rows : {"fitted", "new"}, default="fitted"
-            With "new" the rows of X are not part of the fit; they are folded in. Entries in
-            unknown columns have score NaN.
+            With "new" the rows of X are not part of the fit; they are folded in. Entries in unknown
+            rows or columns have score NaN, with a warning.
         attacks : bool, default=False
             Also use the evidence against the entry's whole row and column: the smallest of the
             three scores, corrected for taking the smallest. For attacks that write whole rows or
@@ -896,14 +964,18 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Returns
         -------
-        ndarray
-            One score per entry, in row order.
+        ndarray, Series or table
+            One score per entry. Of a wide table: a table with its labels, NaN where nothing is
+            observed. Of a long table: a column with a score per line, in its order and with its
+            index, so that ``df["score"] = model.outlier_scores()``. Otherwise an array in row
+            order.
         """
-        return scores.outlier_scores(
-            self._model(), self._entries(X, rows), rows=rows, attacks=attacks
-        )
+        model = self._model()
+        entries = self._entries(X, rows)
+        found = scores.outlier_scores(model, entries, rows=rows, attacks=attacks)
+        return self._per_entry(entries, found, "outlier_score")
 
-    def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
+    def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each row, the share of clean rows that would look as bad or worse.
 
         The evidence is a row's residuals, the mean and variance of its values, the co-occurrence of
@@ -919,12 +991,19 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Returns
         -------
-        ndarray
-            One score per row of the fit, or of X where its rows are new.
+        ndarray, Series or table
+            One score per row of the fit, or of X where its rows are new. For a table of pandas a
+            Series whose index is the row labels, for one of polars or Arrow a table of labels and
+            scores.
         """
-        return scores.row_scores(self._model(), self._entries(X, rows), rows=rows)
+        model = self._model()
+        entries = self._entries(X, rows)
+        found = scores.row_scores(model, entries, rows=rows)
+        form = self._form(entries)
+        ids = model.row_ids if rows == "fitted" else entries.row_ids
+        return found if form is None else form.groups(found, "row_score", "row", ids)
 
-    def column_scores(self, X: Any = None, *, rows: Rows = "fitted") -> NDArray[np.float64]:
+    def column_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each column, the share of clean columns that would look as bad or worse.
 
         With ``rows="new"`` a column is judged by the entries of the fit and of the new rows
@@ -939,10 +1018,15 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Returns
         -------
-        ndarray
-            One score per column.
+        ndarray, Series or table
+            One score per column, with its label as in :meth:`row_scores`.
         """
-        return scores.column_scores(self._model(), self._entries(X, rows), rows=rows)
+        model = self._model()
+        entries = self._entries(X, rows)
+        found = scores.column_scores(model, entries, rows=rows)
+        form = self._form(entries)
+        ids = model.column_ids
+        return found if form is None else form.groups(found, "column_score", "column", ids)
 
     def audit(
         self, X: Any = None, *, rows: Rows = "fitted", top: int = 10, at_most: float = 0.01
@@ -975,13 +1059,16 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._model(), self._entries(X, rows), rows=rows, top=top, at_most=at_most
         )
 
-    def entry_weights(self, X: Any) -> Array:
+    def entry_weights(self, X: Any) -> Any:
         """The weight of each observed entry of X in the fit: 1 is full weight, near 0 an outlier.
 
         The derivative of the loss relative to that of least squares for a smooth loss, and to the
-        derivative at 0 for a nonsmooth one. X has the rows of ``fit``; weights are in row order.
+        derivative at 0 for a nonsmooth one. X has the rows of ``fit``. Weights are in the form of
+        the table X as in :meth:`outlier_scores`, otherwise in row order.
         """
-        return self._model().entry_weights(X)
+        model = self._model()
+        entries = model.read(X)
+        return self._per_entry(entries, model.entry_weights(entries), "weight")
 
     # --- Files and pages --------------------------------------------------------------------
 
@@ -1008,6 +1095,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             for name, value in vars(self).items()
             if name not in parameters and name != "model_"
         }
+        if model.form is not None:
+            others["table_form"] = model.form.to_state()
         write(path, Saved(type(self).__name__, parameters, model.to_state() | others))
 
     def report(
@@ -1182,6 +1271,11 @@ def _restore(saved: Saved) -> RobustMF:
     if reserved:
         raise ModelFileError(f"{saved.kind} cannot have fitted attributes named {reserved}")
     model = FittedModel.from_state(saved.state)
+    if "table_form" in others:
+        try:
+            model = replace(model, form=TableForm.from_state(others.pop("table_form")))
+        except ValueError as error:
+            raise ModelFileError(str(error)) from None
     n_columns = others.get("n_features_in_")
     if n_columns != model.shape[1]:
         raise ModelFileError(f"n_features_in_ must be {model.shape[1]}, got {n_columns}")

@@ -17,8 +17,10 @@ from robustmf.backends.registry import get_backend
 from robustmf.data.checks import match_columns, new_rows, require_magnitude
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary
-from robustmf.data.observed import Compressed, Observed
+from robustmf.data.observed import Compressed, Observed, read_table
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
+from robustmf.data.table_form import NO_NAMES, TableForm
+from robustmf.data.tables import has_columns
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.io.model_state import check_state
 from robustmf.kernels.team import Team
@@ -83,6 +85,8 @@ class FittedModel:
         Where fold-in and residuals are computed.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
+    form : TableForm or None, default=None
+        The form of the fitted table, in which answers are returned; None if it was not a table.
     """
 
     factors: Factorization
@@ -100,6 +104,7 @@ class FittedModel:
     bounds: tuple[float, float] = UNBOUNDED
     device: str = "cpu"
     n_jobs: int | None = None
+    form: TableForm | None = None
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -139,23 +144,49 @@ class FittedModel:
             return lookup.indices(given)
         return require_indices(argument, given, self.shape[0 if side == "row" else 1])
 
+    def read(self, X: Any, *, new: bool = False) -> Any:
+        """The entries of a table; anything else as it is.
+
+        A table is long if the fitted one was and it has the same three columns, otherwise wide.
+        ``new`` rows may all be empty.
+        """
+        names = NO_NAMES if self.form is None else self.form.names
+        return read_table(X, names if has_columns(X, names) else NO_NAMES, allow_empty=new)
+
     def locate(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
         """X as entries of the fitted matrix, with the indices of their rows and columns.
 
         They are matched by id where X and the fit have ids; unknown ids have index ``UNKNOWN``.
         """
-        observed = self.backend.observe(X).to_host()
+        observed = self.backend.observe(self.read(X)).to_host()
         require_magnitude(observed, new=True)
-        i: NDArray[Any] = observed.rows.group_of_entry()
-        j: NDArray[Any] = observed.rows.indices
-        if observed.row_ids is None:
+        if observed.row_ids is None and observed.column_ids is None:
             self._require_shape(observed)
-            return observed, i, j
-        rows = self.vocabulary("row")
-        columns = self.vocabulary("column")
-        if rows is None or columns is None:
-            raise ValueError("X has ids, but the fit had none; give X by row and column numbers")
-        return observed, rows.indices(observed.row_ids)[i], columns.indices(observed.column_ids)[j]
+        rows = self._match("row", observed.row_ids, observed.shape[0])
+        columns = self._match("column", observed.column_ids, observed.shape[1])
+        return observed, rows[observed.rows.group_of_entry()], columns[observed.rows.indices]
+
+    def _match(self, side: Side, ids: Ids, size: int) -> NDArray[np.integer[Any]]:
+        """The indices of the rows or columns of a matrix; ``UNKNOWN`` for unknown ids.
+
+        Without ids they must be those of the fit. Where the rows of a fitted table are numbered,
+        the integers that label those of another table are these numbers.
+        """
+        n_known = self.shape[0 if side == "row" else 1]
+        if ids is None:
+            if size != n_known:
+                raise ValueError(
+                    f"X must have the {n_known} {side}s of the fit or {side} ids, "
+                    f"got {size} {side}s without ids"
+                )
+            return np.arange(size)
+        lookup = self.vocabulary(side)
+        if lookup is not None:
+            return lookup.indices(ids)
+        numbers = np.asarray(ids)
+        if self.form is None or self.form.is_long or numbers.dtype.kind not in "iu":
+            raise ValueError(f"X has {side} ids, but the fit had none; give X by {side} numbers")
+        return np.where((numbers >= 0) & (numbers < n_known), numbers, UNKNOWN)
 
     def _require_shape(self, observed: Observed) -> None:
         if observed.shape != self.shape:
@@ -172,7 +203,7 @@ class FittedModel:
                 "or the functions of robustmf.backends.dask"
             )
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
-        return Observed(rows, self.shape, self.row_ids, self.column_ids)
+        return Observed(rows, self.shape, self.row_ids, self.column_ids, self.form)
 
     # --- Predictions ------------------------------------------------------------------------
 
@@ -275,7 +306,7 @@ class FittedModel:
         observed = new_rows(X, self.backend.observe)
         if observed.column_ids is not None and self.column_ids is None:
             raise ValueError(
-                "X has ids, but the fit had none; fit with Observed.from_triplets, "
+                "X has column ids, but the fit had none; fit a table or Observed.from_triplets, "
                 "or give X as an array by column numbers"
             )
         require_magnitude(observed, new=True)
@@ -309,7 +340,7 @@ class FittedModel:
     def residuals(self, X: Any) -> Array:
         """Values minus predictions at the entries of X, entries of the fitted matrix."""
         observed = self.backend.observe(X)
-        if self.backend.capabilities.host_arrays or observed.row_ids is not None:
+        if self.backend.capabilities.host_arrays or observed.column_ids is not None:
             observed, i, j = self.locate(observed)
             return np.asarray(observed.rows.values - self.predict_pairs(i, j))
         self._require_shape(observed)

@@ -62,7 +62,8 @@ MATRICES: dict[str, tuple[Callable[[], Any], Raises]] = {
     "ids where the fit had none": (
         table,
         Raises(
-            ValueError, "X has ids, but the fit had none|by indices so far, by ids in this batch"
+            ValueError,
+            "X has (row|column) ids, but the fit had none|by indices so far, by ids in this batch",
         ),
     ),
 }

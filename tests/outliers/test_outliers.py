@@ -366,14 +366,23 @@ def test_bad_use_is_refused_by_name(model, call, error, message):
         call(model)
 
 
-def test_unknown_ids_are_refused_with_a_remedy(loved_model):
-    unknown = Observed.from_triplets(row=["nobody"], col=["item 1"], value=[3.0])
-    with pytest.raises(
-        ValueError,
-        match="1 entries in rows or columns that are unknown to the fit; "
-        "give new rows with rows='new'",
-    ):
-        loved_model.outlier_scores(unknown)
+def test_entries_with_unknown_ids_have_no_score_and_a_warning(loved_model):
+    fitted = loved_model.model_.fitted_entries()
+    known = fitted.row_ids[0], fitted.column_ids[int(fitted.rows.indices[0])]
+    value = float(fitted.rows.values[0])
+    some = Observed.from_triplets(
+        row=[known[0], "nobody", known[0]], col=[known[1], known[1], "nothing"], value=[value, 3, 3]
+    )
+    with pytest.warns(UnknownIdsWarning, match="2 of 3 entries .* rows='new'"):
+        scores = loved_model.outlier_scores(some)
+    i = some.row_ids.index(known[0])
+    j = some.column_ids.index(known[1])
+    is_known = (some.rows.group_of_entry() == i) & (some.rows.indices == j)
+    np.testing.assert_array_equal(np.isnan(scores), ~is_known)
+    assert scores[is_known] == loved_model.outlier_scores()[0]
+    for call in (loved_model.row_scores, loved_model.column_scores, loved_model.audit):
+        with pytest.warns(UnknownIdsWarning, match="2 of 3 entries"):
+            call(some)
 
 
 def test_tiny_and_degenerate_data_have_scores():

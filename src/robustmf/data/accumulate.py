@@ -43,7 +43,8 @@ def accumulate(
         weights = merge(
             *(np.ones(batch.n_entries, old.dtype) if w is None else w for batch, w in batches)
         ).rows.values
-    return Observed(merged.rows, merged.shape, row_ids, column_ids), weights
+    form = None if old.form is None else old.form.without_order()
+    return Observed(merged.rows, merged.shape, row_ids, column_ids, form), weights
 
 
 def _extended_ids(
@@ -54,7 +55,7 @@ def _extended_ids(
         before, now = ("ids", "indices") if new is None else ("indices", "ids")
         raise ValueError(
             f"batches of partial_fit must identify {side}s in the same way: "
-            f"by {before} so far, by {now} in this batch"
+            f"by {before} so far, by {now} in this batch (the default index of pandas is no id)"
         )
     if old is None or new is None:
         return without_ids, None

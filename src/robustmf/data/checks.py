@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import Vocabulary
-from robustmf.data.observed import Compressed, Observed, as_observed
+from robustmf.data.observed import Observed, as_observed, nothing_observed
 from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning, warn_user
 
 Array = NDArray[np.floating[Any]]
@@ -69,13 +69,26 @@ def require_in_memory(X: Any) -> None:
 
 
 def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
-    """One weight per entry, in row order, in the precision of the entries."""
+    """One weight per entry, in row order, in the precision of the entries.
+
+    They are given in row order, as a matrix, or in the order of the lines of a long table.
+    """
     given = np.asarray(weights)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"weights must hold numbers, got dtype {given.dtype}")
     if given.shape == observed.shape:
         rows = observed.rows
         given = given[np.asarray(rows.group_of_entry()), np.asarray(rows.indices)]
+    lines = None if observed.form is None else observed.form.lines
+    if lines is not None and given.shape == lines.shape:
+        if len(lines) > observed.n_entries:
+            raise ValueError(
+                "weights must not be given for a table with several values for one row and column; "
+                "merge its lines first"
+            )
+        of_lines = given
+        given = np.empty_like(of_lines)
+        given[lines] = of_lines
     if given.shape != (observed.n_entries,):
         raise ValueError(
             f"weights must have one number per observed entry, ({observed.n_entries},), "
@@ -104,7 +117,7 @@ def new_rows(X: Any, convert: Callable[[Any], Observed] = as_observed) -> Observ
         masked = isinstance(X, np.ma.MaskedArray) and X.dtype.kind == "f"
         X = np.ma.asarray(X).filled(np.nan) if masked else np.asarray(X)
         empty = X.dtype.kind == "f" and X.ndim == 2 and bool(X.size) and bool(np.isnan(X).all())
-    return _nothing_observed(X.shape, X.dtype) if empty else convert(X)
+    return nothing_observed(X.shape, X.dtype) if empty else convert(X)
 
 
 def match_columns(rows: Observed, known: Vocabulary) -> Observed:
@@ -122,15 +135,7 @@ def match_columns(rows: Observed, known: Vocabulary) -> Observed:
         )
     shape = (rows.shape[0], len(known))
     if not kept.any():
-        return _nothing_observed(shape, rows.dtype)
+        return nothing_observed(shape, rows.dtype)
     i = rows.rows.group_of_entry()[kept]
     j = index[rows.rows.indices[kept]]
     return Observed.from_indices(i, j, rows.rows.values[kept], shape)
-
-
-def _nothing_observed(shape: tuple[int, int], dtype: np.dtype[Any]) -> Observed:
-    if min(shape) < 1:
-        raise ValueError(f"X must have rows and columns, got shape {shape}")
-    values = np.empty(0, np.float32) if dtype == np.float32 else np.empty(0, np.float64)
-    pointers = np.zeros(shape[0] + 1, np.int64)
-    return Observed(Compressed(pointers, np.empty(0, np.int32), values), shape)

@@ -7,7 +7,10 @@ ordered are indexed in ascending order, others in order of appearance. Ids that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from itertools import chain
 from typing import Any, Literal
 
@@ -141,14 +144,33 @@ class Vocabulary:
                     f"got a {type(ids).__name__}"
                 )
             return [ids], ()
+        if array.dtype.kind == "M":  # NumPy converts times to Python's only up to microseconds
+            array = array.astype("M8[us]")
         return array.ravel().tolist(), array.shape
+
+
+def listed_ids(column: Any, side: Side) -> list[Hashable]:
+    """The ids of a column of labels in the given order, as :meth:`Vocabulary.encode` reads them."""
+    indices, ids = _encode(column, side)
+    return [ids[k] for k in indices.tolist()]
+
+
+def require_distinct(ids: Sequence[Hashable] | None, side: Side) -> None:
+    """Raise if an id occurs twice."""
+    if ids is None or len(set(ids)) == len(ids):
+        return
+    repeated, times = Counter(ids).most_common(1)[0]
+    raise ValueError(
+        f"the {side} ids of a wide table must be distinct, got {repeated!r} {times} times; name "
+        "them apart, or drop them, as X.reset_index(drop=True) of pandas does"
+    )
 
 
 def id_type(key: Any) -> type:
     """The class of ids that can equal ``key``: float for all numbers, str, or its own type."""
     if isinstance(key, (bool, int, float, np.number, np.bool_)):
         return float
-    return str if isinstance(key, str) else type(key)
+    return next((kind for kind in (str, datetime) if isinstance(key, kind)), type(key))
 
 
 def compact_ids(ids: Sequence[Hashable]) -> Ids:
@@ -261,6 +283,9 @@ def _encode_arrow(ids: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
         ids = ids.cast(ids.type.value_type)
     if pa.types.is_integer(ids.type) or pa.types.is_floating(ids.type):
         return _encode(np.asarray(ids), side)
+    if pa.types.is_timestamp(ids.type) and ids.type.unit == "ns":
+        with suppress(pa.ArrowInvalid):  # Python's times have microseconds
+            ids = ids.cast(pa.timestamp("us", ids.type.tz))
     try:
         return _encode_by_hashing(ids)
     except pa.ArrowNotImplementedError:

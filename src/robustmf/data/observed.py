@@ -22,8 +22,9 @@ from robustmf.data.compressed import (
     merge_duplicates,
     transpose_compressed,
 )
-from robustmf.data.ids import Vocabulary
-from robustmf.data.tables import triplet_columns
+from robustmf.data.ids import Vocabulary, listed_ids
+from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
+from robustmf.data.tables import is_table, long_form, triplet_columns, wide_table
 from robustmf.exceptions import DuplicateEntryError
 from robustmf.kernels.compress import group_order
 
@@ -49,6 +50,9 @@ class Observed:
         computed on first use.
     row_ids, column_ids : sequence or None
         The ids of the rows and columns, or None if they are identified by their indices.
+    form : TableForm or None
+        The form of the table that the entries were read from, for answers in the same form; None if
+        they do not come from a table, or were selected or changed since.
 
     Examples
     --------
@@ -64,7 +68,9 @@ class Observed:
         shape: tuple[int, int],
         row_ids: Sequence[Hashable] | None = None,
         column_ids: Sequence[Hashable] | None = None,
+        form: TableForm | None = None,
     ) -> None:
+        self.form = form
         self.rows = rows
         self.shape = (int(shape[0]), int(shape[1]))
         self.row_ids = row_ids
@@ -309,8 +315,25 @@ class Observed:
         return cls.from_indices(X.row, X.col, X.data, cast("tuple[int, int]", X.shape))
 
     @classmethod
-    def from_dense(cls, X: ArrayLike) -> Observed:
-        """Entries of a dense array: NaN is missing, all other values are observed."""
+    def from_dense(cls, X: Any, *, row: Any = None) -> Observed:
+        """Entries of a dense array or a wide table: missing values and NaN are not observed.
+
+        Parameters
+        ----------
+        X : array or table of shape (m, n)
+            Labels of a table are the ids: the names of its columns, and the index of its rows. The
+            default index of pandas, 0, 1, …, is not a label. In a table without row labels the
+            first column holds them if it is one of text or dates.
+        row : name of a column, default=None
+            The column of row ids of a table.
+
+        Returns
+        -------
+        Observed
+        """
+        X = read_table(X, ColumnNames(row))
+        if isinstance(X, Observed):
+            return X
         if isinstance(X, np.ma.MaskedArray):
             X = (
                 _real(X, "X")
@@ -357,7 +380,8 @@ class Observed:
         Notes
         -----
         Rows and columns are sorted by their ids if these can be ordered, otherwise they are in
-        order of appearance.
+        order of appearance. The order of the lines of a table is remembered in ``form``, 4 bytes
+        per line, so that answers about these entries are given in this order.
 
         Examples
         --------
@@ -380,16 +404,81 @@ class Observed:
             unnamed = cls.from_indices(i, j, values, (len(row_ids), len(column_ids)), duplicates)
         except DuplicateEntryError as error:
             raise error.with_ids(row_ids[error.row], column_ids[error.column]) from None
-        return cls(unnamed.rows, unnamed.shape, row_ids, column_ids)
+        form = None
+        if data is not None and is_table(data):
+            lines = entries_of_lines(i, j, unnamed.shape)
+            form = long_form(data, ColumnNames(row, col, value), lines)
+        return cls(unnamed.rows, unnamed.shape, row_ids, column_ids, form)
 
 
 def as_observed(X: Any) -> Observed:
-    """Convert what ``fit`` accepts: :class:`Observed`, SciPy sparse, or a 2-d array-like."""
+    """Convert what ``fit`` accepts: :class:`Observed`, SciPy sparse, a table, or a 2-d array."""
     if isinstance(X, Observed):
         return X
     if sp.issparse(X):
         return Observed.from_sparse(X)
     return Observed.from_dense(X)
+
+
+def read_table(X: Any, names: ColumnNames = NO_NAMES, *, allow_empty: bool = False) -> Any:
+    """The entries of a table; anything else as it is.
+
+    Parameters
+    ----------
+    X : table or other data
+        The data. Where ``names`` are given, it must be a table.
+    names : ColumnNames, default=NO_NAMES
+        The columns of a long table, or the column of row ids of a wide one.
+    allow_empty : bool, default=False
+        Whether a wide table may have no observed entry, as rows to fold in may.
+    """
+    if names.are_long:
+        return Observed.from_triplets(X, row=names.row, col=names.col, value=names.value)
+    if names.row is None and (isinstance(X, Observed) or not is_table(X)):
+        return X
+    if not is_table(X):
+        raise TypeError(f"row= must name a column of a table, but X is a {type(X).__name__}")
+    return _from_wide(X, names.row, allow_empty=allow_empty)
+
+
+def _from_wide(X: Any, row: Any, *, allow_empty: bool) -> Observed:
+    """The entries of a wide table, its labels as ids."""
+    table = wide_table(X, row)
+    values = _real(table.values, "X")
+    row_ids = None if table.row_labels is None else listed_ids(table.row_labels, "row")
+    column_ids = None if table.column_labels is None else listed_ids(table.column_labels, "column")
+    if allow_empty and values.size and np.isnan(values).all():
+        entries = nothing_observed(cast("tuple[int, int]", values.shape), values.dtype)
+    else:
+        entries = Observed.from_dense(values)
+    return Observed(entries.rows, entries.shape, row_ids, column_ids, table.form)
+
+
+def nothing_observed(shape: tuple[int, int], dtype: np.dtype[Any]) -> Observed:
+    """A matrix without observed entries: rows to fold in."""
+    if min(shape) < 1:
+        raise ValueError(f"X must have rows and columns, got shape {shape}")
+    values = np.empty(0, np.float32) if dtype == np.float32 else np.empty(0, np.float64)
+    pointers = np.zeros(shape[0] + 1, np.int64)
+    return Observed(Compressed(pointers, np.empty(0, np.int32), values), shape)
+
+
+def entries_of_lines(
+    i: NDArray[Any], j: NDArray[Any], shape: tuple[int, int]
+) -> NDArray[np.integer[Any]]:
+    """For each line with indices (i, j), the position of its entry in row order.
+
+    Lines with the same indices have the same entry.
+    """
+    numbers = np.arange(len(i), dtype=np.float64)  # exact, and a type that kernels sort
+    ordered = compress(_signed(i), _signed(j), numbers, shape)
+    is_new = np.ones(len(i), bool)
+    is_new[1:] = ordered.indices[1:] != ordered.indices[:-1]
+    is_new[ordered.pointers[:-1][ordered.counts > 0]] = True
+    small = len(i) <= np.iinfo(np.int32).max
+    lines: NDArray[Any] = np.empty(len(i), np.int32 if small else np.int64)
+    lines[ordered.values.astype(np.int64)] = np.cumsum(is_new) - 1
+    return lines
 
 
 def _consistent(X: Any) -> Any:

@@ -1,13 +1,223 @@
-"""Columns of tables: pandas, polars, Arrow and others that narwhals supports, or mappings."""
+"""Reading of tables: pandas, polars, Arrow and others that narwhals supports, or mappings."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from robustmf.data.table_form import ColumnNames, TableForm
+
+#: Names of columns of row ids, column ids and values, in lower case without punctuation.
+ROW_IDS = (
+    "user",
+    "userid",
+    "uid",
+    "row",
+    "reviewer",
+    "reviewerid",
+    "customer",
+    "customerid",
+    "profile",
+    "account",
+)
+COLUMN_IDS = (
+    "item",
+    "itemid",
+    "iid",
+    "col",
+    "column",
+    "movie",
+    "movieid",
+    "product",
+    "productid",
+    "book",
+    "song",
+    "songid",
+    "asin",
+    "isbn",
+)
+VALUES = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
+
+
+@dataclass(frozen=True)
+class WideTable:
+    """A wide table as arrays.
+
+    Attributes
+    ----------
+    values : array of shape (m, n)
+        The cells; NaN is missing.
+    row_labels, column_labels : column of ids or None
+        Labels of rows and columns; None where they are numbered.
+    form : TableForm
+        The form of the table.
+    """
+
+    values: NDArray[Any]
+    row_labels: Any
+    column_labels: Any
+    form: TableForm
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a table of a library, and not an array, a matrix or a mapping."""
+    if isinstance(X, (np.ndarray, list, tuple, Mapping)) or not hasattr(type(X), "columns"):
+        return False
+    import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
+
+    return isinstance(_from_native(X), (nw.DataFrame, nw.LazyFrame))
+
+
+def has_columns(X: Any, names: ColumnNames) -> bool:
+    """Whether X is a table that has all columns of these names."""
+    return is_table(X) and {name for name in names if name is not None} <= set(_table(X)[0])
+
+
+def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) -> TableForm | None:
+    """The form of a long table; ``lines`` as in :class:`TableForm`.
+
+    None for libraries that have lazy tables only, whose lines have no order.
+    """
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    frame = _from_native(data)
+    if isinstance(frame, nw.LazyFrame) and not frame.implementation.is_polars():
+        return None
+    index = getattr(frame.to_native(), "index", None)
+    return TableForm(frame.implementation.value, names, index, lines=lines)
+
+
+def wide_table(X: Any, row: Any = None) -> WideTable:
+    """The cells of a wide table and the labels of its rows and columns.
+
+    Row labels are the column ``row``; otherwise the index, unless it is the default one, 0, 1, …;
+    otherwise the first column, if it holds text or dates; otherwise rows are numbered. Column
+    labels are the names of the other columns, unless these are the default ones, 0, 1, ….
+    """
+    frame = _collected(X)
+    if row is None:
+        _require_wide(frame)
+    elif row not in frame.columns:
+        raise ValueError(f"row={row!r} is not a column of the data; it has {frame.columns}")
+    index = getattr(frame.to_native(), "index", None)
+    row_labels = None if index is None or _is_default(index) else _labels_of(index)
+    if row is None and row_labels is None and _begins_with_labels(frame):
+        row = frame.columns[0]
+    if row is not None:
+        row_labels = id_column(frame.get_column(row))
+        frame = frame.drop(row)
+    columns: Any = frame.columns
+    column_labels: Any = columns
+    if index is not None:
+        columns = frame.to_native().columns
+        column_labels = None if _is_default(columns) else _labels_of(columns)
+    form = TableForm(frame.implementation.value, ColumnNames(row), index, columns)
+    return WideTable(_cells(frame), row_labels, column_labels, form)
+
+
+def without_column(X: Any, name: Any) -> Any:
+    """The table without the column of this name; the table itself if the name is None."""
+    return X if name is None else _collected(X).drop(name).to_native()
+
+
+def known_position(names: Iterable[Any], known: tuple[str, ...], default: int) -> int:
+    """The position of the first known name, whatever its case and punctuation, or the default."""
+    plain = ["".join(letter for letter in str(name).lower() if letter.isalnum()) for name in names]
+    return next((plain.index(one) for one in known if one in plain), default)
+
+
+def _require_wide(frame: Any) -> None:
+    """Raise for a table that looks long.
+
+    It has columns that are known by name to hold row ids, column ids and values; or three columns,
+    of which the first two are text, or integers that repeat but never as a pair.
+    """
+    names = frame.columns
+    positions = [known_position(names, known, -1) for known in (ROW_IDS, COLUMN_IDS, VALUES)]
+    if min(positions) < 0:
+        if len(names) != 3 or not _are_pairs_of_ids(frame):
+            return
+        positions = [0, 1, 2]
+    row, col, value = (names[k] for k in positions)
+    columns = f"row={row!r}, col={col!r}, value={value!r}"
+    raise ValueError(
+        f"X must be a wide table unless its columns are named, got one that looks long: give "
+        f"{columns} to fit, or elsewhere Observed.from_triplets(X, {columns}); if it is wide, give "
+        "it as an array"
+    )
+
+
+def _are_pairs_of_ids(frame: Any) -> bool:
+    """Whether the first two columns are text, or integers that repeat but never as a pair."""
+    first, second = (frame.get_column(name) for name in frame.columns[:2])
+    if _holds_labels(second):
+        return True
+    if not second.dtype.is_integer() or second.null_count() or first.null_count():
+        return False
+    if not (first.dtype.is_integer() or _holds_labels(first)):
+        return False
+    lines = list(zip(first.to_list(), second.to_list(), strict=True))
+    most_ids = max(first.n_unique(), second.n_unique())
+    return len(set(lines)) == len(lines) >= 2 * most_ids
+
+
+def _collected(X: Any) -> Any:
+    """The table as a narwhals DataFrame; a lazy one is computed."""
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    frame = _from_native(X)
+    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+
+
+def _is_default(index: Any) -> bool:
+    """Whether an index of pandas is the default one, 0, 1, …, which is not a label."""
+    return bool(
+        type(index).__name__ == "RangeIndex"
+        and index.start == 0
+        and index.step == 1
+        and index.name is None
+    )
+
+
+def _labels_of(index: Any) -> Any:
+    """The labels of an index of pandas as a column of ids; tuples if it has several levels."""
+    return index.tolist() if index.nlevels > 1 else id_column(index.to_series())
+
+
+def _begins_with_labels(frame: Any) -> bool:
+    """Whether the first of several columns holds text or dates."""
+    return len(frame.columns) > 1 and _holds_labels(frame.get_column(frame.columns[0]))
+
+
+def _holds_labels(series: Any) -> bool:
+    """Whether a column holds text or dates."""
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    return series.dtype in (nw.String, nw.Categorical, nw.Enum) or series.dtype.is_temporal()
+
+
+def _cells(frame: Any) -> NDArray[Any]:
+    """The cells of a table of numbers, NaN where they are missing."""
+    array = frame.to_numpy()
+    if array.dtype.kind != "O":
+        return array
+    return np.column_stack([_numbers(frame.get_column(name)) for name in frame.columns])
+
+
+def _numbers(series: Any) -> NDArray[Any]:
+    """A column of numbers, NaN where they are missing; columns of other types are not changed."""
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    if series.dtype == nw.Boolean or series.dtype.is_numeric():
+        return np.asarray(series.to_arrow().cast("float64"))
+    values = series.to_numpy().astype(object)
+    values[np.asarray(series.is_null())] = np.nan
+    return values
 
 
 def triplet_columns(
@@ -58,14 +268,9 @@ def _table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
         return list(data), lambda names: [data[name] for name in names]
     if isinstance(data, np.ndarray) and data.dtype.names:
         return list(data.dtype.names), lambda names: [data[name] for name in names]
-    import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
+    import narwhals as nw  # noqa: PLC0415 - as above
 
-    try:
-        frame = nw.from_native(data, pass_through=True)
-    except nw.exceptions.DuplicateError as error:
-        raise ValueError(
-            f"the columns of data must have distinct names: {' '.join(str(error).split())}"
-        ) from None
+    frame = _from_native(data)
     if isinstance(frame, nw.LazyFrame):
         return frame.collect_schema().names(), lambda names: _take_columns(
             frame.select(dict.fromkeys(names)).collect(), names
@@ -77,6 +282,18 @@ def _table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
         f"got {type(data).__name__}; "
         "without a table pass the columns themselves as row=, col= and value="
     )
+
+
+def _from_native(data: Any) -> Any:
+    """The table as a narwhals frame; other objects as they are."""
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    try:
+        return nw.from_native(data, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(
+            f"the columns of data must have distinct names: {' '.join(str(error).split())}"
+        ) from None
 
 
 def _take_columns(frame: Any, names: list[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from robustmf.data.checks import new_rows
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.sampling import evenly_spaced
+from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
 from robustmf.outliers.evidence import Groups, combined, group_evidence, is_discrete_scale
@@ -38,7 +39,7 @@ class ScoredEntries:
     n_rows : int
         Number of rows of X.
     known : array of bool over the entries of X
-        Entries in known columns; the arrays below hold these only.
+        Entries in known rows and columns; the arrays below hold these only.
     i, j : array of int
         Row and column indices.
     values, predicted : array
@@ -61,7 +62,7 @@ class ScoredEntries:
         return np.asarray((self.values - self.predicted) / self.deviations)
 
     def for_all(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One score per entry of X, NaN in unknown columns."""
+        """One score per entry of X, NaN in unknown rows and columns."""
         if self.known.all():
             return scores
         filled = np.full(len(self.known), np.nan)
@@ -184,17 +185,20 @@ def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -
             raise ValueError("rows='new' needs X, the new rows")
         return _new_entries(model, X, noise)
     observed, i, j = model.locate(model.fitted_entries() if X is None else X)
-    unknown = (i == UNKNOWN) | (j == UNKNOWN)
-    if unknown.any():
-        raise ValueError(
-            f"X has {int(unknown.sum())} entries in rows or columns that are unknown to the fit; "
-            "give new rows with rows='new'"
+    known = (i != UNKNOWN) & (j != UNKNOWN)
+    if not known.all():
+        warn_user(
+            f"{int((~known).sum())} of {len(known)} entries are in rows or columns that are "
+            "unknown to the fit, and have no score (NaN); give new rows with rows='new'",
+            UnknownIdsWarning,
         )
-    values = observed.rows.values
+        i = i[known]
+        j = j[known]
+    values = observed.rows.values[known]
     fitted = np.ones(len(i), bool) if X is None else is_fitted(model, i, j, values, if_unknown=True)
     return ScoredEntries(
         observed.shape[0],
-        ~unknown,
+        known,
         i,
         j,
         values.astype(np.float64),

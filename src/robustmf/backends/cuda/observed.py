@@ -88,7 +88,13 @@ class DeviceObserved(Observed):
             f"X with {observed.n_entries} entries",
         )
         moved = (_to_gpu(array, device) for array in (rows.pointers, rows.indices, rows.values))
-        made = cls(_compressed(*moved), observed.shape, observed.row_ids, observed.column_ids)
+        made = cls(
+            _compressed(*moved),
+            observed.shape,
+            observed.row_ids,
+            observed.column_ids,
+            observed.form,
+        )
         made._host = observed
         return made
 

@@ -9,42 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import AnyStr
 
+from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.source import Source
 
 #: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
-
-#: Names of columns of row ids, column ids and values, in lower case without punctuation.
-_ROW = (
-    "user",
-    "userid",
-    "uid",
-    "row",
-    "reviewer",
-    "reviewerid",
-    "customer",
-    "customerid",
-    "profile",
-    "account",
-)
-_COL = (
-    "item",
-    "itemid",
-    "iid",
-    "col",
-    "column",
-    "movie",
-    "movieid",
-    "product",
-    "productid",
-    "book",
-    "song",
-    "songid",
-    "asin",
-    "isbn",
-)
-_VALUE = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
 
 #: Lines from which a layout is guessed.
 _SAMPLE = 100
@@ -245,8 +215,8 @@ def pair_positions(
     col: str | int | None,
 ) -> tuple[int, int]:
     """Positions of row id and column id in a file of pairs; those not given are guessed."""
-    i = _position(source, row, "row", names, n_fields, _guess(names, _ROW, 0))
-    j = _position(source, col, "col", names, n_fields, _guess(names, _COL, 1))
+    i = _position(source, row, "row", names, n_fields, known_position(names, ROW_IDS, 0))
+    j = _position(source, col, "col", names, n_fields, known_position(names, COLUMN_IDS, 1))
     if i == j:
         raise ValueError(
             f"{source}: row and col must be two columns, got position {i} for both; "
@@ -270,11 +240,11 @@ def _positions(
 ) -> list[int]:
     """Positions of row id, column id and value."""
     positions = [
-        _position(source, given, role, names, n_fields, _guess(names, known, default))
+        _position(source, given, role, names, n_fields, known_position(names, known, default))
         for given, role, known, default in (
-            (row, "row", _ROW, 0),
-            (col, "col", _COL, 1),
-            (value, "value", _VALUE, 2),
+            (row, "row", ROW_IDS, 0),
+            (col, "col", COLUMN_IDS, 1),
+            (value, "value", VALUES, 2),
         )
     ]
     if len(set(positions)) < 3:
@@ -307,12 +277,6 @@ def _position(
             f"the first line has {n_fields} field(s)"
         )
     return position
-
-
-def _guess(names: tuple[str, ...], known: tuple[str, ...], default: int) -> int:
-    """The position of the first known name, or the default."""
-    plain = ["".join(letter for letter in name.lower() if letter.isalnum()) for name in names]
-    return next((plain.index(one) for one in known if one in plain), default)
 
 
 def _are_text(fields: list[list[str]], position: int) -> bool:

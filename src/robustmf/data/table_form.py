@@ -1,0 +1,203 @@
+"""Answers in the form of the table that they are about.
+
+A table is *wide* (a cell per entry) or *long* (a line per entry). :mod:`robustmf.data.tables` reads
+one; a :class:`TableForm` remembers its library, index and order, and converts answers back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Ids of rows or columns; None where they are numbered.
+Ids = Sequence[Hashable] | None
+
+#: Libraries that answers can be converted to.
+LIBRARIES = ("pandas", "modin", "cudf", "polars", "pyarrow")
+
+#: Those whose tables have an index, and columns with labels of any type.
+_WITH_INDEX = ("pandas", "modin", "cudf")
+
+
+class ColumnNames(NamedTuple):
+    """Names of the columns of row ids, column ids and values of a table.
+
+    All three for a long table. A wide one has no such columns, or a column of row ids only.
+    """
+
+    row: Any = None
+    col: Any = None
+    value: Any = None
+
+    @property
+    def are_long(self) -> bool:
+        """Whether they are the columns of a long table."""
+        return self.value is not None
+
+    def checked(self) -> ColumnNames:
+        """The same; raises unless all three are given, or none, or only ``row``."""
+        if (self.col is None) != (self.value is None) or (self.row is None and self.are_long):
+            raise ValueError(
+                "row=, col= and value= must all be given for a long table, and at most row= for a "
+                f"wide one, got row={self.row!r}, col={self.col!r}, value={self.value!r}"
+            )
+        return self
+
+
+#: A wide table without a column of row ids.
+NO_NAMES = ColumnNames()
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """The form of a table, in which answers about its entries are returned.
+
+    Attributes
+    ----------
+    library : str
+        The library of the table, as narwhals names it: "pandas", "polars", "pyarrow", …
+    names : ColumnNames
+        The columns of a long table, or the column of row ids of a wide one.
+    index : pandas.Index or None
+        The index of the lines; None in libraries without an index, or if it is not known.
+    columns : sequence or None
+        Labels of the columns of a wide table, without that of row ids; None if they are the ids.
+    lines : array of int or None
+        For each line of a long table, the position of its entry in row order; None if it is not
+        known.
+    """
+
+    library: str
+    names: ColumnNames
+    index: Any = None
+    columns: Any = None
+    lines: NDArray[np.integer[Any]] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the table has a line per entry."""
+        return self.names.are_long
+
+    @property
+    def has_index(self) -> bool:
+        """Whether tables of the library have an index."""
+        return self.library in _WITH_INDEX
+
+    @property
+    def has_row_index(self) -> bool:
+        """Whether the index of a wide table is known and labels its rows."""
+        return not self.is_long and self.names.row is None and self.index is not None
+
+    def without_order(self) -> TableForm:
+        """The form of a table of other entries, whose index and order are not known."""
+        return replace(self, index=None, columns=None, lines=None)
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values for a file; index and order are not kept."""
+        return {"library": self.library, "names": list(self.names)}
+
+    @classmethod
+    def from_state(cls, state: Any) -> TableForm:
+        """The inverse of :meth:`to_state`; raises ValueError for an invalid state."""
+        valid = (
+            isinstance(state, dict)
+            and set(state) == {"library", "names"}
+            and state["library"] in LIBRARIES
+            and isinstance(state["names"], list)
+            and len(state["names"]) == 3
+            and all(isinstance(name, Hashable) for name in state["names"])
+        )
+        if not valid:
+            raise ValueError(f"table_form must hold a library of {LIBRARIES} and three names")
+        return cls(state["library"], ColumnNames(*state["names"]).checked())
+
+    def entries(self, values: NDArray[Any], name: str, observed: Any) -> Any:
+        """An answer per entry: a wide table, or a column with the lines of a long one.
+
+        Parameters
+        ----------
+        values : array over the entries of ``observed``
+            The answers, in row order.
+        name : str
+            The name of the column.
+        observed : Observed
+            The entries.
+        """
+        if not self.is_long:
+            missing = np.nan if values.dtype.kind == "f" else False
+            cells = np.full(observed.shape, missing, values.dtype)
+            cells[observed.rows.group_of_entry(), observed.rows.indices] = values
+            return self.cells(cells, observed.row_ids, observed.column_ids)
+        if self.lines is None:
+            raise ValueError(
+                "the order of the lines of the fitted table is not known, since the model was "
+                "loaded from a file or entries were added by partial_fit: give the table as X"
+            )
+        return self._series(values[self.lines], name, self.index)
+
+    def cells(self, values: NDArray[Any], row_ids: Ids, column_ids: Ids) -> Any:
+        """A wide table of these values."""
+        columns = self.columns
+        if columns is None:
+            columns = _labels(column_ids, values.shape[1])
+        cells = dict(zip(columns, values.T, strict=True))
+        if self.names.row is not None:
+            ids = list(_labels(row_ids, len(values)))
+            return self._table({self.names.row: ids, **cells}, self.index)
+        index = self.index
+        if index is None and row_ids is not None:
+            index = list(row_ids)
+        return self._table(cells, index)
+
+    def groups(self, values: NDArray[Any], name: str, side: str, ids: Ids) -> Any:
+        """An answer per row or column, with its label.
+
+        A column whose index is the labels; in libraries without an index, a table of the labels and
+        the answers.
+        """
+        labels = list(_labels(ids, len(values)))
+        if self.has_index:
+            if side == "row" and self.has_row_index and len(self.index) == len(values):
+                return self._series(values, name, self.index)
+            return self._series(values, name, labels)
+        label_name = self.names.row if side == "row" else self.names.col
+        return self._table({label_name or side: labels, name: values}, None)
+
+    @property
+    def _backend(self) -> Any:
+        return self.library
+
+    def _series(self, values: NDArray[Any], name: str, index: Any) -> Any:
+        import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
+
+        made = nw.new_series(name, values, backend=self._backend).to_native()
+        if self.has_index and index is not None:
+            made.index = self._as_index(index)
+        return made
+
+    def _table(self, columns: Mapping[Any, Any], index: Any) -> Any:
+        import narwhals as nw  # noqa: PLC0415 - as above
+
+        # narwhals has names that are strings only, pandas labels of any type
+        numbered = {str(k): values for k, values in enumerate(columns.values())}
+        made = nw.from_dict(numbered, backend=self._backend)
+        if not self.has_index:
+            return made.rename(dict(zip(numbered, columns, strict=True))).to_native()
+        native = made.to_native()
+        native.columns = self._as_index(list(columns))
+        if index is not None:
+            native.index = self._as_index(index)
+        return native
+
+    def _as_index(self, labels: Any) -> Any:
+        """The index with these labels."""
+        return import_module(self.library).Index(labels) if isinstance(labels, list) else labels
+
+
+def _labels(ids: Ids, size: int) -> Sequence[Hashable]:
+    return range(size) if ids is None else ids

@@ -1,0 +1,355 @@
+"""Tables given to the estimator: labels are ids, and answers have the form of the table."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from robustmf import Observed, RobustMF, load
+from robustmf.data.tables import wide_table
+from robustmf.exceptions import UnknownIdsWarning
+
+ROWS = [f"r{i}" for i in range(20)]
+COLUMNS = [f"c{j}" for j in range(12)]
+MISSING = (2, 3)
+BAD = (5, 7)
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """A rank-1 matrix with noise, a missing and a bad cell."""
+    rng = np.random.default_rng(0)
+    X = np.outer(np.arange(1.0, 21), np.arange(1.0, 13)) + 0.01 * rng.standard_normal((20, 12))
+    X[MISSING] = np.nan
+    X[BAD] += 50
+    return X
+
+
+def wide(cells, library):
+    """The cells as a table of a library; row labels are an index or the first column."""
+    frame = pd.DataFrame(cells, index=ROWS, columns=COLUMNS)
+    if library == "pandas":
+        return frame
+    if library == "pandas column":
+        return frame.rename_axis("row name").reset_index()
+    table = pl.from_pandas(frame.reset_index(names="row name"), nan_to_null=True)
+    return {"polars": table, "lazy": table.lazy(), "arrow": table.to_arrow()}[library]
+
+
+LIBRARIES = ["pandas", "pandas column", "polars", "lazy", "arrow"]
+
+
+def long(cells, library="pandas"):
+    """The observed cells as a shuffled long table with an index that is not 0, 1, …."""
+    i, j = np.nonzero(~np.isnan(cells))
+    frame = pd.DataFrame(
+        {"user": [ROWS[k] for k in i], "film": [COLUMNS[k] for k in j], "stars": cells[i, j]}
+    )
+    frame = frame.set_index(np.arange(len(frame)) + 1000).sample(frac=1, random_state=0)
+    if library == "pandas":
+        return frame
+    table = pl.from_pandas(frame)
+    return table if library == "polars" else table.to_arrow()
+
+
+LONG = {"row": "user", "col": "film", "value": "stars"}
+
+
+def fitted(X, **options):
+    return RobustMF(1, random_state=0).fit(X, **options)
+
+
+def cell(table, row, column):
+    """One cell of a wide answer of any library."""
+    if isinstance(table, pd.DataFrame):
+        if "row name" in table:
+            table = table.set_index("row name")
+        return table.loc[row, column]
+    table = pl.DataFrame(table)
+    return table.filter(pl.col("row name") == row)[column].item()
+
+
+def test_integer_labels_are_not_positions():
+    X = np.outer(np.arange(1.0, 21), np.arange(1.0, 13))
+    W = pd.DataFrame(X, index=range(1, 21), columns=range(1, 13))
+    model = fitted(W)
+    assert model.predict(3, 4) == pytest.approx(12, rel=1e-4)
+    assert model.recommend(20, n=1, exclude_seen=False).items.tolist() == [12]
+    assert model.row_ids_ == list(range(1, 21))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_labels_of_a_wide_table_are_ids(cells, library):
+    X = wide(cells, library)
+    model = fitted(X)
+    assert (model.row_ids_, model.column_ids_) == (ROWS, COLUMNS)
+    assert list(model.feature_names_in_) == COLUMNS
+    assert model.predict("r2", "c3") == pytest.approx(12, rel=0.01)
+    assert model.recommend("r2", n=1).items.tolist() == ["c3"]
+    assert set(model.similar_items("c0", n=11).items) == set(COLUMNS[1:])
+    worst = model.audit().entries[0]
+    assert (worst.row, worst.column) == ("r5", "c7")
+    np.testing.assert_array_equal(model.transform(X), fitted(cells).transform(cells))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_answers_about_a_wide_table_are_wide_tables(cells, library):
+    X = wide(cells, library)
+    model = fitted(X)
+    kind = pl.DataFrame if library == "lazy" else type(X)
+    given = model.outlier_scores(X)
+    for scores in (model.outlier_scores(), given, model.entry_weights(X), model.predict(X)):
+        assert isinstance(scores, kind)
+        names = scores.column_names if library == "arrow" else list(scores.columns)
+        assert names == ([] if library == "pandas" else ["row name"]) + COLUMNS
+    assert cell(given, "r5", "c7") < 1e-6
+    assert np.isnan(cell(given, "r2", "c3"))
+    flat = fitted(cells).outlier_scores()
+    expected = np.full(cells.shape, np.nan)
+    expected[~np.isnan(cells)] = flat
+    found = [[cell(given, row, column) for column in COLUMNS] for row in ROWS]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_scores_of_rows_and_columns_have_labels(cells):
+    arrays = fitted(cells)
+    of_rows = fitted(wide(cells, "pandas")).row_scores()
+    np.testing.assert_array_equal(of_rows.index, ROWS)
+    np.testing.assert_array_equal(of_rows, arrays.row_scores())
+    of_columns = fitted(long(cells), **LONG).column_scores()
+    assert sorted(of_columns.index) == sorted(COLUMNS)
+    in_polars = fitted(wide(cells, "polars")).row_scores()
+    assert in_polars.columns == ["row name", "row_score"]
+    assert in_polars["row name"].to_list() == ROWS
+    in_arrow = fitted(long(cells, "arrow"), **LONG).column_scores()
+    assert in_arrow.column_names == ["film", "column_score"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_scores_of_a_long_table_are_in_its_order(cells, library):
+    """By fit(table, row=, …), by Observed.from_triplets, and for a table given later."""
+    table = long(cells, library)
+    frame = long(cells)
+    reference = fitted(cells)
+    expected = np.full(cells.shape, np.nan)
+    expected[~np.isnan(cells)] = reference.outlier_scores()
+    for model in (fitted(table, **LONG), fitted(Observed.from_triplets(table, **LONG))):
+        for scores in (model.outlier_scores(), model.outlier_scores(table)):
+            values = [
+                expected[ROWS.index(row), COLUMNS.index(column)]
+                for row, column in zip(frame["user"], frame["film"], strict=True)
+            ]
+            np.testing.assert_allclose(np.asarray(scores), values, rtol=1e-6, atol=1e-12)
+    if library == "pandas":
+        table["score"] = model.outlier_scores()
+        worst = table.loc[table["score"].idxmin()]
+        assert (worst["user"], worst["film"]) == ("r5", "c7")
+        assert model.outlier_scores().index.equals(table.index)
+        assert model.entry_weights(table).index.equals(table.index)
+
+
+def test_weights_of_a_long_table_are_in_its_order(cells):
+    frame = long(cells)
+    is_bad = ((frame["user"] == "r5") & (frame["film"] == "c7")).to_numpy()
+    weights = np.where(is_bad, 0.0, 1.0)
+    model = RobustMF(1, loss="l2", reg=1e-6, random_state=0).fit(frame, weights=weights, **LONG)
+    assert model.predict("r5", "c7") == pytest.approx(48, rel=0.01)
+
+
+def test_lines_of_a_repeated_pair_have_the_score_of_their_entry(cells):
+    frame = long(cells)
+    twice = pd.concat([frame, frame.iloc[:3]])
+    model = fitted(Observed.from_triplets(twice, **LONG, duplicates="last"))
+    scores = model.outlier_scores()
+    assert scores.index.equals(twice.index)
+    np.testing.assert_array_equal(scores.iloc[-3:], scores.iloc[:3])
+    with pytest.raises(ValueError, match="several values for one row and column"):
+        RobustMF(1).fit(
+            Observed.from_triplets(twice, **LONG, duplicates="last"), weights=np.ones(len(twice))
+        )
+
+
+def test_unknown_ids_of_a_table_have_no_score(cells):
+    model = fitted(long(cells), **LONG)
+    frame = pd.concat(
+        [long(cells).iloc[:4], pd.DataFrame({"user": ["x"], "film": ["c1"], "stars": [1.0]})]
+    )
+    with pytest.warns(UnknownIdsWarning, match="1 of 5 entries"):
+        scores = model.outlier_scores(frame)
+    assert scores.isna().tolist() == [False] * 4 + [True]
+    np.testing.assert_array_equal(scores.iloc[:4], model.outlier_scores().iloc[:4])
+
+
+def test_rows_are_matched_by_label_and_not_by_position(cells):
+    X = wide(cells, "pandas")
+    model = fitted(X)
+    some = X.iloc[[7, 5, 2], [9, 7, 3]]
+    expected = model.outlier_scores().loc[some.index, some.columns]
+    pd.testing.assert_frame_equal(model.outlier_scores(some), expected)
+    numbered = fitted(X.reset_index(drop=True))
+    assert numbered.row_ids_ is None
+    part = X.reset_index(drop=True).iloc[5:7]
+    np.testing.assert_array_equal(numbered.outlier_scores(part), model.outlier_scores().iloc[5:7])
+    with pytest.warns(UnknownIdsWarning, match="12 of 24 entries"):
+        scores = numbered.outlier_scores(part.set_axis([5, 20]))
+    assert scores.loc[20].isna().all()
+
+
+def test_new_rows_of_a_table_are_answered_with_their_labels(cells):
+    X = wide(cells, "pandas")
+    model = fitted(X.iloc[:15])
+    scores = model.outlier_scores(X.iloc[15:], rows="new")
+    assert scores.index.equals(X.index[15:])
+    assert model.row_scores(X.iloc[15:], rows="new").index.tolist() == ROWS[15:]
+    repeated = X.iloc[[16, 16]]
+    assert model.predict(repeated).index.equals(repeated.index)
+    with pytest.raises(ValueError, match=r"row ids of a wide table must be distinct, got 'r16' 2"):
+        RobustMF(1).fit(repeated)
+
+
+def test_default_index_and_columns_are_not_labels(cells):
+    model = fitted(pd.DataFrame(cells))
+    assert model.row_ids_ is None
+    assert model.column_ids_ is None
+    assert not hasattr(model, "feature_names_in_")
+    assert model.outlier_scores().shape == cells.shape
+    model.partial_fit(pd.DataFrame(cells[:3]))
+    assert model.row_factors_.shape == (23, 1), "rows without labels are new"
+
+
+def test_labelled_rows_of_partial_fit_are_matched(cells):
+    X = wide(cells, "pandas")
+    model = fitted(X.iloc[:15]).partial_fit(X.iloc[13:])
+    assert model.row_ids_ == ROWS
+    assert model.outlier_scores().index.tolist() == ROWS
+    of_lines = RobustMF(1, random_state=0).partial_fit(long(cells), **LONG)
+    of_lines.partial_fit(long(cells).iloc[:2].assign(user="new"))
+    assert "new" in of_lines.row_ids_
+    with pytest.raises(ValueError, match=r"order of the lines .* give the table as X"):
+        of_lines.outlier_scores()
+
+
+def test_a_saved_model_answers_with_tables(cells, tmp_path):
+    X = wide(cells, "pandas column")
+    model = fitted(X)
+    model.save(tmp_path / "wide.rmf")
+    pd.testing.assert_frame_equal(
+        load(tmp_path / "wide.rmf").outlier_scores(), model.outlier_scores()
+    )
+    frame = long(cells)
+    model = fitted(frame, **LONG)
+    again = pickle.loads(pickle.dumps(model))
+    pd.testing.assert_series_equal(again.outlier_scores(), model.outlier_scores())
+    model.save(tmp_path / "long.rmf")
+    loaded = load(tmp_path / "long.rmf")
+    pd.testing.assert_series_equal(loaded.outlier_scores(frame), model.outlier_scores())
+    with pytest.raises(ValueError, match="order of the lines"):
+        loaded.outlier_scores()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.date_range("2020-01-01", periods=20, freq="h"),
+        pd.MultiIndex.from_product([["a", "b"], range(10)]),
+        pd.CategoricalIndex(ROWS),
+        np.linspace(0, 1, 20),
+    ],
+    ids=["times", "levels", "categories", "floats"],
+)
+def test_labels_of_any_type(cells, labels, tmp_path):
+    X = pd.DataFrame(cells, index=labels, columns=COLUMNS)
+    model = fitted(X)
+    label = X.index[2]
+    assert model.predict(label, "c3") == pytest.approx(12, rel=0.01)
+    assert model.outlier_scores().index.equals(X.index)
+    if not isinstance(labels, pd.MultiIndex):
+        assert model.predict(X.index, "c3")[2] == model.predict(label, "c3")
+    model.save(tmp_path / "model.rmf")
+    assert load(tmp_path / "model.rmf").predict(label, "c3") == model.predict(label, "c3")
+
+
+def test_times_are_ids_up_to_microseconds():
+    times = pd.DatetimeIndex(["2020-01-01 00:00:00.500", "2020-01-02 00:00:00.000"]).as_unit("ns")
+    X = pd.DataFrame([[1.0, 2], [2, 4]], index=times, columns=["a", "b"])
+    ids = Observed.from_dense(X).row_ids
+    assert ids == [datetime.datetime(2020, 1, 1, 0, 0, 0, 500_000), datetime.datetime(2020, 1, 2)]
+    assert {type(one) for one in ids} == {datetime.datetime}
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "double[pyarrow]", "Float32", "object"])
+def test_nullable_columns(cells, dtype):
+    X = pd.DataFrame(cells, index=ROWS, columns=COLUMNS).astype(dtype)
+    X.iloc[MISSING] = None if dtype == "object" else pd.NA
+    np.testing.assert_array_equal(
+        wide_table(X).values.astype(float), cells.astype(np.float32 if "32" in dtype else float)
+    )
+    if dtype != "Float32":
+        assert fitted(X).predict("r2", "c3") == fitted(cells).predict(2, 3)
+
+
+def test_integers_and_booleans_with_missing_values():
+    X = pd.DataFrame(
+        {"a": pd.array([1, pd.NA], "Int64"), "b": pd.array([True, pd.NA], "boolean"), "c": [1.5, 2]}
+    )
+    np.testing.assert_array_equal(wide_table(X).values, [[1, 1, 1.5], [np.nan, np.nan, 2]])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": [5, 4, 3, 2]}),
+        pl.DataFrame({"u": [1, 1, 2, 2], "i": [7, 8, 7, 8], "x": [0.5, 1, 2, 3]}),
+        pa.table({"place": ["a", "a", "b"], "time": ["t", "s", "t"], "x": [0.5, 1, 2]}),
+        pd.DataFrame({"userId": [1], "movieId": [2], "rating": [3.0], "timestamp": [9]}),
+    ],
+    ids=["names", "integers", "text", "four columns"],
+)
+def test_a_long_table_without_names_is_refused_with_the_remedy(table):
+    names = list(table.column_names if isinstance(table, pa.Table) else table.columns)
+    expected = f"row='{names[0]}', col='{names[1]}', value='{names[2]}' to fit"
+    with pytest.raises(ValueError, match="got one that looks long") as caught:
+        RobustMF(1).fit(table)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1.0, 2, 3, 4]}),
+        pd.DataFrame({"a": [1, 1, 2, 2], "b": [1, 1, 1, 2], "c": [1.0, 2, 3, 4]}),
+        pd.DataFrame({"name": ["x", "y", "z"], "b": [1.5, 2, 3], "c": [1.0, 2, 3]}),
+    ],
+    ids=["distinct values", "repeated pairs", "a column of labels"],
+)
+def test_wide_tables_of_three_columns_are_fitted(table):
+    assert RobustMF(1, random_state=0).fit(table).row_factors_.shape == (len(table), 1)
+
+
+def test_names_of_columns_are_checked(cells):
+    frame = long(cells)
+    with pytest.raises(ValueError, match="row=, col= and value= must all be given"):
+        RobustMF(1).fit(frame, row="user", col="film")
+    with pytest.raises(ValueError, match="value='rating' is not a column of the data"):
+        RobustMF(1).fit(frame, row="user", col="film", value="rating")
+    with pytest.raises(ValueError, match="row='nothing' is not a column"):
+        RobustMF(1).fit(wide(cells, "pandas"), row="nothing")
+    with pytest.raises(TypeError, match="row= must name a column of a table, but X is a ndarray"):
+        RobustMF(1).fit(cells, row="user")
+    with pytest.raises(TypeError, match="predict of a whole sparse matrix"):
+        fitted(frame, **LONG).predict(frame)
+
+
+def test_a_named_column_holds_the_row_ids_of_a_wide_table(cells):
+    X = pd.DataFrame(cells, columns=COLUMNS).assign(number=np.arange(20) + 100)
+    model = fitted(X, row="number")
+    assert model.row_ids_ == list(range(100, 120))
+    assert model.predict(102, "c3") == pytest.approx(12, rel=0.01)
+    assert list(model.outlier_scores(X).columns) == ["number", *COLUMNS]
+    assert model.transform(X).shape == (20, 1)
