@@ -96,8 +96,9 @@ def read_ratings(
         layout = layout or guess_layout(source, **given)  # type: ignore[arg-type]
         table, names = read_delimited(source, layout, dtype)
     try:
+        row_ids, column_ids, values = (table[name] for name in names)
         ratings = Observed.from_triplets(
-            table, row=names[0], col=names[1], value=names[2], duplicates=duplicates
+            row=row_ids, col=column_ids, value=values, duplicates=duplicates
         )
     except DuplicateEntryError as error:
         raise source.fault(
