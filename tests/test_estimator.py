@@ -235,7 +235,7 @@ def test_input_is_not_modified():
         ({"theta": -2}, ValueError, "got theta=-2"),
         ({"theta": np.nan}, ValueError, "got theta=nan"),
         ({"theta": "big"}, TypeError, "got theta='big'"),
-        ({"tol": -1}, ValueError, "tol must be"),
+        ({"tol": -1}, ValueError, "tol must be a finite number >= 0, got tol=-1"),
         ({"max_iter": -1}, ValueError, "max_iter must be an integer >= 0"),
         (
             {"loss": "l2", "solver": "mm"},
@@ -328,3 +328,13 @@ def test_plain_and_extreme_values_give_finite_factors(X):
 def test_one_entry():
     model = RMFNL(1, random_state=0, reg=0.01).fit(Observed.from_indices([0], [0], [3.0]))
     assert model.predict(0, 0) == pytest.approx(3.0, rel=0.05)
+
+
+def test_tol_0_iterates_until_the_objective_does_not_decrease():
+    data = make_synthetic(60, 40, rank=2, random_state=0)
+    loose, exact = (
+        RobustMF(2, tol=tol, solver="irls", max_iter=3000, random_state=0).fit(data.train)
+        for tol in (1e-4, 0)
+    )
+    assert exact.n_iter_ > loose.n_iter_
+    assert exact.converged_

@@ -101,7 +101,7 @@ def test_indices_out_of_range_are_an_error(observed):
     with pytest.raises(TypeError, match="items must be integers"):
         by_index.similar_items("film01")
     for call in (by_index.transform, by_index.entry_weights):
-        with pytest.raises(ValueError, match="X has (row|column) ids, but the fit had none"):
+        with pytest.raises(ValueError, match=r"X has (row|column) ids, but the fit had none"):
             call(observed)
 
 
@@ -277,7 +277,7 @@ def test_similar_items_have_proportional_predictions(plain, observed):
 
 
 def test_invalid_queries_are_refused_by_name(model):
-    with pytest.raises(ValueError, match="items must be known to the fit, got 1 unknown"):
+    with pytest.raises(ValueError, match=r"items must be known to the fit, got 'nothing'$"):
         model.similar_items(["film01", "nothing"])
     for ask in (model.recommend, model.similar_items):
         for n in (0, -1):

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from robustmf import RMFNL, RobustMF
+from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 
 
@@ -147,3 +147,12 @@ def test_fold_in_of_a_row_does_not_depend_on_the_batch(table):
     X = table[0][:4].copy()
     X[1:] *= 1e6
     np.testing.assert_allclose(model.transform(X)[:1], model.transform(X[:1]), rtol=1e-9)
+
+
+def test_search_over_observed_entries(table):
+    """Rows of an ``Observed`` are split as those of an array."""
+    found = [
+        GridSearchCV(RobustMF(random_state=0), {"rank": [1, 2]}, cv=3).fit(X).cv_results_
+        for X in (table[0], Observed.from_dense(table[0]))
+    ]
+    np.testing.assert_array_equal(found[0]["mean_test_score"], found[1]["mean_test_score"])

@@ -145,7 +145,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     max_iter : int, default=300
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the objective changes by less than ``tol`` of its value.
+        Stop when the objective decreases by no more than ``tol`` of its value; 0 stops when it does
+        not decrease any more.
     validation_fraction : float or None, default=None
         Hold out this fraction of the entries, chosen by a hash of their ids and ``random_state``,
         and stop when the mean absolute error there has not decreased for ``patience`` iterations;
@@ -645,7 +646,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             require_positive("theta", self.theta, also="'auto' or None")
         if self.reg not in ("auto", "paper"):
             require_positive("reg", self.reg, also="'auto' or 'paper'")
-        require_positive("tol", self.tol)
+        require_positive("tol", self.tol, zero=True)
 
     def _observe(self, X: Any, entries: Any, *, reset: bool) -> Observed:
         """The ``entries`` of X on the backend, its columns checked (``reset``: remembered)."""

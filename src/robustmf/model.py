@@ -264,9 +264,12 @@ class FittedModel:
         require_integer("n", n, 1)
         j = self.indices("column", items, "items")
         flat = j.ravel()
-        unknown = int((flat == UNKNOWN).sum())
-        if unknown:
-            raise ValueError(f"items must be known to the fit, got {unknown} unknown id(s)")
+        unknown = np.flatnonzero(flat == UNKNOWN)
+        lookup = self.vocabulary("column")
+        if len(unknown) and lookup is not None:
+            first = lookup.keys(items)[int(unknown[0])]
+            others = "" if len(unknown) == 1 else f" and {len(unknown) - 1} more unknown id(s)"
+            raise ValueError(f"items must be known to the fit, got {first!r}{others}")
         V = self.factors.column_factors
         if not V[flat].any(axis=1).all():
             raise ValueError(

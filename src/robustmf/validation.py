@@ -51,12 +51,12 @@ def require_rank(rank: Any, shape: tuple[int, int] | None = None) -> None:
     require_integer("rank", rank, 1, high, reason, also="'auto'")
 
 
-def require_positive(name: str, value: Any, also: str = "") -> None:
-    """Raise unless ``value`` is a finite number > 0."""
-    allowed = "a finite number > 0" + (f" or {also}" if also else "")
+def require_positive(name: str, value: Any, also: str = "", zero: bool = False) -> None:
+    """Raise unless ``value`` is a finite number > 0, or ≥ 0 if ``zero`` is allowed."""
+    allowed = f"a finite number >{'=' if zero else ''} 0" + (f" or {also}" if also else "")
     if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {allowed}, got {name}={value!r}")
-    if not (np.isfinite(float(value)) and float(value) > 0):
+    if not (np.isfinite(float(value)) and (float(value) > 0 or (zero and float(value) == 0))):
         raise ValueError(f"{name} must be {allowed}, got {name}={value!r}")
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +68,14 @@ def model(table):
     path = table.with_name("model.rmf")
     assert run("fit", table, "--rank", 2, "--no-bias", "-o", path).exit_code == 0
     return path
+
+
+def test_a_model_fitted_in_a_terminal_is_not_saved_as_verbose(table, monkeypatch, tmp_path):
+    terminal = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("robustmf.cli.fit_options.sys", terminal)
+    path = tmp_path / "model.rmf"
+    assert run("fit", table, "--rank", 1, "--max-iter", 5, "-o", path).exit_code == 0
+    assert robustmf.load(path).verbose == 0
 
 
 def test_fit_saves_the_model_of_the_library(table, model, triplets):

@@ -268,3 +268,28 @@ def test_the_check_of_a_sparse_matrix_does_not_modify_it():
     arrays = (X.data, X.indices, X.indptr)
     assert Observed.from_sparse(X).n_entries == 4
     assert all(a is b for a, b in zip(arrays, (X.data, X.indices, X.indptr), strict=True))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        slice(1, 3),
+        [2, 0],
+        np.array([True, False, True]),
+        (np.array([1]), ...),
+        (slice(0, 2), slice(None)),
+    ],
+    ids=["slice", "list", "mask", "with ellipsis", "with slice"],
+)
+def test_rows_are_selected_as_by_numpy(key):
+    X = np.array([[1.0, np.nan, 2], [np.nan, 3, 4], [5, 6, np.nan]])
+    observed = Observed.from_dense(pd.DataFrame(X, index=["a", "b", "c"], columns=["x", "y", "z"]))
+    some = observed[key]
+    dense = np.full(some.shape, np.nan)
+    dense[some.rows.group_of_entry(), some.rows.indices] = some.rows.values
+    np.testing.assert_array_equal(dense, X[key])
+    rows = key[0] if isinstance(key, tuple) else key
+    assert some.row_ids == np.array(["a", "b", "c"])[rows].tolist()
+    assert some.column_ids == ["x", "y", "z"]
+    with pytest.raises(TypeError, match="rows must be selected"):
+        observed[0]

@@ -12,6 +12,7 @@ from robustmf import Observed, RobustMF
 from robustmf.datasets import average_attack, love_hate, make_synthetic
 from robustmf.exceptions import UnknownIdsWarning
 from robustmf.metrics import detection_auc, precision_at_k
+from robustmf.outliers.audit import Audit
 from robustmf.outliers.evidence import Groups, combined, group_evidence
 from robustmf.outliers.noise import fit_distribution
 
@@ -425,3 +426,8 @@ def test_an_audit_of_ratings_expects_nothing_beyond_the_scale():
     listed = model.audit(top=50, at_most=0.05).entries
     assert listed
     assert all(1 <= one.expected <= 5 for one in listed)
+
+
+def test_a_small_share_of_outliers_is_not_called_zero():
+    assert "Less than 0.1 % of the entries" in str(Audit([], [], [], 0.9999))
+    assert "About 0.1 % of the entries" in str(Audit([], [], [], 0.9994))

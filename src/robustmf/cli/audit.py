@@ -147,7 +147,7 @@ def audit(
             }
         )
     else:
-        _print_suspects(suspects, found.names, top, at_most)
+        _print_suspects(suspects, found.names, top, at_most, entries.n_entries)
 
 
 def _is_listed(entries: Observed, suspects: Audit) -> NDArray[np.bool_]:
@@ -181,12 +181,17 @@ def _table(suspects: Audit) -> dict[str, list[Any]]:
     return {name: [record[k] for record in records] for k, name in enumerate(names)}
 
 
-def _print_suspects(suspects: Audit, names: tuple[str, str, str], top: int, at_most: float) -> None:
+def _print_suspects(
+    suspects: Audit, names: tuple[str, str, str], top: int, at_most: float, n_entries: int
+) -> None:
     """Print the most suspicious entries, rows and columns as tables."""
+    from robustmf.outliers.audit import share_of_outliers  # noqa: PLC0415 - fast --help
+
     typer.echo(
-        f"About {100 * (1 - suspects.clean_share):.1f} % of the entries do not fit their rows and"
-        f" columns. {len(suspects.entries):,} entries, {len(suspects.rows):,} rows and"
-        f" {len(suspects.columns):,} columns have a score of at most {at_most:g}."
+        share_of_outliers(suspects.clean_share)
+        + f" {len(suspects.entries):,} entries, {len(suspects.rows):,} rows and"
+        f" {len(suspects.columns):,} columns have a score of at most {at_most:g};"
+        f" about {at_most * n_entries:,.0f} entries would have without any outlier."
     )
     row, column, value = names
     if suspects.entries:

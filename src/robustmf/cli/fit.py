@@ -106,6 +106,7 @@ def fit(
         estimator.fit(found.entries, checkpoint=checkpoint)
         seconds = time.perf_counter() - started
     if output is not None:
+        estimator.set_params(verbose=0)  # the progress bar of this terminal is no setting
         estimator.save(output)
         print_note(f"Model: {output}")
     if report is not None:

@@ -107,6 +107,10 @@ class Vocabulary:
             self._require_valid_unknown(keys[k], k)
         return found.reshape(shape)
 
+    def keys(self, ids: Any) -> Sequence[Any]:
+        """The ids that :meth:`indices` looks up, one after the other."""
+        return self._keys(ids)[0]
+
     def extended(self, ids: Sequence[Hashable]) -> tuple[NDArray[np.int64], Vocabulary]:
         """Append the unknown ids; returns the indices of ``ids`` and the new vocabulary."""
         index_of = {key: k for k, key in enumerate(self.ids)}

@@ -162,6 +162,30 @@ class Observed:
             self.column_ids,
         )
 
+    def __getitem__(self, key: Any) -> Observed:
+        """The rows that ``key`` selects, as in NumPy: a slice, indices, or one bool per row.
+
+        For cross-validation over rows with scikit-learn.
+        """
+        if isinstance(key, tuple) and len(key) == 2 and key[1] in (Ellipsis, slice(None)):
+            key = key[0]
+        chosen = np.arange(self.shape[0])[key]
+        if chosen.ndim != 1:
+            raise TypeError(f"rows must be selected by a slice, indices or bools, got {key!r}")
+        rows = self.rows
+        counts = rows.counts[chosen]
+        pointers = np.concatenate(([0], np.cumsum(counts)))
+        _require_shape((len(chosen), self.shape[1]), int(pointers[-1]))
+        position = np.arange(pointers[-1]) + np.repeat(
+            rows.pointers[chosen] - pointers[:-1], counts
+        )
+        return type(self)(
+            Compressed(pointers, rows.indices[position], rows.values[position]),
+            (len(chosen), self.shape[1]),
+            None if self.row_ids is None else [self.row_ids[k] for k in chosen.tolist()],
+            self.column_ids,
+        )
+
     def later_rows(self, first: int) -> Observed:
         """The rows with indices from ``first`` on, without ids."""
         rows = self.rows

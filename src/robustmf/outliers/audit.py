@@ -56,8 +56,7 @@ class Audit:
     clean_share: float
 
     def __str__(self) -> str:
-        outliers = 100 * (1 - self.clean_share)
-        lines = [f"About {outliers:.1f} % of the entries do not fit their rows and columns."]
+        lines = [share_of_outliers(self.clean_share)]
         for title, suspects in (("rows", self.rows), ("columns", self.columns)):
             lines += ["", f"Most suspicious {title}:"]
             lines += [
@@ -84,6 +83,13 @@ class Audit:
             "rows": frame(self.rows, SuspectGroup),
             "columns": frame(self.columns, SuspectGroup),
         }
+
+
+def share_of_outliers(clean_share: float) -> str:
+    """The estimated share of outliers as a sentence; a small one is not rounded to zero."""
+    percent = 100 * (1 - clean_share)
+    share = f"About {percent:.1f} %" if percent >= 0.05 else "Less than 0.1 %"
+    return f"{share} of the entries do not fit their rows and columns."
 
 
 def suspect_entries(

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from robustmf.outliers.audit import share_of_outliers
 from robustmf.report.names import cell, hover
 from robustmf.report.page import figure, pairs_table, plotly, write_page
 from robustmf.report.search_table import SCRIPT, STYLE, Column, search_table
@@ -32,8 +33,7 @@ def write(record: dict[str, Any], path: Path, title: str) -> None:
     title : str
         Title of the page.
     """
-    bad = 100 * (1 - record["clean_share"])
-    lead = f"About {bad:.1f} % of the entries do not fit their rows and columns."
+    lead = share_of_outliers(record["clean_share"])
     write_page(path, title, lead, sections(record), style=STYLE, script=SCRIPT)
 
 
