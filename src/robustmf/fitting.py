@@ -24,7 +24,7 @@ from robustmf.backends.biases import penalty, ridge
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
-from robustmf.exceptions import InterruptedFitWarning, warn_user
+from robustmf.exceptions import CheckpointError, InterruptedFitWarning, warn_user
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import (
     InitialPoint,
@@ -46,7 +46,13 @@ from robustmf.initialization.search import sampled_rank, searched_factors
 from robustmf.initialization.variable_projection import projection_initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss
-from robustmf.solvers.base import Outcome, require_same_layout, run, warn_of_limit
+from robustmf.solvers.base import (
+    Outcome,
+    require_number,
+    require_same_layout,
+    run,
+    warn_of_limit,
+)
 from robustmf.solvers.registry import (
     CERTIFIER,
     SolverChoice,
@@ -154,6 +160,7 @@ class FitResult:
     @classmethod
     def from_parts(cls, parts: dict[str, Any], settings: Settings, data: Data) -> FitResult:
         """The inverse of :meth:`parts`, for a fit with the loss of the settings at any θ."""
+        _require_valid(parts)
         theta = parts["loss"]
         loss = settings.loss
         return cls(
@@ -161,7 +168,7 @@ class FitResult:
             | {
                 "factorization": data.restored(parts["factorization"], settings.max_rank),
                 "loss": loss if theta == loss.theta else loss.at_scale(theta),
-                "outcome": Outcome(**parts["outcome"]),
+                "outcome": Outcome.from_parts(parts["outcome"]),
             }
         )
 
@@ -204,7 +211,17 @@ class Initialization:
     @classmethod
     def from_parts(cls, parts: dict[str, Any], settings: Settings, data: Data) -> Initialization:
         """The inverse of :meth:`parts`."""
+        _require_valid(parts)
+        require_number(parts["sigma"], above=0)
+        if parts["theta"] is not None:
+            require_number(parts["theta"], above=0)
         found = data.restored(parts["factorization"], settings.max_rank)
+        if parts["scales"] is not None:
+            for scales, biases in zip(
+                parts["scales"], (found.row_bias, found.column_bias), strict=True
+            ):
+                if scales.shape != biases.shape or not (scales > 0).all():
+                    raise CheckpointError("its scales must be a positive number per row and column")
         return cls(**parts | {"factorization": found})
 
     def loss(self, settings: Settings) -> Loss:
@@ -218,6 +235,17 @@ class Initialization:
         """The same for the transposed matrix."""
         scales = None if self.scales is None else (self.scales[1], self.scales[0])
         return replace(self, factorization=self.factorization.transposed, scales=scales)
+
+
+def _require_valid(parts: dict[str, Any]) -> None:
+    """Require that what a saved initialization and a saved result have in common is valid."""
+    require_number(parts["reg"], least=0)
+    require_number(parts["bias_unit"], above=0)
+    get_solver(parts["solver"])
+    if not isinstance(parts["reason"], str):
+        raise CheckpointError("the reason for its solver is invalid")
+    if parts["factorization"]["center"] is not None:
+        require_number(parts["factorization"]["center"])
 
 
 def _plain(record: FitResult | Initialization) -> dict[str, Any]:
@@ -387,7 +415,8 @@ def _fit_once(
     progress: Progress,
 ) -> FitResult:
     """Initialize (or take the initialization of a checkpoint), and iterate."""
-    saved = progress.prepared
+    with progress.reading():
+        saved = progress.prepared
     if saved is None:
         started = time.perf_counter()
         initial = data.initialize(settings, rng, choice)

@@ -36,7 +36,7 @@ _MEMORY = 3 * 2**30
 _RESIDENT = 2**30
 
 #: Seconds for one file.
-_LIMIT = 10.0
+_LIMIT = 30.0
 
 #: Seconds after which a process that does not answer is ended, per file and at least.
 _PATIENCE = 1.0
@@ -157,6 +157,8 @@ def _outcome(target: Target, path: Path) -> BaseException | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RobustMFWarning)
+        # of NumPy about a file that is valid
+        warnings.filterwarnings("ignore", "Reading `.npy` or `.npz` file required additional")
         try:
             with time_limit(_LIMIT):
                 target.read(path)

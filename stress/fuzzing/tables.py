@@ -267,7 +267,7 @@ def read_parquet_entries(path: Path) -> None:
 
 def _copied(path: Path, entries: Observed, layout: Any, columns: Any = None) -> None:
     marked = np.zeros(len(entries.rows.values), bool)
-    marked[0] = True
+    marked[0] = len(marked) > 1
     out = path.with_name(f"copy-{path.name}")
     copy_without_entries(path, layout, columns, entries, marked, out)
 

@@ -6,6 +6,8 @@ import logging
 import os
 import shutil
 import signal
+from copy import deepcopy
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import numpy as np
@@ -406,6 +408,51 @@ def test_invalid_content_with_a_valid_checksum_is_refused(part, path):
         model(loss="lsp").fit(entries(), checkpoint=path)
     assert str(path) in str(raised.value)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("names", "value"),
+    [
+        (("prepared", "sigma"), 0.0),
+        (("prepared", "theta"), "x"),
+        (("prepared", "reg"), -1.0),
+        (("prepared", "bias_unit"), np.nan),
+        (("prepared", "solver"), "none"),
+        (("prepared", "reason"), None),
+        (("prepared", "scales"), (np.ones(50), np.zeros(50))),
+        (("prepared", "scales"), (np.ones(50), np.ones(3))),
+        (("prepared", "factorization", "center"), True),
+        (("prepared", "factorization", "row_bias"), np.full(50, np.inf)),
+        (("loops", "fit", "objective"), np.nan),
+        (("loops", "fit", "seconds"), None),
+        (("loops", "fit", "outcome", "iterations"), datetime(2020, 1, 1, tzinfo=UTC)),
+        (("loops", "fit", "outcome", "iterations"), 1.5),
+        (("loops", "fit", "outcome", "history", "objective"), 3),
+        (("loops", "fit", "outcome", "history", "objective"), [1.0]),
+        (("loops", "fit", "outcome", "history", "objective"), ["a"] * 4),
+        (("loops", "fit", "outcome", "reason"), None),
+        (("loops", "fit", "outcome", "converged"), 1.0),
+        (("loops", "fit", "outcome", "best"), (np.ones((7, 3)), np.ones((50, 3)))),
+    ],
+)
+def test_invalid_values_with_a_valid_checksum_are_refused(names, value, aborted, path):
+    saved = model_file.Saved(aborted.kind, aborted.parameters, deepcopy(aborted.state))
+    part = saved.state
+    for name in names[:-1]:
+        part = part[name]
+    part[names[-1]] = value
+    model_file.write(path, saved)
+    with pytest.raises(CheckpointError, match="content is not what this release writes") as raised:
+        model(loss="lsp").fit(entries(), checkpoint=path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def aborted(tmp_path_factory):
+    """The checkpoint of an aborted fit."""
+    path = tmp_path_factory.mktemp("aborted") / "checkpoint"
+    assert abort_fit(model(loss="lsp"), entries(), path)
+    return model_file.read(path)
 
 
 @pytest.mark.parametrize("value", [np.zeros((2, 0)), np.eye(20), Decimal("sNaN"), {"entropy": []}])

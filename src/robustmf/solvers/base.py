@@ -64,8 +64,28 @@ class Outcome:
     best_error: float = float("inf")
 
     def parts(self) -> dict[str, Any]:
-        """The fields by name, not copied; ``Outcome(**parts)`` is the inverse."""
+        """The fields by name, not copied; :meth:`from_parts` is the inverse."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    @classmethod
+    def from_parts(cls, parts: dict[str, Any]) -> Outcome:
+        """An outcome that was saved; raises if a field is invalid."""
+        found = cls(**parts)
+        columns = list(found.history.values())
+        for name in ("iterations", "best_iteration", "objective", "best_error"):
+            require_number(getattr(found, name), finite=False)
+        if (
+            not all(isinstance(column, list) for column in columns)
+            or not all(isinstance(value, (int, float)) for column in columns for value in column)
+            or len({len(column) for column in columns}) > 1
+            or not all(isinstance(k, int) for k in (found.iterations, found.best_iteration))
+            or not all(
+                isinstance(is_so, (bool, np.bool_)) for is_so in (found.converged, found.stopped)
+            )
+            or not isinstance(found.reason, str)
+        ):
+            raise CheckpointError("its history is invalid")
+        return found
 
     def record(self, **row: float) -> None:
         """Append one value to each quantity of the history."""
@@ -126,6 +146,20 @@ def require_same_layout(saved: Sequence[Array], own: Sequence[Array]) -> Any:
     ):
         raise CheckpointError("its arrays are not those of this fit")
     return tuple(saved)
+
+
+def require_number(
+    value: Any, least: float = -np.inf, above: float = -np.inf, finite: bool = True
+) -> None:
+    """Require that a saved number is one within bounds."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.floating))
+        or not (np.isfinite(value) or (not finite and not np.isnan(value)))
+        or not value >= least
+        or not (value > above or above == -np.inf)
+    ):
+        raise CheckpointError(f"one of its numbers is invalid: {value!r:.60}")
 
 
 def small_change(before: float, objective: float, tol: float) -> str | None:
@@ -210,10 +244,11 @@ def run(
     started = time.perf_counter()
     objective = solver.begin(U, V)
     seconds = time.perf_counter() - started
-    known = None if progress is None else _resume(progress, solver)
+    kept = keep or (lambda: solver.factors)
+    known = None if progress is None else _resume(progress, solver, kept)
     if known is not None:
         outcome, objective, seconds = known
-    observe = _Observer(solver, outcome, callbacks, validation, keep or (lambda: solver.factors))
+    observe = _Observer(solver, outcome, callbacks, validation, kept)
     stopped = False
     try:
         stopped = known is None and observe(objective, seconds)
@@ -258,7 +293,9 @@ def run(
     return outcome
 
 
-def _resume(progress: LoopProgress, solver: Any) -> tuple[Outcome, float, float] | None:
+def _resume(
+    progress: LoopProgress, solver: Any, keep: Callable[[], tuple[Array, Array]]
+) -> tuple[Outcome, float, float] | None:
     """Restore a :class:`Resumable` to what was saved last, if anything was.
 
     Returns the outcome so far, the objective and the seconds.
@@ -268,7 +305,12 @@ def _resume(progress: LoopProgress, solver: Any) -> tuple[Outcome, float, float]
         if state is None:
             return None
         solver.restore(state["solver"])
-        return Outcome(**state["outcome"]), state["objective"], state["seconds"]
+        outcome = Outcome.from_parts(state["outcome"])
+        if outcome.best is not None:
+            require_same_layout(outcome.best, keep())
+        for name in ("objective", "seconds"):
+            require_number(state[name])
+        return outcome, state["objective"], state["seconds"]
 
 
 def _save(

@@ -75,6 +75,8 @@ def test_malicious_npz_files_are_refused(tmp_path):
         {"indptr": np.array([0, 2])},
         {"format": np.array(b"xyz")},
         {"format": np.array(3)},
+        {"indices": np.array([0.0, 1.5])},
+        {"indptr": np.array([0, 1, 2 + 1j])},
         {"data": header_of((2,)).replace(b"}", b" ")},
         {"data": header_of((2,)).replace(b"{", b"  ")},
     ):

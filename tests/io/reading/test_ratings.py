@@ -8,6 +8,7 @@ import gzip
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pytest
 
 from robustmf.io import MalformedFileError, Source, guess_layout, read_ratings
 from robustmf.io.reading.pairs import Known, read_pairs
-from robustmf.io.reading.parquet import read_table
+from robustmf.io.reading.parquet import _page_bytes, read_table
 
 DENSE = [[2, 3, 0], [0, 1, 0.5]]
 
@@ -122,6 +123,22 @@ def test_archives_are_closed(tmp_path):
             read_ratings(Source(tmp_path / "all.zip", "other.csv"))
         gc.collect()
     assert issued == []
+
+
+def test_damaged_statistics_of_a_parquet_file_do_not_end_the_process(tmp_path):
+    """Arrow would end it as soon as the metadata of a single column are read."""
+    path = tmp_path / "r.parquet"
+    table = pa.table({"user": ["a", "b", "a"], "item": [1, 1, 2], "rating": [1.0, 2.0, 3.5]})
+    pq.write_table(table, path)
+    read_ratings(path)
+
+    def column(*_):
+        raise AssertionError("metadata of a column were read")
+
+    metadata = SimpleNamespace(
+        num_row_groups=2, row_group=lambda k: SimpleNamespace(total_byte_size=5, column=column)
+    )
+    assert _page_bytes(metadata) == 10
 
 
 def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):

@@ -34,6 +34,9 @@ _READ_ERRORS = (
     zlib.error,
 )
 
+#: Kinds of the dtypes of members other than indices, pointers and shapes, which are integers.
+_KINDS = {"data": "biufc", "format": "SU", "_is_array": "b"}
+
 
 def read_npz(source: Source) -> Observed:
     """Read a file of :func:`scipy.sparse.save_npz`; every stored entry is observed.
@@ -66,6 +69,8 @@ def _array_bytes(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo
                 f"{info.filename} claims {math.prod(shape):.3g} numbers of {dtype}, "
                 f"which does not agree with its {info.file_size} bytes"
             )
+        if dtype.kind not in _KINDS.get(info.filename.removesuffix(".npy"), "iu"):
+            raise source.fault(f"{info.filename} has dtype {dtype}; expected integers")
         return size
 
 

@@ -146,16 +146,16 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        content = self._stream.read(len(buffer))
-        self._left -= len(content)
+        # not read(): Arrow would not release its memory after an error
+        count = cast("Any", self._stream).readinto(buffer)
+        self._left -= count
         if self._left < 0:
             size = self._source.path.stat().st_size
             raise self._source.fault(
                 f"decompresses to more than {self._limit:.3g} bytes, but the file has {size}; "
                 "it is damaged or malicious: if not, decompress it first"
             )
-        buffer[: len(content)] = content
-        return len(content)
+        return int(count)
 
     def close(self) -> None:
         self._stream.close()

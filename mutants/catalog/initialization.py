@@ -1,0 +1,224 @@
+"""The search for initial factors: variational inference, noise distribution, spectra."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_PARTS = "initialization/test_search_parts.py"
+_UNITS = (
+    "initialization/test_variational.py "
+    "-k 'posterior or judged or balanced or subsets or mixture or textbook or levels or medians'"
+)
+_RANK = "initialization/test_variational.py -k 'bethe or theta'"
+_KERNELS = "kernels/variational.py"
+_SEARCH = "initialization/variational.py"
+_NOISE = "initialization/noise_mixture.py"
+_SPECTRUM = "initialization/spectral.py"
+
+MUTANTS = [
+    # kernels
+    Mutant(_KERNELS, "S[a, c] if a == c else 2 * S[a, c]", "S[a, c]", _UNITS),
+    Mutant(
+        _KERNELS,
+        "row_moments[i, k] = S[a, c] + U[i, a] * U[i, c]",
+        "row_moments[i, k] = U[i, a] * U[i, c]",
+        _UNITS,
+    ),
+    Mutant(_KERNELS, "(e * e + by_row + by_column) / level", "(e * e + by_row) / level", _UNITS),
+    Mutant(
+        _KERNELS,
+        "row_freedom = max(_MIN_FREEDOM, 1 - w * by_row)",
+        "row_freedom = 1 - w * by_row",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _KERNELS,
+        "e *= 1 + w * (by_row / row_freedom + by_column / column_freedom)",
+        "e *= 1 + w * by_row / row_freedom",
+        _UNITS,
+    ),
+    Mutant(
+        _KERNELS,
+        "                    if centers[k] == 0:\n                        w += p / variances[k]",
+        "                    if True:\n                        w += p / variances[k]",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(_KERNELS, "weights[t] = w / level", "weights[t] = w", _PARTS, aimed=True),
+    Mutant(
+        _KERNELS,
+        "best + np.log(total) - 0.5 * np.log(level)",
+        "best + np.log(total)",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _KERNELS, "out[i, a] += table[z] - 0.5 * step * offsets[a]", "out[i, a] += table[z]", _UNITS
+    ),
+    Mutant(
+        _KERNELS, "B[z, a] = V[j, a] - shift * e * g[a]", "B[z, a] = V[j, a]", _PARTS, aimed=True
+    ),
+    Mutant(
+        _KERNELS,
+        "shift * g[a] * g[c] * (1.0 if a == c else 2.0)",
+        "shift * g[a] * g[c]",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(_KERNELS, "            if found > best:", "            if found < best:", _UNITS),
+    Mutant(_KERNELS, "if best > present + gain:", "if best > present:", _PARTS, aimed=True),
+    # noise
+    Mutant(
+        _NOISE,
+        "self.shares[min(max(1, k), count - 1)] +=",
+        "self.shares[min(k, count - 1)] +=",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _NOISE,
+        "self.shares[0] += 1 - OPTIONS.outlier_share",
+        "self.shares[0] = 1 - OPTIONS.outlier_share",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _NOISE,
+        "shares += OPTIONS.prior_share * self._possible",
+        "shares += 0.0",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _NOISE,
+        "informative = totals[self.centers[used] == 0].sum()",
+        "informative = totals.sum()",
+        _UNITS + " " + _PARTS,
+    ),
+    Mutant(
+        _NOISE,
+        "terms = np.log(self.shares[used]) - 0.5 * (np.log(self.variances[used]) + z)",
+        "terms = np.log(self.shares[used]) - 0.5 * z",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(_NOISE, "/ max(slope, 1e-12) ** 2", "/ max(slope, 1e-12)", _UNITS),
+    Mutant(
+        _NOISE,
+        "            if theta <= loss.theta_above:\n                break\n",
+        "",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _NOISE, "if variance < least * (1 - OPTIONS.theta_gain):", "if variance > least:", _RANK
+    ),
+    Mutant(_NOISE, "np.exp(logs - np.median(logs))", "np.exp(logs)", _PARTS, aimed=True),
+    Mutant(_NOISE, "return min(0.0, max(-2.0, slope))", "return slope", _PARTS, aimed=True),
+    Mutant(_NOISE, "posterior = shifted * self.prior", "posterior = shifted * 1.0", _UNITS),
+    Mutant(
+        _NOISE,
+        "if spread > OPTIONS.equal_levels else None",
+        "if spread > 0 else None",
+        _PARTS,
+        aimed=True,
+    ),
+    # spectra
+    Mutant(
+        _SPECTRUM, "medians * between / (between + variance)", "medians * 1.0", _PARTS, aimed=True
+    ),
+    Mutant(
+        _SPECTRUM, "(log_size - row_scale[i])[order]", "log_size - row_scale[i]", _PARTS, aimed=True
+    ),
+    Mutant(_SPECTRUM, "high = np.minimum(start + counts // 2, last)", "high = low", _UNITS),
+    Mutant(_SPECTRUM, "0.5 * np.sinh(2 * beta * x)", "np.sinh(beta * x)", _RANK),
+    Mutant(_SPECTRUM, "row_degree = 1 + np.bincount", "row_degree = np.bincount", _RANK),
+    Mutant(
+        _SPECTRUM,
+        "        count = min(2 * count, most)\n",
+        "        return negative\n",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SPECTRUM,
+        'order = np.argsort(-sizes, kind="stable")',
+        'order = np.argsort(sizes, kind="stable")',
+        _PARTS,
+        aimed=True,
+    ),
+    # the search
+    Mutant(
+        _SEARCH, "T = np.linalg.solve(LA.T, X * np.sqrt(s))", "T = np.linalg.solve(LA.T, X)", _UNITS
+    ),
+    Mutant(
+        _SEARCH, "self.covariances = S * np.where(p == q, 1.0, 2.0)", "self.covariances = S", _UNITS
+    ),
+    Mutant(
+        _SEARCH,
+        "least = max(floor * float(self.variances.max()), 1e-12)",
+        "least = 1e-12",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "if variance > OPTIONS.repairable_noise * self.spread:",
+        "if False:",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        'rows = rows[np.argsort(-deficit[rows], kind="stable")]',
+        'rows = rows[np.argsort(deficit[rows], kind="stable")]',
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(_SEARCH, "own.failures[rows] += 1", "own.failures[rows] += 0", _PARTS, aimed=True),
+    Mutant(
+        _SEARCH,
+        "kept = means > OPTIONS.pruned * self.variances",
+        "kept = means > 0",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]",
+        "self.moments = self.covariances + self.U[:, a] * self.U[:, c]",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "self.log_density - float(np.mean(np.log(self.unit * scales)))",
+        "self.log_density",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "* self.unit * row_unit * column_unit",
+        "* self.unit * row_unit",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "found.log_density > best.log_density",
+        "found.log_density < best.log_density",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(_SEARCH, "        if found.is_clear:\n            break\n", "", _PARTS, aimed=True),
+    Mutant(
+        "initialization/search.py",
+        "n_entries * rank**2 <= OPTIONS.max_work",
+        "n_entries * rank <= OPTIONS.max_work",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant("initialization/search.py", "% every == 0", "% every != 0", _PARTS, aimed=True),
+]
