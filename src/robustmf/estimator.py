@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from operator import attrgetter
@@ -46,6 +46,7 @@ from robustmf.losses import Loss, make_loss
 from robustmf.model import FitSummary, FittedModel, value_statistics
 from robustmf.outliers import scores
 from robustmf.outliers.audit import Audit
+from robustmf.outliers.cleaning import Cleaned, clean
 from robustmf.outliers.scores import Rows
 from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
@@ -844,19 +845,120 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             form = replace(form, columns=None)
         return form.cells(completed, entries.row_ids, model.column_ids)
 
-    def recommend(self, users: Any, n: int = 10, *, exclude_seen: bool = True) -> Ranked:
+    def impute(self, X: Any, *, rows: Rows = "fitted") -> Any:
+        """X with its missing values filled by predictions; observed values are not changed.
+
+        Parameters
+        ----------
+        X : wide table or dense array
+            Data with gaps.
+        rows : {"fitted", "new"}, default="fitted"
+            With "fitted" X has rows of the fit. With "new" its rows are not part of the fit: each
+            is predicted from its own entries, as in :meth:`transform`.
+
+        Returns
+        -------
+        table or ndarray
+            As X. Cells of columns that the fit does not know are predicted as by :meth:`predict`
+            where the rows are fitted, and stay missing where they are new.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from robustmf import RobustMF
+        >>> X = np.outer([1.0, 2, 3, 4, 5], [1.0, 3, 2, 5, 4])
+        >>> X[1, 3] = np.nan
+        >>> RobustMF(rank=1, random_state=0).fit(X).impute(X)[1].round(2)
+        array([ 2.,  6.,  4., 10.,  8.])
+        """
+        model = self._model()
+        if rows not in ("fitted", "new"):
+            raise ValueError(f"rows must be 'fitted' or 'new', got rows={rows!r}")
+        if isinstance(X, Observed) or sp.issparse(X):
+            raise TypeError(
+                "X must be a wide table or a dense array, since the result is dense, "
+                f"got a {type(X).__name__}"
+            )
+        observed = self._rows(X) if rows == "new" else new_rows(model.read(X, new=True))
+        if observed.form is not None and observed.form.is_long:
+            raise TypeError(
+                "X must be a wide table: a long one has no missing cells; "
+                "predict(rows, columns) fills in values of pairs"
+            )
+        return model.impute(observed.to_host(), rows)
+
+    def clean(
+        self,
+        X: Any,
+        *,
+        at_most: float = 0.001,
+        replace: bool = True,
+        rows: Rows = "fitted",
+        attacks: bool = False,
+    ) -> Cleaned:
+        """X with its bad entries replaced by predictions or set missing, and which those are.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Entries of the fitted matrix, or new rows.
+        at_most : float, default=0.001
+            Entries with a score up to this are bad; about this share of the clean entries is
+            changed, too. See :meth:`outlier_scores`.
+        replace : bool, default=True
+            Replace bad entries by predictions. If False, they are missing in the result.
+        rows, attacks
+            As in :meth:`outlier_scores`.
+
+        Returns
+        -------
+        data, mask : as X
+            The cleaned data, and True where they were changed. Both have the form of a table or a
+            dense array; the mask of a long table is a column. Of a sparse matrix or an
+            :class:`Observed` the mask is an array in row order.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from robustmf import RobustMF
+        >>> table = pd.DataFrame({f"s{k}": [k * t + 0.01 * (t % 3) for t in range(1, 40)]
+        ...                       for k in range(1, 9)})
+        >>> table.loc[4, "s2"] = 99.0
+        >>> cleaned, mask = RobustMF(rank=1, random_state=0).fit(table).clean(table)
+        >>> bool(mask.loc[4, "s2"]), bool(abs(cleaned.loc[4, "s2"] - 10) < 0.1)
+        (True, True)
+        """
+        require_flag("replace", replace)
+        model = self._model()
+        entries = self._entries(X, rows)
+        return clean(
+            model,
+            X,
+            model.backend.observe(entries).to_host(),
+            rows=rows,
+            at_most=at_most,
+            attacks=attacks,
+            replace=replace,
+        )
+
+    def recommend(
+        self, users: Any = None, n: int = 10, *, ratings: Any = None, exclude_seen: bool = True
+    ) -> Ranked:
         """The n columns with the highest predictions for each of the given rows.
 
         Parameters
         ----------
-        users : one or several ids, or row numbers
+        users : one or several ids, or row numbers, default=None
             As in :meth:`predict`. For an unknown id the columns with the highest biases are
             returned. A model without biases cannot rank columns for it: its recommendations are
             empty (None and NaN), with a warning; where no id is known, this raises.
         n : int, default=10
             Number of columns.
+        ratings : mapping, or as in ``transform``, default=None
+            Instead of ``users``: the ratings of new users, which are folded in without a fit. A
+            mapping of column ids to values is one user; otherwise each row is one.
         exclude_seen : bool, default=True
-            Leave out the columns in which the row had an entry in the fit.
+            Leave out the columns in which the row had an entry in the fit, or in ``ratings``.
 
         Returns
         -------
@@ -874,8 +976,24 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         >>> items, scores = RobustMF(rank=1, random_state=0).fit(X).recommend(0, n=2)
         >>> items
         array([5, 3])
+
+        A new user, who rated columns 0 and 2:
+
+        >>> model = RobustMF(rank=1, random_state=0).fit(X)
+        >>> items, scores = model.recommend(ratings={0: 2.0, 2: 4.0}, n=2)
+        >>> items, scores.round(1)
+        (array([5, 3]), array([12., 10.]))
         """
-        return self._model().recommend(users, n, exclude_seen=exclude_seen)
+        model = self._model()
+        if (users is None) == (ratings is None):
+            raise ValueError("recommend must have either users or ratings, got both or neither")
+        if ratings is None:
+            return model.recommend(users, n, exclude_seen=exclude_seen)
+        if not isinstance(ratings, Mapping):
+            return model.recommend_new(self._rows(ratings), n, exclude_seen=exclude_seen)
+        one = model.rated(ratings)
+        items, predictions = model.recommend_new(one, n, exclude_seen=exclude_seen)
+        return Ranked(items[0], predictions[0])
 
     def similar_items(self, items: Any, n: int = 10) -> Ranked:
         """The n columns most similar to each of the given ones.

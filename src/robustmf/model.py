@@ -17,7 +17,7 @@ from robustmf.backends.registry import get_backend
 from robustmf.data.checks import match_columns, new_rows, require_magnitude
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary
-from robustmf.data.observed import Compressed, Observed, read_table
+from robustmf.data.observed import Compressed, Observed, nothing_observed, read_table
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
 from robustmf.data.table_form import NO_NAMES, TableForm
 from robustmf.data.tables import has_columns
@@ -227,6 +227,50 @@ class FittedModel:
         """All entries of new rows, predicted from the observed ones; dense."""
         return self.clip(self.reconstruct(self.fold_in(X)))
 
+    def impute(self, observed: Observed, rows: str) -> Any:
+        """The cells of a matrix, gaps filled; see :meth:`robustmf.RobustMF.impute`."""
+        cells = observed.to_dense()
+        i, j = np.nonzero(np.isnan(cells))
+        columns = self._match("column", observed.column_ids, observed.shape[1])
+        if rows == "new":
+            completed = self.complete(observed)
+            known = columns[j] != UNKNOWN
+            cells[i[known], j[known]] = completed[i[known], columns[j[known]]]
+        else:
+            of_rows = self._match("row", observed.row_ids, observed.shape[0])
+            unknown = int((of_rows == UNKNOWN).sum())
+            if unknown:
+                raise ValueError(
+                    f"X must have rows of the fit, got {unknown} of {len(of_rows)} with unknown "
+                    "ids; fill new rows with rows='new'"
+                )
+            cells[i, j] = self.predict_pairs(of_rows[i], columns[j])
+        if observed.form is None:
+            return cells
+        return observed.form.cells(cells, observed.row_ids, observed.column_ids)
+
+    def recommend_new(self, X: Any, n: int, *, exclude_seen: bool) -> Ranked:
+        """The n columns with the highest predictions for each of some new rows."""
+        require_integer("n", n, 1)
+        observed = self.new_rows(X)
+        with Team(self.n_jobs) as team:
+            T = np.asarray(self.columns.fold_in(self.operations(observed, team)))
+        entries = observed.to_host().rows
+        rank = self.factors.rank
+        every = np.arange(len(T))
+        seen = observed_pairs(entries, every) if exclude_seen else None
+        offsets = self.factors.column_offsets
+        indices, scores = top_n(T[:, :rank], self.factors.column_factors, offsets, int(n), seen)
+        if self.factors.has_bias:
+            scores += T[:, rank:]
+        else:
+            unranked = entries.counts == 0
+            if unranked.any():
+                self._warn_of_unranked(int(unranked.sum()), len(T), "have no known rating")
+            indices[unranked] = UNKNOWN
+            scores[unranked] = np.nan
+        return self._labelled(indices, self.clip(scores), (len(T),))
+
     def recommend(self, users: Any, n: int, *, exclude_seen: bool) -> Ranked:
         """The n columns with the highest predictions for each of the given rows."""
         require_integer("n", n, 1)
@@ -235,7 +279,7 @@ class FittedModel:
         unknown = flat == UNKNOWN
         unranked = np.zeros_like(unknown) if self.factors.has_bias else unknown
         if unranked.any():
-            self._warn_of_unranked(int(unranked.sum()), len(flat))
+            self._warn_of_unranked(int(unranked.sum()), len(flat), "are unknown")
         zero = self.factors.row_factors.dtype.type(0)
         U = np.where(unknown[:, None], zero, self.factors.row_factors[flat])
         seen = observed_pairs(self.fitted_entries().rows, flat) if exclude_seen else None
@@ -247,9 +291,9 @@ class FittedModel:
         return self._labelled(indices, self.clip(scores), i.shape)
 
     @staticmethod
-    def _warn_of_unranked(unranked: int, total: int) -> None:
+    def _warn_of_unranked(unranked: int, total: int, reason: str) -> None:
         message = (
-            f"{unranked} of {total} users are unknown, and a model without biases cannot rank "
+            f"{unranked} of {total} users {reason}, and a model without biases cannot rank "
             "columns for them"
         )
         if unranked == total:
@@ -317,6 +361,16 @@ class FittedModel:
         if observed.column_ids is not None and lookup is not None:
             observed = match_columns(observed.to_host(), lookup)
         return self.backend.observe(observed)
+
+    def rated(self, ratings: Mapping[Hashable, float]) -> Observed:
+        """One new row with these values, by column ids, or by numbers where the fit had no ids."""
+        if not ratings:
+            return nothing_observed((1, self.shape[1]), self.factors.row_factors.dtype)
+        values = list(ratings.values())
+        if self.column_ids is not None:
+            return Observed.from_triplets(row=[0] * len(values), col=list(ratings), value=values)
+        j = require_indices("ratings", np.asarray(list(ratings)), self.shape[1])
+        return Observed.from_indices(np.zeros_like(j), j, values, (1, self.shape[1]))
 
     def operations(self, observed: Observed, team: Team) -> EntryOperations:
         """The backend's operations on these entries."""

@@ -213,6 +213,17 @@ class Observed:
             "weights": weights,
         }
 
+    def to_dense(self, values: NDArray[Any] | None = None) -> NDArray[Any]:
+        """The entries as an m × n array, or other values at their positions, given in row order.
+
+        Where nothing is observed, numbers are NaN and bools False.
+        """
+        values = self.rows.values if values is None else values
+        missing = np.nan if values.dtype.kind == "f" else False
+        dense = np.full(self.shape, missing, values.dtype)
+        dense[self.rows.group_of_entry(), self.rows.indices] = values
+        return dense
+
     def to_sparse(self) -> sp.csr_array:
         """The entries as a SciPy CSR array (a copy)."""
         rows = self.rows

@@ -129,9 +129,7 @@ class TableForm:
             The entries.
         """
         if not self.is_long:
-            missing = np.nan if values.dtype.kind == "f" else False
-            cells = np.full(observed.shape, missing, values.dtype)
-            cells[observed.rows.group_of_entry(), observed.rows.indices] = values
+            cells = observed.to_dense(values)
             return self.cells(cells, observed.row_ids, observed.column_ids)
         if self.lines is None:
             raise ValueError(
@@ -139,6 +137,16 @@ class TableForm:
                 "loaded from a file or entries were added by partial_fit: give the table as X"
             )
         return self._series(values[self.lines], name, self.index)
+
+    def with_values(self, table: Any, values: NDArray[Any]) -> Any:
+        """A long table with these values, one per line, instead of its own."""
+        import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
+
+        frame = nw.from_native(table).lazy().collect()
+        column = nw.from_native(
+            self._series(values, self.names.value, self.index), series_only=True
+        )
+        return frame.with_columns(column).to_native()
 
     def cells(self, values: NDArray[Any], row_ids: Ids, column_ids: Ids) -> Any:
         """A wide table of these values."""

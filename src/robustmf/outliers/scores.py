@@ -72,15 +72,23 @@ class ScoredEntries:
 
 def outlier_scores(model: FittedModel, X: Any, *, rows: Rows, attacks: bool) -> NDArray[np.float64]:
     """Scores of the entries of X; see :meth:`robustmf.RobustMF.outlier_scores`."""
+    return scores_and_predictions(model, X, rows=rows, attacks=attacks)[0]
+
+
+def scores_and_predictions(
+    model: FittedModel, X: Any, *, rows: Rows, attacks: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scores of the entries of X, and the values expected there; NaN for unknown ids."""
     noise = noise_model(model)
     entries = _scored_entries(model, X, rows, noise)
     scores = noise.distribution.two_sided(entries.standardized)
-    if not attacks:
-        return entries.for_all(scores)
-    by_row, by_column = _group_scores(model, entries, noise, rows)
-    i = entries.i + (model.shape[0] if rows == "new" else 0)
-    kinds = {"entry": scores, "row": by_row[i], "column": by_column[entries.j]}
-    return entries.for_all(combined(kinds))
+    if attacks:
+        by_row, by_column = _group_scores(model, entries, noise, rows)
+        i = entries.i + (model.shape[0] if rows == "new" else 0)
+        kinds = {"entry": scores, "row": by_row[i], "column": by_column[entries.j]}
+        scores = combined(kinds)
+    predicted = _within_scale(model, entries.predicted).astype(np.float64)
+    return entries.for_all(scores), entries.for_all(predicted)
 
 
 def row_scores(model: FittedModel, X: Any, *, rows: Rows) -> NDArray[np.float64]:

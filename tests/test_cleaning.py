@@ -1,0 +1,162 @@
+"""``impute``, ``clean``, and recommendations for new users."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from robustmf import Observed, RobustMF
+from robustmf.exceptions import UnknownIdsWarning
+
+ROWS = [f"r{i}" for i in range(30)]
+COLUMNS = [f"c{j}" for j in range(14)]
+MISSING = (2, 3)
+BAD = (5, 7)
+LONG = {"row": "r", "col": "c", "value": "v"}
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return np.outer(np.linspace(1, 3, 30), np.linspace(2, 8, 14))
+
+
+@pytest.fixture(scope="module")
+def cells(truth):
+    X = truth + 0.01 * np.random.default_rng(0).standard_normal(truth.shape)
+    X[MISSING] = np.nan
+    X[BAD] += 50
+    return X
+
+
+@pytest.fixture(scope="module")
+def frame(cells):
+    return pd.DataFrame(cells, index=ROWS, columns=COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return RobustMF(1, random_state=0).fit(frame)
+
+
+def lines(frame):
+    stacked = frame.stack().dropna().rename("v").rename_axis(["r", "c"]).reset_index()
+    return stacked.assign(note="x").sample(frac=1, random_state=0)
+
+
+def test_impute_fills_gaps_only(model, frame, cells, truth):
+    filled = model.impute(frame)
+    assert filled.index.equals(frame.index)
+    assert filled.columns.equals(frame.columns)
+    assert filled.iloc[MISSING] == pytest.approx(truth[MISSING], abs=0.05)
+    assert filled.iloc[MISSING] == model.predict("r2", "c3")
+    np.testing.assert_array_equal(filled.where(frame.notna()), frame)
+    array = RobustMF(1, random_state=0).fit(cells).impute(cells)
+    np.testing.assert_array_equal(array, filled)
+    table = pl.from_pandas(frame, nan_to_null=True)
+    in_polars = RobustMF(1, random_state=0).fit(table).impute(table)
+    np.testing.assert_array_equal(in_polars.to_numpy(), filled)
+
+
+def test_impute_matches_labels(model, frame):
+    some = frame.iloc[[7, 2], [3, 1]]
+    pd.testing.assert_frame_equal(model.impute(some), model.impute(frame).iloc[[7, 2], [3, 1]])
+    with pytest.raises(ValueError, match=r"got 1 of 30 with unknown ids; .* rows='new'"):
+        model.impute(frame.rename(index={"r4": "new"}))
+
+
+def test_impute_of_new_rows_uses_their_own_entries(model, frame, truth):
+    new = (2 * frame.iloc[:4]).set_axis(["w", "x", "y", "z"])
+    filled = model.impute(new, rows="new")
+    assert filled.loc["y", "c3"] == pytest.approx(2 * truth[MISSING], abs=0.1)
+    assert filled.notna().all(axis=None)
+    for X in (sp.csr_array(np.eye(3)), Observed.from_dense(frame), lines(frame)):
+        of_lines = RobustMF(1, random_state=0).fit(lines(frame), **LONG)
+        with pytest.raises(TypeError, match="X must be a wide table"):
+            of_lines.impute(X)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_clean_changes_the_bad_cells_only(model, frame, cells, truth, replace):
+    cleaned, mask = model.clean(frame, replace=replace, at_most=1e-6)
+    assert mask.dtypes.eq(bool).all()
+    assert list(mask.stack()[mask.stack()].index) == [("r5", "c7")]
+    expected = (
+        pytest.approx(truth[BAD], abs=0.05) if replace else pytest.approx(np.nan, nan_ok=True)
+    )
+    assert cleaned.loc["r5", "c7"] == expected
+    pd.testing.assert_frame_equal(cleaned.mask(mask), frame.mask(mask))
+    arrays = RobustMF(1, random_state=0).fit(cells).clean(cells, replace=replace, at_most=1e-6)
+    np.testing.assert_array_equal(arrays.data, cleaned)
+    np.testing.assert_array_equal(arrays.mask, mask)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_clean_of_a_long_table_keeps_its_other_columns(frame, truth, library):
+    table = lines(frame) if library == "pandas" else pl.from_pandas(lines(frame))
+    model = RobustMF(1, random_state=0).fit(table, **LONG)
+    cleaned, mask = model.clean(table, at_most=1e-6)
+    assert list(cleaned.columns) == ["r", "c", "v", "note"]
+    bad = np.asarray(mask)
+    assert bad.sum() == 1
+    before, after = (np.asarray(one["v"]) for one in (table, cleaned))
+    np.testing.assert_array_equal(before[~bad], after[~bad])
+    assert after[bad] == pytest.approx(truth[BAD], abs=0.05)
+    assert np.asarray(table["r"])[bad] == "r5"
+    if library == "pandas":
+        assert cleaned.index.equals(table.index)
+        assert mask.index.equals(table.index)
+        emptied = model.clean(table, at_most=1e-6, replace=False).data
+        assert emptied["v"].isna().tolist() == bad.tolist()
+
+
+def test_clean_of_entries(frame):
+    observed = Observed.from_dense(frame)
+    model = RobustMF(1, random_state=0).fit(observed)
+    cleaned, mask = model.clean(observed, at_most=1e-6)
+    assert mask.sum() == 1
+    assert cleaned.n_entries == observed.n_entries
+    assert model.clean(observed, at_most=1e-6, replace=False).data.n_entries == len(mask) - 1
+    sparse = observed.to_sparse()
+    plain = RobustMF(1, random_state=0).fit(sparse)
+    assert (plain.clean(sparse, at_most=1e-6).data != sparse).nnz == 1
+    with pytest.raises(ValueError, match="at_most must be a finite number > 0"):
+        model.clean(observed, at_most=0)
+    with pytest.raises(TypeError, match="replace must be True or False"):
+        model.clean(observed, replace="yes")
+
+
+def test_recommendations_for_a_new_user(model, frame, truth):
+    items, scores = model.recommend(ratings={"c0": 2 * truth[0, 0], "c13": 2 * truth[0, 13]}, n=2)
+    assert items.tolist() == ["c12", "c11"]
+    np.testing.assert_allclose(scores, 2 * truth[0, [12, 11]], rtol=0.02)
+    both = model.recommend(ratings={"c0": 4.0}, n=1, exclude_seen=False)
+    assert both.items.tolist() == ["c13"]
+    several = model.recommend(ratings=frame.iloc[:3].assign(c13=np.nan), n=1)
+    assert several.items.tolist() == [["c13"]] * 3
+    model.set_params(bounds=(0, 5))
+    assert model.recommend(ratings={"c0": 4.0}, n=1).scores.tolist() == [5.0]
+    model.set_params(bounds=None)
+    with pytest.raises(ValueError, match="either users or ratings"):
+        model.recommend("r1", ratings={"c0": 1.0})
+    with pytest.raises(ValueError, match="either users or ratings"):
+        model.recommend()
+
+
+def test_new_users_without_known_ratings(model, cells):
+    with (
+        pytest.warns(UnknownIdsWarning, match="1 of 1 columns are unknown"),
+        pytest.raises(ValueError, match="1 of 1 users have no known rating"),
+    ):
+        model.recommend(ratings={"other": 1.0})
+    with pytest.raises(ValueError, match="1 of 1 users have no known rating"):
+        model.recommend(ratings={})
+    biased = RobustMF(1, bias=True, random_state=0).fit(cells)
+    best = biased.recommend(ratings={}, n=3).items
+    np.testing.assert_array_equal(best, np.argsort(-biased.column_bias_)[:3])
+    with pytest.raises(ValueError, match="ratings must lie in 0 … 13, got 14"):
+        biased.recommend(ratings={14: 1.0})
+    numbered = biased.recommend(ratings={0: 2.0, 13: 8.0}, n=1, exclude_seen=False)
+    assert numbered.items.tolist() == [13]
