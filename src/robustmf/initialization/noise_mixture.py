@@ -27,7 +27,10 @@ class NoiseOptions:
         means, and their number, for each sign. They model outliers of a similar size, or of one
         sign.
     bump_width : float
-        Their standard deviation relative to their mean, such that neighbours overlap.
+        Their standard deviation relative to their mean, such that neighbours overlap, and at least
+        that of the noise. Mean and standard deviation of a component are learned, where it has
+    learned_share : float
+        at least this share.
     outlier_share : float
         The share of outliers before it is learned.
     prior_share : float
@@ -53,6 +56,7 @@ class NoiseOptions:
     scales: tuple[float, int] = (2.0, 14)
     bumps: tuple[float, float, int] = (3.0, 1.3, 24)
     bump_width: float = 0.2
+    learned_share: float = 5e-3
     outlier_share: float = 0.2
     prior_share: float = 2e-4
     least_share: float = 1e-4
@@ -92,16 +96,19 @@ class NoiseMixture:
         first, ratio, count = OPTIONS.bumps
         bumps = first * ratio ** np.arange(count)
         widths = OPTIONS.bump_width * bumps
-        self.centers = np.concatenate((np.zeros(len(scales)), bumps, -bumps))
-        self.variances = np.concatenate((scales, widths, widths)) ** 2
+        self.first_centers = np.concatenate((np.zeros(len(scales)), bumps, -bumps))
+        self.first_variances = np.concatenate((scales, widths, widths)) ** 2
+        self.centers = self.first_centers.copy()
+        self.variances = self.first_variances.copy()
         self.variance = variance
         self.largest = largest
+        self.is_free = False
         self.shares = np.zeros(len(self.centers))
         self.shares[0] = 1.0
 
     @property
     def _possible(self) -> NDArray[np.bool_]:
-        size = np.maximum(self.centers**2, self.variances)
+        size = np.maximum(self.first_centers**2, self.first_variances)
         possible: NDArray[np.bool_] = self.variance * size < self.largest
         possible[0] = True
         return possible
@@ -118,6 +125,8 @@ class NoiseMixture:
     def release(self, variance: float) -> None:
         """All components, equal but for the first: to be learned from here."""
         self.variance = variance
+        self.centers[:] = self.first_centers
+        self.variances[:] = self.first_variances
         possible = self._possible
         self.shares = OPTIONS.outlier_share * possible / possible.sum()
         self.shares[0] += 1 - OPTIONS.outlier_share
@@ -130,15 +139,40 @@ class NoiseMixture:
         centers = np.sqrt(self.variance) * self.centers[used]
         return used, np.log(self.shares[used]), centers, self.variance * self.variances[used]
 
-    def learn(self, used: NDArray[np.intp], totals: Array, energy: float) -> None:
-        """New shares and variance from the sums of an expectation pass over ``used``."""
+    def learn(self, used: NDArray[np.intp], moments: Array, energy: float) -> None:
+        """New components from the sums of an expectation pass over ``used``.
+
+        Parameters
+        ----------
+        used : array
+            Indices of the components.
+        moments : (3, components) array
+            For each component the expected number of entries, the sum of their noise and of its
+            square.
+        energy : float
+            The sum of squares of the noise of the others, in units of their variances.
+        """
+        counts = moments[0]
         shares = np.zeros(len(self.shares))
-        shares[used] = totals / totals.sum()
-        shares += OPTIONS.prior_share * self._possible
-        self.shares = shares / shares.sum()
-        informative = totals[self.centers[used] == 0].sum()
+        shares[used] = counts / counts.sum()
+        informative = counts[self.first_centers[used] == 0].sum()
         if informative > 0 and energy > 0:
             self.variance *= float(energy / informative)
+        self.centers[:] = self.first_centers
+        self.variances[:] = self.first_variances
+        learned = (self.first_centers[used] != 0) & (shares[used] > OPTIONS.learned_share)
+        learned &= self.is_free
+        own = used[learned]
+        mean, square = moments[1:, learned] / counts[learned]
+        least, *_ = OPTIONS.bumps
+        sd = np.sqrt(self.variance)
+        size = np.maximum(np.abs(mean) / sd, least)
+        self.centers[own] = np.sign(self.first_centers[own]) * size
+        widest = (OPTIONS.bump_width * size) ** 2
+        variance = (square - mean * mean) / self.variance
+        self.variances[own] = np.clip(variance, np.minimum(widest, 1.0), widest)
+        shares += OPTIONS.prior_share * self._possible
+        self.shares = shares / shares.sum()
 
     def log_density(self, log_energy: Array) -> Array:
         """Log density of residuals of these squared sizes, in units of the variance."""

@@ -15,7 +15,7 @@ See docs/design/initialization.md.
 
 from __future__ import annotations
 
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,10 @@ class VariationalOptions:
         How often factors of the residuals are added.
     growth_size : float
         The initial variance of such a factor, in units of the noise.
+    many_outliers : float
+        With more outliers than this share, they may have formed a factor.
+    removal_sweeps : int
+        Sweeps after which factors to be removed are compared.
     early_repairs : tuple of float
         Repairs during annealing, after these shares of its sweeps.
     repair_interval : int
@@ -128,9 +132,11 @@ class VariationalOptions:
     initial_size: float = 0.7
     initial_covariance: float = 0.3
     least_priors: tuple[float, ...] = (0.1, 0.6)
-    small_noise: float = 0.15
+    small_noise: float = 0.05
     max_growth: int = 3
     growth_size: float = 0.3
+    many_outliers: float = 0.08
+    removal_sweeps: int = 6
     early_repairs: tuple[float, ...] = (0.5, 0.75)
     repair_interval: int = 4
     max_repairs: int = 24
@@ -140,7 +146,7 @@ class VariationalOptions:
     max_subsets: int = 300
     repair_work: float = 1e9
     max_failures: int = 4
-    deficit: float = 0.0
+    deficit: float = -1.0
     min_variance: float = 0.03
     clean_bounds: tuple[float, float] = (0.1, 0.95)
     level_interval: int = 3
@@ -167,7 +173,9 @@ class FoundFactors:
     ridge : float
         The ridge that corresponds to the prior, for squared residuals.
     log_density : float
-        The mean log density of entries given the others: the higher, the better.
+        The mean log density of entries given the others.
+    evidence : float
+        The log evidence of the model: the higher, the better.
     is_clear : bool
         Whether the noise is small relative to the values.
     """
@@ -178,6 +186,7 @@ class FoundFactors:
     noise: NoiseModel
     ridge: float
     log_density: float
+    evidence: float
     is_clear: bool
 
 
@@ -233,6 +242,17 @@ class _Side:
         single = np.where(a == c, 1.0, 0.5)
         self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]
 
+    def divergence(self, precision: Array) -> float:
+        """Kullback–Leibler divergence of the posterior from the prior."""
+        rank = len(precision)
+        a, c = np.tril_indices(rank)
+        full = np.empty((len(self.U), rank, rank))
+        full[:, a, c] = full[:, c, a] = self.covariances * np.where(a == c, 1.0, 0.5)
+        log_det = np.linalg.slogdet(full)[1].sum()
+        second = (self.moments[:, a == c] @ precision).sum()
+        n = len(self.U)
+        return 0.5 * float(second - n * rank - log_det - n * np.log(precision).sum())
+
     def second_moment(self) -> Array:
         """The mean of E[uuᵀ] over the rows."""
         return _unpacked(self.moments.mean(axis=0))
@@ -262,6 +282,10 @@ def _unpacked(packed: Array) -> Array:
     return full
 
 
+#: What a sweep changes in a side.
+_CHANGED = ("U", "covariances", "moments", "levels")
+
+
 class VariationalSearch:
     """One search on the entries of ``observed``; see the module."""
 
@@ -289,9 +313,11 @@ class VariationalSearch:
         self.columns = _Side(
             observed.transposed, self.values, np.log(self.column_scale), observed.column_order
         )
+        self.sides = (self.rows, self.columns)
         self.weights = np.zeros(len(values))
         self.energies = np.empty(len(values))
         self.clean = np.empty(len(values))
+        self.log_densities = np.empty(len(values))
         self.noise = NoiseMixture(self.size, 1.5 * float(np.max(self.values**2)))
         self.sums: tuple[NDArray[np.intp], Array, float] | None = None
         self.n_repairs = 0
@@ -335,10 +361,11 @@ class VariationalSearch:
         used, *components = self.noise.components()
         rows = self.rows
         columns = self.columns
-        sums = np.empty((len(rows.bounds) - 1, len(used) + 2))
+        n_blocks = len(rows.bounds) - 1
+        sums = (np.empty((n_blocks, 3, len(used))), np.empty(n_blocks))
         self.team.run(
             kernels.expectations,
-            len(rows.bounds) - 1,
+            n_blocks,
             4 * rows.moments.shape[1] * len(self.values),
             rows.bounds,
             rows.groups.pointers,
@@ -355,11 +382,11 @@ class VariationalSearch:
             self.weights,
             self.energies,
             self.clean,
+            self.log_densities,
             sums,
         )
-        total = sums.sum(axis=0)
-        self.sums = (used, total[:-2], float(total[-2]))
-        self.log_density = float(total[-1]) / len(self.values)
+        moments, energy = (part.sum(axis=0) for part in sums)
+        self.sums = (used, moments, float(energy))
 
     def sweep(self) -> None:
         """Posteriors of rows and columns, in the basis in which both have diagonal moments."""
@@ -523,13 +550,8 @@ class VariationalSearch:
         changed = 1
         for k in range(OPTIONS.sweeps + OPTIONS.max_repairs * OPTIONS.repair_interval):
             before = self.noise.variance
-            self.sweep()
-            moved = self.learn_precision(0.0)
-            assert self.sums is not None
-            self.noise.learn(*self.sums)
-            if k % OPTIONS.level_interval == 0:
-                self.learn_levels(common=changed > 0)
-            self.expectations()
+            every = k % OPTIONS.level_interval == 0
+            moved = self.learning_sweep(levels=every, common=changed > 0)
             if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
                 changed = self.repair()
                 repairs += 1
@@ -543,6 +565,17 @@ class VariationalSearch:
             if self.rank == 0 or (not changed and k > last_repair + OPTIONS.sweeps):
                 break
 
+    def learning_sweep(self, levels: bool = False, common: bool = False) -> float:
+        """One sweep that learns prior variances and noise; the largest change of the former."""
+        self.sweep()
+        moved = self.learn_precision(0.0)
+        assert self.sums is not None
+        self.noise.learn(*self.sums)
+        if levels:
+            self.learn_levels(common)
+        self.expectations()
+        return moved
+
     def prune(self) -> None:
         """Remove factors that hold little but uncertainty."""
         if self.rank == 0:
@@ -551,9 +584,13 @@ class VariationalSearch:
         kept = means > OPTIONS.pruned * self.variances
         if kept.all():
             return
+        self.keep_factors(kept)
+
+    def keep_factors(self, kept: NDArray[np.bool_]) -> None:
+        """Remove the other factors."""
         T = np.eye(self.rank)[:, kept]
-        self.rows.transform(T)
-        self.columns.transform(T)
+        for side in self.sides:
+            side.transform(T)
         self.precision = self.precision[kept]
         self.variances = self.variances[kept]
 
@@ -576,6 +613,55 @@ class VariationalSearch:
         self.variances = 1 / self.precision
         return True
 
+    def remove_factor(self) -> None:
+        """Remove the factor without which the others explain most.
+
+        Outliers that do not cancel, because they have one sign or share a column, can form a factor
+        of their own. Without it they are outliers again.
+        """
+        start = self.state()
+        best = None
+        for k in range(self.rank):
+            self.restore(start)
+            self.keep_factors(np.arange(self.rank) != k)
+            self.expectations()
+            for _ in range(OPTIONS.removal_sweeps):
+                self.learning_sweep()
+            value = float(np.mean(self.log_densities))
+            if best is None or value > best[0]:
+                best = (value, self.state())
+        assert best is not None
+        self.restore(best[1])
+        self.settle()
+
+    def state(self) -> dict[str, Any]:
+        """A copy of what a sweep changes."""
+        sides = [{name: getattr(side, name) for name in _CHANGED} for side in self.sides]
+        own = {name: getattr(self, name) for name in ("precision", "variances", "weights", "noise")}
+        return deepcopy(own | {"sides": sides})
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Return to a copy."""
+        own = deepcopy(state)
+        for side, changed in zip(self.sides, own.pop("sides"), strict=True):
+            vars(side).update(changed)
+        vars(self).update(own)
+
+    def evidence(self) -> float:
+        """Approximate log evidence of the model: fit to the entries less the cost of the factors.
+
+        The cost is the Kullback–Leibler divergence of the factors' posterior from their prior.
+        """
+        weights = self.weights
+        kept = (self.energies, self.clean, self.log_densities, self.sums)
+        self.weights = np.zeros_like(weights)  # without the removal of an entry's own influence
+        self.energies, self.clean, self.log_densities = (np.empty_like(a) for a in kept[:3])
+        self.expectations()
+        fit = float(self.log_densities.sum())
+        self.weights = weights
+        self.energies, self.clean, self.log_densities, self.sums = kept
+        return fit - sum(side.divergence(self.precision) for side in self.sides)
+
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
         noise = np.sqrt(self.noise.variance / self.spread)
@@ -594,7 +680,8 @@ class VariationalSearch:
             float(sigma),
             NoiseModel(row_levels / row_unit, column_levels / column_unit, copy(self.noise)),
             float(ridge),
-            self.log_density - float(np.mean(np.log(self.unit * scales))),
+            float(np.mean(self.log_densities) - np.mean(np.log(self.unit * scales))),
+            self.evidence() if self.rank else -np.inf,
             bool(noise < OPTIONS.small_noise),
         )
 
@@ -614,7 +701,7 @@ def search_factors(
     best: FoundFactors | None = None
     for least_prior in OPTIONS.least_priors:
         found = _attempt(VariationalSearch(observed, team, seed), rank, least_prior)
-        if best is None or found.log_density > best.log_density:
+        if best is None or found.evidence > best.evidence:
             best = found
         if found.is_clear:
             break
@@ -643,13 +730,21 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     )
     search.anneal(least_prior)
     search.settle()
+    search.noise.is_free = True
+    search.settle()
     best = search.found()
     for _ in range(OPTIONS.max_growth if search.rank else 0):
         if not search.grow(most):
             break
         search.settle()
         found = search.found()
-        if found.U.shape[1] <= best.U.shape[1] or found.log_density <= best.log_density:
+        if found.U.shape[1] <= best.U.shape[1] or found.evidence <= best.evidence:
+            break
+        best = found
+    while search.rank > 1 and search.noise.outlier_share > OPTIONS.many_outliers:
+        search.remove_factor()
+        found = search.found()
+        if found.evidence <= best.evidence:
             break
         best = found
     return best

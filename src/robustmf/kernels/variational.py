@@ -13,6 +13,16 @@ from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.repair import hashed
 from robustmf.kernels.small import add_outer, dot, invert, solve
 
+#: Smaller densities lose digits.
+_MIN_DENSITY = 1e-280
+
+#: In the comparison of subsets, entries farther than three standard deviations count the same.
+_CUTOFF = 9.0
+
+#: Groups of subsets: the best of each is compared by its posterior, after so many regressions.
+_CANDIDATES = 4
+_REFINEMENTS = 3
+
 #: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
 _MIN_FREEDOM = 0.05
 
@@ -69,22 +79,39 @@ def posteriors(
 
 
 @inlined
-def _log_terms(e, extra, log_shares, centers, variances, out):
-    """Out ← log of each component's density at e, with ``extra`` variance; return the largest."""
-    best = -np.inf
+def _probabilities(e, extra, log_shares, centers, variances, out):
+    """Out ← probability of each component given e, with ``extra`` variance; return the log density.
+
+    Densities are added as they are; only where all underflow, relative to the largest.
+    """
+    total = 0.0
     for k in range(variances.size):
-        v = variances[k] + extra
+        precision = 1 / (variances[k] + extra)
         d = e - centers[k]
-        out[k] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
-        best = max(best, out[k])
-    return best
+        out[k] = np.exp(log_shares[k] - 0.5 * d * d * precision) * np.sqrt(precision)
+        total += out[k]
+    largest = 0.0
+    if total < _MIN_DENSITY:
+        largest = -np.inf
+        for k in range(variances.size):
+            v = variances[k] + extra
+            d = e - centers[k]
+            out[k] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
+            largest = max(largest, out[k])
+        total = 0.0
+        for k in range(variances.size):
+            out[k] = np.exp(out[k] - largest)
+            total += out[k]
+    for k in range(variances.size):
+        out[k] /= total
+    return largest + np.log(total)
 
 
 @kernel
 def expectations(
     first, last, bounds, pointers, indices, values, U, covariances, V, column_covariances,
     column_moments, row_levels, column_levels, log_shares, centers, variances, weights, energies,
-    clean, sums,
+    clean, log_densities, sums,
 ):  # fmt: skip
     """Judge each entry by its leave-one-out residual and the predictive variance.
 
@@ -104,14 +131,18 @@ def expectations(
         Receives the expected squared error, in units of the levels.
     clean : array over the entries
         Receives the probability of the first component.
-    sums : (blocks, components + 2) array
-        Receives the sum of each component's probabilities, the noise energy, and the log density of
-        the entries in units of the levels.
+    log_densities : array over the entries
+        Receives the log density of each entry given the others.
+    sums : (blocks, 3, components) and (blocks,) arrays
+        Receive the sums of each component's probabilities and of the expected noise and its square
+        under the component; and the noise energy.
     """
+    moments, energy = sums
     n_components = variances.size
     outer, terms = np.empty(covariances.shape[1]), np.empty(n_components)
     for block in range(first, last):
-        sums[block, :] = 0
+        moments[block] = 0
+        energy[block] = 0
         for i in range(bounds[block], bounds[block + 1]):
             _pack_outer(U[i], outer)
             for t in range(pointers[i], pointers[i + 1]):
@@ -126,21 +157,23 @@ def expectations(
                 column_freedom = max(_MIN_FREEDOM, 1 - w * by_column)
                 extra = (by_row / row_freedom + by_column / column_freedom) / level
                 e *= 1 + w * (by_row / row_freedom + by_column / column_freedom)
-                best = _log_terms(e / np.sqrt(level), extra, log_shares, centers, variances, terms)
-                total = 0.0
-                for k in range(n_components):
-                    terms[k] = np.exp(terms[k] - best)
-                    total += terms[k]
+                e /= np.sqrt(level)
+                log_density = _probabilities(e, extra, log_shares, centers, variances, terms)
                 w = 0.0
                 for k in range(n_components):
-                    p = terms[k] / total
-                    sums[block, k] += p
+                    p = terms[k]
+                    moments[block, 0, k] += p
                     if centers[k] == 0:
                         w += p / variances[k]
+                    elif p > 1e-9:
+                        gain = variances[k] / (variances[k] + extra)
+                        x = centers[k] + gain * (e - centers[k])
+                        moments[block, 1, k] += p * x
+                        moments[block, 2, k] += p * (x * x + gain * extra)
                 weights[t] = w / level
-                clean[t] = terms[0] / total
-                sums[block, n_components] += w * energies[t]
-                sums[block, n_components + 1] += best + np.log(total) - 0.5 * np.log(level)
+                clean[t] = terms[0]
+                energy[block] += w * energies[t]
+                log_densities[t] = log_density - 0.5 * np.log(level)
 
 
 @kernel
@@ -202,15 +235,12 @@ def _log_posterior(
     for t in range(y.size):
         extra = dot(spreads[t], outer) / levels[t]
         e = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
-        best = _log_terms(e, extra, log_shares, centers, variances, terms)
-        mass, weight = 0.0, 0.0
+        total += _probabilities(e, extra, log_shares, centers, variances, terms)
+        weight = 0.0
         for k in range(variances.size):
-            p = np.exp(terms[k] - best)
-            mass += p
             if centers[k] == 0:
-                weight += p / (variances[k] + extra)
-        w[t] = weight / mass / levels[t]
-        total += best + np.log(mass)
+                weight += terms[k] / (variances[k] + extra)
+        w[t] = weight / levels[t]
     for q in range(u.size):
         total -= 0.5 * precision[q] * u[q] * u[q]
     return total
@@ -229,7 +259,7 @@ def _regress(B, y, w, precision, A, u):
 
 
 @inlined
-def _subset(B, y, levels, variance, precision, order, state, A, u):
+def _subset(B, y, scales, precision, order, state, A, u):
     """U ← fit of as many random entries as there are factors; return the random state."""
     A[:] = 0
     u[:] = 0
@@ -237,10 +267,46 @@ def _subset(B, y, levels, variance, precision, order, state, A, u):
         state = hashed(state)
         z = d + np.int64((state >> np.uint64(11)) % np.uint64(y.size - d))
         order[d], order[z] = order[z], order[d]
-        add_outer(A, u, B[order[d]], 1 / (variance * levels[order[d]]), y[order[d]])
+        add_outer(A, u, B[order[d]], scales[order[d]], y[order[d]])
     for q in range(u.size):
         A[q, q] += precision[q]
     solve(A, u)
+    return state
+
+
+@inlined
+def _truncated_squares(B, y, scales, precision, u, limit, w):
+    """Σ min(e²·scale, cutoff) + penalty of u, or more than ``limit``.
+
+    w receives the scales of the entries within the cutoff, zero for the others.
+    """
+    total = 0.0
+    for q in range(u.size):
+        total += precision[q] * u[q] * u[q]
+    for t in range(y.size):
+        if total >= limit:
+            break
+        e = y[t] - dot(u, B[t])
+        z = e * e * scales[t]
+        w[t] = scales[t] if z < _CUTOFF else 0.0
+        total += min(z, _CUTOFF)
+    return total
+
+
+@inlined
+def _best_subset(B, y, scales, precision, n_subsets, order, state, A, u, w, best_u):
+    """best_u ← the fit with the fewest large residuals, of random subsets; return the state."""
+    best = np.inf
+    for _ in range(n_subsets):
+        state = _subset(B, y, scales, precision, order, state, A, u)
+        score = _truncated_squares(B, y, scales, precision, u, best, w)
+        for _ in range(3):  # a promising fit is repeated with all entries near it
+            if score >= best:
+                break
+            best = score
+            best_u[:] = u
+            _regress(B, y, w, precision, A, u)
+            score = _truncated_squares(B, y, scales, precision, u, best, w)
     return state
 
 
@@ -250,13 +316,13 @@ def resample_rows(
     row_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed, gain,
     changed, new_weights,
 ):  # fmt: skip
-    """The best of the present row and of fits to random subsets, for ``rows[first:last]``.
+    """The better of the present row and the best fit to random subsets, for ``rows[first:last]``.
 
     A row changes where its log posterior rises by ``gain``; its entries then receive the weights of
     the new fit in ``new_weights``.
     """
     r = U.shape[1]
-    A, u, best_u, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
+    A, u, candidate, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
     outer, terms = np.empty(column_covariances.shape[1]), np.empty(variances.size)
     for a in range(first, last):
         i = rows[a]
@@ -273,41 +339,36 @@ def resample_rows(
         _without_entries(
             pointers, indices, values, weights, i, U, V, column_covariances, B, spreads, g
         )
+        scales = np.empty(count)
+        _pack_outer(U[i], outer)
+        for t in range(count):
+            scales[t] = 1 / (variances[0] * levels[t] + dot(spreads[t], outer))
+        state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
         u[:] = U[i]
         present = -np.inf
-        for step in range(4):
+        for step in range(_REFINEMENTS + 1):
             present = _log_posterior(
                 B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
                 terms,
             )  # fmt: skip
-            if step < 3:
+            if step < _REFINEMENTS:
                 _regress(B, y, w, precision, A, u)
-        best, state = present, hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
-        for _ in range(n_subsets[a]):
-            state = _subset(B, y, levels, variances[0], precision, order, state, A, u)
-            _log_posterior(
-                B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
-                terms,
+        best = present + gain
+        for _ in range(_CANDIDATES):
+            state = _best_subset(
+                B, y, scales, precision, 1 + n_subsets[a] // _CANDIDATES, order, state, A, u, w,
+                candidate,
             )  # fmt: skip
-            _regress(B, y, w, precision, A, u)
-            found = _log_posterior(
-                B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
-                terms,
-            )  # fmt: skip
-            if found > best:
-                best = found
-                best_u[:] = u
-        if best > present + gain:
-            for _ in range(3):
-                _log_posterior(
-                    B, spreads, y, levels, best_u, precision, log_shares, centers, variances, w,
+            found = -np.inf
+            for step in range(_REFINEMENTS + 1):
+                found = _log_posterior(
+                    B, spreads, y, levels, candidate, precision, log_shares, centers, variances, w,
                     outer, terms,
                 )  # fmt: skip
-                _regress(B, y, w, precision, A, best_u)
-            _log_posterior(
-                B, spreads, y, levels, best_u, precision, log_shares, centers, variances, w, outer,
-                terms,
-            )  # fmt: skip
-            changed[a] = True
-            U[i] = best_u
-            new_weights[low:high] = w
+                if step < _REFINEMENTS:
+                    _regress(B, y, w, precision, A, candidate)
+            if found > best:
+                best = found
+                changed[a] = True
+                U[i] = candidate
+                new_weights[low:high] = w
