@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robustmf import RobustMF
+from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.intervals import ConformalIntervals
 
@@ -83,6 +83,35 @@ def test_intervals_are_wider_for_rows_with_fewer_entries():
         np.subtract(*intervals.predict(row, columns)[::-1]).mean() for row in (few, many)
     )
     assert width_few > 1.05 * width_many
+    together = intervals.predict([few, many], [0, 0])
+    width = together.upper - together.lower
+    apart = [intervals.predict(row, 0) for row in (few, many)]
+    np.testing.assert_allclose(width, [one.upper - one.lower for one in apart])
+
+
+def test_unknown_ids_are_refused():
+    rng = np.random.default_rng(0)
+    values = np.outer(rng.standard_normal(30), rng.standard_normal(20))
+    i, j = (index.ravel() for index in np.indices(values.shape))
+    fitted = rng.random(len(i)) < 0.7
+    fitted[:20] = True
+    fitted[j == 0] = True
+    rows = [f"r{k}" for k in i]
+    columns = [f"c{k}" for k in j]
+
+    def chosen(which):
+        return Observed.from_triplets(
+            row=[rows[k] for k in np.flatnonzero(which)],
+            col=[columns[k] for k in np.flatnonzero(which)],
+            value=values.ravel()[which],
+        )
+
+    model = RobustMF(1, bias=False, random_state=0, n_jobs=1).fit(chosen(fitted))
+    intervals = ConformalIntervals(model, chosen(~fitted))
+    intervals.predict(["r0"], ["c1"])
+    for pair in ((["r99"], ["c1"]), (["r0"], ["c99"])):
+        with pytest.raises(ValueError, match="rows and columns must be known to the fit"):
+            intervals.predict(*pair)
 
 
 def test_intervals_stay_within_the_bounds_of_the_model():

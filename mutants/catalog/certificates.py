@@ -35,7 +35,7 @@ MUTANTS = [
         "solvers/mm/criticality.py",
         "        residual=np.zeros_like(x[free]),",
         "        residual=np.ones_like(x[free]),",
-        _CRITICALITY,
+        _CERTIFICATES,
     ),
     Mutant(
         "solvers/mm/criticality.py",

@@ -132,7 +132,7 @@ MUTANTS = [
         _SPECTRUM, "(log_size - row_scale[i])[order]", "log_size - row_scale[i]", _PARTS, aimed=True
     ),
     Mutant(_SPECTRUM, "high = np.minimum(start + counts // 2, last)", "high = low", _UNITS),
-    Mutant(_SPECTRUM, "0.5 * np.sinh(2 * beta * x)", "np.sinh(beta * x)", _RANK),
+    Mutant(_SPECTRUM, "0.5 * np.sinh(2 * beta * x)", "np.sinh(beta * x)", _PARTS, aimed=True),
     Mutant(_SPECTRUM, "row_degree = 1 + np.bincount", "row_degree = np.bincount", _RANK),
     Mutant(
         _SPECTRUM,

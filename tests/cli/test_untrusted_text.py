@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
-from robustmf.cli.errors import FAILED
+from robustmf.cli.errors import BAD_INPUT, FAILED
 from robustmf.cli.output import csv_text
 from robustmf.io import MalformedFileError, read_ratings
 from robustmf.io.reading import filtered_copy
@@ -177,6 +177,16 @@ def hostile_model(tmp_path):
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("".join(f"{row},0{ESCAPE}\n" for row in rows))
     return path, pairs
+
+
+def test_no_control_characters_of_files_are_in_the_notes_of_errors(tmp_path):
+    path = tmp_path / f"{ESCAPE.replace('/', '')}.csv"
+    path.write_text("1,2\n")
+    result = run("audit", path)
+    assert result.exit_code == BAD_INPUT
+    assert "Error: " in result.stderr
+    assert "\x1b]" not in result.stderr
+    assert "\x07" not in result.stderr
 
 
 def on_terminal(*arguments):

@@ -10,6 +10,7 @@ import pytest
 
 from robustmf import Observed
 from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.data.compressed import Compressed
 from robustmf.initialization import search as search_module
 from robustmf.initialization import spectral, variational
 from robustmf.initialization.noise_mixture import (
@@ -265,6 +266,29 @@ def test_scales_of_columns_are_found_and_those_of_equal_rows_are_equal():
     row_scale, _ = spectral.equilibrating_scales(few)
     medians = np.median(np.log(np.abs(few.rows.values.reshape(200, 5))), axis=1)
     assert np.std(np.log(row_scale)) < 0.5 * np.std(medians)
+
+
+def test_medians_of_few_values_are_shrunk():
+    counts = np.array([2, 3, 200, 300])
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    columns = np.concatenate([np.arange(count) for count in counts])
+    groups = Compressed(pointers, columns.astype(np.int32), np.ones(pointers[-1]))
+    medians = np.array([3.0, -3.0, 2.0, -2.0])
+    found = spectral._shrunk_medians(groups, np.repeat(medians, counts))
+    variance = 2 / counts
+    between = np.var(medians) - variance.mean()
+    np.testing.assert_allclose(found, medians * between / (between + variance))
+
+
+def test_factors_of_few_entries_are_counted():
+    """Hardly more entries per row than are needed to detect a factor."""
+    rng = np.random.default_rng(0)
+    m = 800
+    chosen = rng.choice(m * m, int(1.8 * m), replace=False)
+    i, j = np.divmod(chosen, m)
+    signs = rng.choice([-1.0, 1.0], (2, m))
+    observed = Observed.from_indices(i, j, signs[0][i] * signs[1][j], (m, m))
+    assert spectral.bethe_hessian_rank(observed, observed.rows.values, 1, 0) == 1
 
 
 def test_values_of_which_most_are_equal_are_not_clipped():

@@ -15,6 +15,8 @@ from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss, loss_names, make_loss
 from robustmf.solvers.mm.criticality import criticality
+from robustmf.solvers.mm.inner import Increment
+from robustmf.solvers.mm.solver import MMSolver
 from robustmf.solvers.mm.surrogate import Surrogate
 from robustmf.solvers.objective import Objective
 
@@ -165,6 +167,15 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     for other in fits[1:]:
         assert np.array_equal(fits[0].row_factors_, other.row_factors_)
         assert fits[0].history_["objective"] == other.history_["objective"]
+
+
+def test_a_gap_that_allows_the_value_at_zero_is_possible(team):
+    observed, U, V = random_problem()
+    solver = MMSolver(CPUOperations(observed, team), Objective(make_loss("lsp"), 0.1), MM())
+    at_zero = solver.begin(U, V)
+    solver._require_possible(at_zero, Increment(U, V, None, at_zero + 1, 2.0, 1))
+    with pytest.raises(NumericalError, match="impossible"):
+        solver._require_possible(at_zero, Increment(U, V, None, at_zero + 1, 0.5, 1))
 
 
 def test_an_impossible_duality_gap_raises(monkeypatch):

@@ -120,6 +120,20 @@ def test_dual_gradient_by_differences_and_curvature_bound(team):
     growth = value(1) + value(-1) - 2 * value(0)
     alpha, gamma = dual.curvatures()
     assert growth <= ((alpha[i] + gamma[j]) * d * d).sum()
+    # also where it is largest: the Hessian is a_i v_j·v_k within rows plus g_j u_i·u_k in columns
+    a, g = dual.inverses
+    hessian = np.where(i[:, None] == i, a[i] * (V[j] @ V[j].T), 0)
+    hessian += np.where(j[:, None] == j, g[j] * (U[i] @ U[i].T), 0)
+    assert d @ hessian @ d == pytest.approx(growth)
+    for bound, of_entry in ((alpha, i), (gamma, j)):
+        assert bound.min() > 0
+        assert len(bound) == of_entry.max() + 1
+    excess = np.linalg.eigvalsh(np.diag(alpha[i] + gamma[j]) - hessian)
+    assert excess.min() > -1e-9 * alpha.max()
+    rows = np.where(i[:, None] == i, a[i] * (V[j] @ V[j].T), 0)
+    assert np.linalg.eigvalsh(np.diag(alpha[i]) - rows).min() > -1e-9 * alpha.max()
+    columns = np.where(j[:, None] == j, g[j] * (U[i] @ U[i].T), 0)
+    assert np.linalg.eigvalsh(np.diag(gamma[j]) - columns).min() > -1e-9 * gamma.max()
 
 
 @dataclass(frozen=True)
