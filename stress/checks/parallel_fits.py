@@ -29,11 +29,12 @@ FEW = 2 * 24
 #: Number of concurrent fits.
 _CONCURRENT_FITS = 24
 
-#: Number of spawned processes that share them.
+#: Number of processes that share them, spawned, or forked while threads fit.
 _SPAWNED = 6
+_FORKED = 6
 
 #: Seconds after which a process counts as hung.
-_HUNG = 60
+_HUNG = 300
 
 _SETTINGS: list[dict[str, Any]] = [
     {"solver": "mm", "loss": "lsp"},
@@ -44,7 +45,7 @@ _SETTINGS: list[dict[str, Any]] = [
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Rounds of 24 fits: in threads, in processes forked during other fits, in spawned ones."""
+    """Rounds of 24 fits: in threads beside forks, in forked processes, in spawned ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
         _run_rounds(tally, max(2, cases // _CONCURRENT_FITS), seed)
@@ -55,10 +56,7 @@ def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
     for k in range(rounds):
         alone = [_fitted(seed, k, number) for number in range(_CONCURRENT_FITS)]
         if k % 2 == 0:
-            with ThreadPoolExecutor(_CONCURRENT_FITS) as pool:
-                found = list(
-                    pool.map(lambda number, k=k: _fitted(seed, k, number), range(_CONCURRENT_FITS))
-                )
+            found = _in_threads_beside_forks(tally, seed, k, alone)
         elif k == rounds - 1 and rounds > 2:
             found = _in_processes("spawn", _SPAWNED, seed, k)
         else:
@@ -75,6 +73,16 @@ def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
         with tally.case(f"round {k}: global state"):
             for name, value in _global_state().items():
                 assert value == before[name], f"{name} was {before[name]}, is {value}"
+
+
+def _in_threads_beside_forks(tally: Tally, seed: int, k: int, alone: list[str]) -> list[str | None]:
+    """The fits in threads, while processes are forked that fit the same."""
+    with ThreadPoolExecutor(_CONCURRENT_FITS) as pool:
+        running = [pool.submit(_fitted, seed, k, number) for number in range(_CONCURRENT_FITS)]
+        forked = _in_processes("fork", _FORKED, seed, k)
+        with tally.case(f"round {k}: fits in processes forked beside threads"):
+            assert forked == alone, f"bits differ from a fit alone, or no result in {_HUNG} s"
+        return [one.result(_HUNG) for one in running]
 
 
 def _in_processes(method: str, processes: int, seed: int, k: int) -> list[str | None]:
