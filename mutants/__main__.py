@@ -34,13 +34,17 @@ _COPIED = ("src", "tests", "stress", "pyproject.toml")
 #: Share of the mutants that are not equivalent which must be noticed.
 _REQUIRED = 0.95
 
+#: The outcomes, up to a colon, in the order of the table.
+_NOT_RUN = "not_run"
+_OUTCOMES = ("killed", "survived", "equivalent", "invalid", _NOT_RUN)
+
 #: Exit status of pytest if a test failed, or an import did; others mean that it was used wrongly.
 _FAILED = (1, 2)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: "killed", "survived", "equivalent" or "invalid: …"."""
+    """What became of a mutant: "killed", "survived", "equivalent", "invalid: …" or "not_run"."""
 
     area: str
     mutant: Mutant
@@ -60,9 +64,19 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=180, help="seconds per mutant")
     parser.add_argument("--only", default="", help="test only mutants of files with this text")
     parser.add_argument(
-        "--record", type=Path, default=_RECORD, help="file for the record of the areas that run"
+        "--pending", action="store_true", help="skip mutants that the record has as killed"
+    )
+    parser.add_argument(
+        "--record", type=Path, default=_RECORD, help="file for the record of all outcomes"
     )
     arguments = parser.parse_args()
+    done = set()
+    if arguments.pending:
+        done = {
+            mutant
+            for mutant, outcome in _recorded(arguments.record).items()
+            if outcome in ("killed", "equivalent")
+        }
     started = time.perf_counter()
     results: list[Result] = []
     with (
@@ -73,43 +87,54 @@ def main() -> int:
         unchanged = Path(folder)
         _copy(_ROOT, unchanged)
         for area in arguments.areas or catalog.areas():
-            chosen = [one for one in catalog.mutants_of(area) if arguments.only in one.file]
+            chosen = [
+                one
+                for one in catalog.mutants_of(area)
+                if arguments.only in one.file and (area, str(one)) not in done
+            ]
             selections = sorted({one.tests for one in chosen if not one.equivalent})
             wrong = _selections_that_fail(unchanged, selections, arguments.limit)
             if wrong:
                 print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
                 return 1
             test = partial(_tested, unchanged, area, limit=arguments.limit)
-            found = list(pool.map(test, chosen))
-            results += found
-            if not arguments.only:
-                _update(arguments.record, found)
+            for result in pool.map(test, chosen):
+                results.append(result)
+                _update(arguments.record, [result])
     _show(results, time.perf_counter() - started)
     counted = [one for one in results if one.outcome != "equivalent"]
     killed = sum(one.outcome == "killed" for one in counted)
     return int(killed < _REQUIRED * len(counted))
 
 
+def _recorded(path: Path) -> dict[tuple[str, str], str]:
+    """The outcomes in the record by area and mutant."""
+    if not path.exists():
+        return {}
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return {(one["area"], one["mutant"]): one["outcome"] for one in record["mutants"]}
+
+
 def _update(path: Path, results: list[Result]) -> None:
-    """Replace the areas that were run in the record."""
-    record: dict[str, Any] = {"areas": {}, "mutants": []}
-    if path.exists():
-        record = json.loads(path.read_text(encoding="utf-8"))
-    summary = _summary(results)
-    areas = record["areas"] | summary
-    kept = [one for one in record["mutants"] if one["area"] not in summary]
-    new = [
-        {
-            "area": one.area,
-            "mutant": str(one.mutant),
-            "outcome": one.outcome,
-            "aimed": one.mutant.aimed,
-        }
-        for one in results
-    ]
+    """Replace the outcomes of these mutants in the record, which lists the whole catalog."""
+    known = _recorded(path) | {(one.area, str(one.mutant)): one.outcome for one in results}
+    listed = []
+    for area in catalog.areas():
+        for mutant in catalog.mutants_of(area):
+            outcome = known.get((area, str(mutant)), _NOT_RUN)
+            outcome = "equivalent" if mutant.equivalent else outcome
+            listed.append(Result(area, mutant, outcome, 0.0))
     record = {
-        "areas": {area: areas[area] for area in sorted(areas)},
-        "mutants": sorted(kept + new, key=lambda one: one["area"]),
+        "areas": _summary(listed),
+        "mutants": [
+            {
+                "area": one.area,
+                "mutant": str(one.mutant),
+                "outcome": one.outcome,
+                "aimed": one.mutant.aimed,
+            }
+            for one in listed
+        ],
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
@@ -194,9 +219,7 @@ def _summary(results: list[Result]) -> dict[str, dict[str, Any]]:
     """Numbers of mutants by area and outcome."""
     summary: dict[str, dict[str, Any]] = {}
     for one in results:
-        counts = summary.setdefault(
-            one.area, {"mutants": 0, "killed": 0, "survived": 0, "equivalent": 0, "invalid": 0}
-        )
+        counts = summary.setdefault(one.area, dict.fromkeys(("mutants", *_OUTCOMES), 0))
         counts["mutants"] += 1
         counts[one.outcome.partition(":")[0]] += 1
     return summary
@@ -204,7 +227,7 @@ def _summary(results: list[Result]) -> dict[str, dict[str, Any]]:
 
 def _show(results: list[Result], seconds: float) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
-    table = Table("area", "mutants", "killed", "survived", "equivalent", "invalid")
+    table = Table("area", "mutants", *(name.replace("_", " ") for name in _OUTCOMES))
     summary = _summary(results)
     for area, counts in summary.items():
         table.add_row(area, *map(str, counts.values()))

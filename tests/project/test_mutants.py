@@ -63,21 +63,33 @@ def test_the_summary_counts_outcomes_by_area():
         for outcome in ("killed", "killed", "survived", "equivalent", "invalid: no tests")
     ]
     assert runner._summary(results) == {
-        "a": {"mutants": 5, "killed": 2, "survived": 1, "equivalent": 1, "invalid": 1}
+        "a": {
+            "mutants": 5,
+            "killed": 2,
+            "survived": 1,
+            "equivalent": 1,
+            "invalid": 1,
+            "not_run": 0,
+        }
     }
 
 
-def test_the_record_is_replaced_by_area(tmp_path):
+def test_outcomes_replace_those_of_the_record(tmp_path, monkeypatch):
     path = tmp_path / "record.json"
-    one = Mutant("a.py", "x", "y", "test_a.py")
+    one, two = (Mutant("a.py", "x", new, "test_a.py") for new in ("y", "z"))
+    monkeypatch.setattr(catalog, "areas", lambda: ["a", "b"])
+    monkeypatch.setattr(catalog, "mutants_of", lambda area: [one, two])
     runner._update(path, [runner.Result(area, one, "killed", 1.0) for area in ("b", "a")])
     runner._update(path, [runner.Result("b", one, "survived", 1.0)])
     record = json.loads(path.read_text())
     assert [(one["area"], one["outcome"]) for one in record["mutants"]] == [
         ("a", "killed"),
+        ("a", "not_run"),
         ("b", "survived"),
+        ("b", "not_run"),
     ]
     assert [counts["survived"] for counts in record["areas"].values()] == [0, 1]
+    assert [counts["not_run"] for counts in record["areas"].values()] == [1, 1]
 
 
 @pytest.mark.parametrize(
