@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(_KERNELS, "weights[t] = w / level", "weights[t] = w", _PARTS, aimed=True),
     Mutant(
         _KERNELS,
-        "best + np.log(total) - 0.5 * np.log(level)",
-        "best + np.log(total)",
+        "log_density - 0.5 * np.log(level)",
+        "log_density",
         _PARTS,
         aimed=True,
     ),
@@ -67,7 +67,7 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(_KERNELS, "            if found > best:", "            if found < best:", _UNITS),
-    Mutant(_KERNELS, "if best > present + gain:", "if best > present:", _PARTS, aimed=True),
+    Mutant(_KERNELS, "best = present + gain", "best = present", _PARTS, aimed=True),
     # noise
     Mutant(
         _NOISE,
@@ -92,8 +92,8 @@ MUTANTS = [
     ),
     Mutant(
         _NOISE,
-        "informative = totals[self.centers[used] == 0].sum()",
-        "informative = totals.sum()",
+        "informative = counts[self.first_centers[used] == 0].sum()",
+        "informative = counts.sum()",
         _UNITS + " " + _PARTS,
     ),
     Mutant(
@@ -193,8 +193,8 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "self.log_density - float(np.mean(np.log(self.unit * scales)))",
-        "self.log_density",
+        "np.mean(self.log_densities) - np.mean(np.log(self.unit * scales))",
+        "np.mean(self.log_densities)",
         _PARTS,
         aimed=True,
     ),
@@ -207,8 +207,8 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "found.log_density > best.log_density",
-        "found.log_density < best.log_density",
+        "found.evidence > best.evidence",
+        "found.evidence < best.evidence",
         _PARTS,
         aimed=True,
     ),
@@ -221,4 +221,30 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant("initialization/search.py", "% every == 0", "% every != 0", _PARTS, aimed=True),
+    Mutant(
+        _SEARCH,
+        "return fit - sum(side.divergence",
+        "return fit + sum(side.divergence",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(_SEARCH, "- log_det - n * np.log(precision).sum()", "- log_det", _PARTS, aimed=True),
+    Mutant(_NOISE, "        learned &= self.is_free\n", "", _PARTS, aimed=True),
+    Mutant(
+        _NOISE, "np.clip(variance, np.minimum(widest, 1.0), widest)", "variance", _PARTS, aimed=True
+    ),
+    Mutant(_NOISE, "np.maximum(np.abs(mean) / sd, least)", "np.abs(mean) / sd", _PARTS, aimed=True),
+    Mutant(
+        _KERNELS,
+        "moments[block, 2, k] += p * (x * x + gain * extra)",
+        "moments[block, 2, k] += p * x * x",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _KERNELS,
+        "z = e * e * scales[t]\n        w[t] = scales[t] if z < _CUTOFF else 0.0",
+        "z = e * e * scales[t]\n        w[t] = scales[t]",
+        _UNITS,
+    ),
 ]

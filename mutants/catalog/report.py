@@ -100,9 +100,9 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        "report/fit_page.py",
-        'bad = 100 * (1 - record["clean_share"])',
-        'bad = 100 * record["clean_share"]',
+        "outliers/audit.py",
+        "percent = 100 * (1 - clean_share)",
+        "percent = 100 * clean_share",
         _PAGE,
         aimed=True,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -445,6 +446,24 @@ def test_invalid_values_with_a_valid_checksum_are_refused(names, value, aborted,
     with pytest.raises(CheckpointError, match="content is not what this release writes") as raised:
         model(loss="lsp").fit(entries(), checkpoint=path)
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_file_that_cannot_be_written_is_reported_before_the_first_iteration(
+    exists, path, monkeypatch
+):
+    if exists:
+        assert abort_fit(model(loss="lsp"), entries(), path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    iterations = []
+    monkeypatch.setattr(checkpoint_module, "write_atomically", full)
+    monkeypatch.setattr(model_file, "write_atomically", full)
+    with pytest.raises(CheckpointWriteError, match="No space left"):
+        model(loss="lsp", callbacks=[iterations.append]).fit(entries(), checkpoint=path)
+    assert iterations == []
 
 
 @pytest.fixture(scope="module")
