@@ -152,7 +152,8 @@ def test_mixture_learns_shares_and_variance():
         p /= p.sum(axis=1, keepdims=True)
         informative = centers == 0
         energy = float((p[:, informative] * e[:, None] ** 2 / variances[informative]).sum())
-        mixture.learn(used, p.sum(axis=0), energy)
+        moments = np.array([p.sum(axis=0), e @ p, e**2 @ p])
+        mixture.learn(used, moments, energy)
     assert np.sqrt(mixture.variance) == pytest.approx(0.3, rel=0.05)
     assert mixture.outlier_share == pytest.approx(0.1, abs=0.02)
 

@@ -72,14 +72,16 @@ class VariationalOptions:
         During annealing a factor's prior variance is at least this share of the largest, so that a
         weak factor can grow when the noise has fallen. A small share is right with many outliers,
         a large one with many factors: one attempt each, until
-    small_noise : float
-        the noise is below this share of the values' standard deviation.
+    clear_noise : (float, float)
+        the noise is below the first share of the values' standard deviation, where the right
+        factors have been found, or above the second, where there is one maximum alone.
     max_growth : int
         How often factors of the residuals are added.
     growth_size : float
         The initial variance of such a factor, in units of the noise.
     many_outliers : float
-        With more outliers than this share, they may have formed a factor.
+        With more outliers than this share, the components of outliers are learned too, and factors
+        that outliers may have formed are removed where the evidence is against them.
     removal_sweeps : int
         Sweeps after which factors to be removed are compared.
     early_repairs : tuple of float
@@ -100,8 +102,8 @@ class VariationalOptions:
     max_failures : int
         A row that was not improved so often is left alone until its clean entries change.
     deficit : float
-        A row is suspect that has fewer clean entries than the median row by this many standard
-        deviations,
+        A row is left alone that has more clean entries than the median row by one standard
+        deviation and more,
     min_variance : float
         where the variance of one entry is at least this: a share of nearly 1 would otherwise make
         every other row suspect.
@@ -132,7 +134,7 @@ class VariationalOptions:
     initial_size: float = 0.7
     initial_covariance: float = 0.3
     least_priors: tuple[float, ...] = (0.1, 0.6)
-    small_noise: float = 0.05
+    clear_noise: tuple[float, float] = (0.05, 0.5)
     max_growth: int = 3
     growth_size: float = 0.3
     many_outliers: float = 0.08
@@ -177,7 +179,7 @@ class FoundFactors:
     evidence : float
         The log evidence of the model: the higher, the better.
     is_clear : bool
-        Whether the noise is small relative to the values.
+        Whether no further attempt is needed.
     """
 
     U: Array
@@ -246,12 +248,16 @@ class _Side:
         """Kullback–Leibler divergence of the posterior from the prior."""
         rank = len(precision)
         a, c = np.tril_indices(rank)
-        full = np.empty((len(self.U), rank, rank))
-        full[:, a, c] = full[:, c, a] = self.covariances * np.where(a == c, 1.0, 0.5)
-        log_det = np.linalg.slogdet(full)[1].sum()
-        second = (self.moments[:, a == c] @ precision).sum()
         n = len(self.U)
-        return 0.5 * float(second - n * rank - log_det - n * np.log(precision).sum())
+        log_det = 0.0
+        for start in range(0, n, _BATCH):
+            packed = self.covariances[start : start + _BATCH] * np.where(a == c, 1.0, 0.5)
+            full = np.empty((len(packed), rank, rank))
+            full[:, a, c] = packed
+            full[:, c, a] = packed
+            log_det += float(np.linalg.slogdet(full)[1].sum())
+        second = float((self.moments[:, a == c] @ precision).sum())
+        return 0.5 * (second - n * rank - log_det - n * float(np.log(precision).sum()))
 
     def second_moment(self) -> Array:
         """The mean of E[uuᵀ] over the rows."""
@@ -281,6 +287,9 @@ def _unpacked(packed: Array) -> Array:
     full[c, a] = packed
     return full
 
+
+#: Rows whose covariances are unpacked together.
+_BATCH = 1024
 
 #: What a sweep changes in a side.
 _CHANGED = ("U", "covariances", "moments", "levels")
@@ -664,7 +673,8 @@ class VariationalSearch:
 
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
-        noise = np.sqrt(self.noise.variance / self.spread)
+        noise = float(np.sqrt(self.noise.variance / self.spread))
+        low, high = OPTIONS.clear_noise
         scales = self.row_scale[self.i] * self.column_scale[self.j]
         precision = self.precision.mean() if self.rank else 1 / np.sqrt(self.size)
         ridge = self.noise.variance * precision * self.unit
@@ -682,7 +692,7 @@ class VariationalSearch:
             float(ridge),
             float(np.mean(self.log_densities) - np.mean(np.log(self.unit * scales))),
             self.evidence() if self.rank else -np.inf,
-            bool(noise < OPTIONS.small_noise),
+            not low <= noise <= high,
         )
 
 
@@ -730,8 +740,9 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     )
     search.anneal(least_prior)
     search.settle()
-    search.noise.is_free = True
-    search.settle()
+    if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
+        search.noise.is_free = True
+        search.settle()
     best = search.found()
     for _ in range(OPTIONS.max_growth if search.rank else 0):
         if not search.grow(most):

@@ -55,12 +55,12 @@ def fit_bytes(size: ProblemSize, plan: FitPlan) -> int:
 def _search_bytes(size: ProblemSize) -> int:
     """Bytes of the search for initial factors.
 
-    Covariances and second moments of both sides, six such arrays of the longer one while they are
-    transformed, or four of noise levels; and numbers for the entries.
+    Covariances and second moments of both sides and three copies of them, six such arrays of the
+    longer side while they are transformed, or four of noise levels; and numbers for the entries.
     """
     packed = size.rank * (size.rank + 1) // 2
     longer = max(size.shape) * max(6 * packed, 4 * _NOISE_LEVELS)
-    return 8 * (2 * packed * sum(size.shape) + longer + _SEARCH_ARRAYS * size.n_entries)
+    return 8 * (8 * packed * sum(size.shape) + longer + _SEARCH_ARRAYS * size.n_entries)
 
 
 def _solver_bytes(size: ProblemSize, plan: FitPlan) -> int:
