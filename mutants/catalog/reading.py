@@ -103,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "io/reading/delimited.py",
-        "        parse_options.newlines_in_values = step == 1",
+        "        parse_options.newlines_in_values = simple",
         "        parse_options.newlines_in_values = False",
         _TEXT,
     ),

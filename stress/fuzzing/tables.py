@@ -261,7 +261,7 @@ def read_matrix(path: Path) -> None:
 
 def read_parquet_entries(path: Path) -> None:
     """Read entries of a Parquet file, and copy it without the first one."""
-    entries = read_ratings(path, duplicates="last")
+    entries = read_ratings(path, duplicates="last", wide=False)
     _copied(path, entries, None, parquet_columns(Source(path), None, None, None))
 
 

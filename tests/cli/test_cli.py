@@ -226,11 +226,12 @@ def test_recommend(table, model):
     assert "highest biases" not in mixed.stderr
 
 
-def test_audit_detects_outliers_and_writes_the_file_without_them(table, triplets):
+def test_audit_detects_outliers_and_clean_writes_the_file_without_them(table, triplets):
     out = table.with_name("suspicious.csv")
     clean = table.with_name("clean.csv")
-    result = run("audit", table, "--rank", 2, "-o", out, "--clean", clean)
-    assert result.exit_code == 0, result.output
+    for command in (("audit", table, "-o", out), ("clean", table, "-o", clean)):
+        result = run(*command, "--rank", 2)
+        assert result.exit_code == 0, result.output
     bad = triplets[3]
     kept = clean.read_text().splitlines()
     lines = table.read_text().splitlines()
@@ -267,7 +268,7 @@ def test_cleaned_file_has_the_same_format(tmp_path, triplets, kind):
             stream.write(
                 "".join(f"{u}\t{c}\t{v}\r\n" for u, c, v in zip(i, j, values, strict=True)).encode()
             )
-    result = run("audit", path, "--rank", 2, "--clean", clean, "--json")
+    result = run("clean", path, "--rank", 2, "-o", clean, "--json")
     assert result.exit_code == 0, result.output
     removed = json.loads(result.stdout)["removed"]
     assert bad.sum() <= removed < bad.sum() + 10
@@ -298,7 +299,7 @@ def test_cleaned_file_keeps_all_other_bytes(tmp_path, monkeypatch, bytes_at_once
 
 
 def test_cleaned_file_of_another_format_is_refused(table):
-    result = run("audit", table, "--clean", table.with_name("clean.parquet"))
+    result = run("clean", table, "-o", table.with_name("clean.parquet"))
     assert result.exit_code == 2
     assert "give it the ending .csv" in last_line(result)
 

@@ -15,7 +15,7 @@ from robustmf.cli import COMMANDS, app
 from robustmf.cli.errors import EXIT_CODES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-DOCUMENTED_COMMANDS = {"fit", "predict", "recommend", "audit"}
+DOCUMENTED_COMMANDS = {"fit", "predict", "recommend", "audit", "clean"}
 
 
 def blocks(language):

@@ -50,11 +50,11 @@ COLUMNS = [f'"{k}' for k in range(12)]
 
 
 @pytest.mark.parametrize("block", [7, 1 << 22])
-def test_audit_cleans_a_file_with_quoted_newlines(tmp_path, monkeypatch, block):
+def test_clean_of_a_file_with_quoted_newlines(tmp_path, monkeypatch, block):
     monkeypatch.setattr(filtered_copy, "_BLOCK_BYTES", block)
     path = triplet_file(tmp_path / "table.csv", ROWS, COLUMNS)
     clean = tmp_path / "clean.csv"
-    result = run("audit", path, "--clean", clean, "--rank", 1, "--no-bias", "--json")
+    result = run("clean", path, "-o", clean, "--rank", 1, "--no-bias", "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["removed"] >= 1
     with path.open(newline="") as old, clean.open(newline="") as new:

@@ -16,7 +16,8 @@ COMMANDS = {
     "fit": "Factorize a file of ratings or measurements and save the model.",
     "predict": "Predict the values at pairs of a row and a column.",
     "recommend": "Recommend the best columns (items) for rows (users).",
-    "audit": "Detect bad entries, rows and columns of a file, and write it without them.",
+    "audit": "Detect bad entries, rows and columns of a file.",
+    "clean": "Write a file without its bad entries, or with predictions instead.",
     "demo": "Recover a low-rank matrix from data with 5 % gross outliers.",
     "data": "List, describe and download the known data sets.",
 }
@@ -88,5 +89,5 @@ def root(
 
         robustmf audit ratings.csv
 
-        robustmf audit ratings.csv --clean cleaned.csv
+        robustmf clean ratings.csv -o cleaned.csv
     """

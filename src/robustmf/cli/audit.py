@@ -1,4 +1,4 @@
-"""``robustmf audit``: list the suspicious entries of a file, and write the file without them."""
+"""``robustmf audit``: list the suspicious entries, rows and columns of a file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,6 @@ from robustmf.cli.output import (
 from robustmf.report.names import short
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from robustmf.data.observed import Observed
     from robustmf.outliers.audit import Audit
 
 
@@ -45,10 +41,6 @@ def audit(
             " Parquet by the file extension.",
         ),
     ] = None,
-    clean: Annotated[
-        Path | None,
-        typer.Option("--clean", help="Write the data without the bad entries, else unchanged."),
-    ] = None,
     top: Annotated[
         int, typer.Option("--top", min=1, help="Number of entries, rows and columns to show.")
     ] = 10,
@@ -56,18 +48,9 @@ def audit(
         float,
         typer.Option(
             "--at-most",
-            help="Threshold of the scores: about this fraction of the good entries is also listed"
-            " and removed.",
+            help="Threshold of the scores: about this fraction of the good entries is also listed.",
         ),
     ] = 0.001,
-    attacks: Annotated[
-        bool,
-        typer.Option(
-            "--attacks",
-            help="With --clean: combine the score of an entry with those of its row and column"
-            " (fake profiles).",
-        ),
-    ] = False,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Write an HTML page, e.g. audit.html (extra 'plot')."),
@@ -79,7 +62,7 @@ def audit(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Detect bad entries, rows and columns of a file, and write it without them.
+    """Detect bad entries, rows and columns of a file.
 
     A score is the fraction of good entries (of clean rows, of clean columns) that would look as
     bad or worse: a small score is suspicious.
@@ -88,18 +71,11 @@ def audit(
 
         robustmf audit ratings.csv
 
-        robustmf audit ratings.csv -o suspicious.csv --clean cleaned.csv
+        robustmf audit ratings.csv -o suspicious.csv
 
         robustmf audit ratings.csv --at-most 0.0001 --json
     """
-    require_writable(output, clean, report)
-    if clean is not None:
-        from robustmf.io.reading.filtered_copy import (  # noqa: PLC0415 - fast --help
-            copy_without_entries,
-            require_same_format,
-        )
-
-        require_same_format(data, clean)
+    require_writable(output, report)
     if report is not None:
         require_plotly()
     found = read_entries(data, file)
@@ -116,17 +92,6 @@ def audit(
             f"{len(suspects.entries):,} entries, {len(suspects.rows):,} rows,"
             f" {len(suspects.columns):,} columns listed: {output}"
         )
-    removed = 0
-    if clean is not None:
-        if attacks:
-            is_bad = estimator.outlier_scores(attacks=True) <= at_most
-        else:
-            is_bad = _is_listed(entries, suspects)
-        removed = copy_without_entries(data, found.layout, found.columns, entries, is_bad, clean)
-        print_note(
-            f"{removed:,} of {entries.n_entries:,} entries removed"
-            f" ({100 * removed / entries.n_entries:.2g} %): {clean}"
-        )
     if report is not None:
         estimator.report(report, title=f"Audit of {data.name}", at_most=at_most)
         print_note(f"Report: {report.resolve()}")
@@ -137,7 +102,6 @@ def audit(
                 "suspicious_entries": len(suspects.entries),
                 "suspicious_rows": len(suspects.rows),
                 "suspicious_columns": len(suspects.columns),
-                "removed": removed,
                 "rank": estimator.rank_,
                 "rank_found": rank == "auto",
                 "seconds": seconds,
@@ -148,19 +112,6 @@ def audit(
         )
     else:
         _print_suspects(suspects, found.names, top, at_most, entries.n_entries)
-
-
-def _is_listed(entries: Observed, suspects: Audit) -> NDArray[np.bool_]:
-    """Return which entries, in row order, are suspicious."""
-    import numpy as np  # noqa: PLC0415 - fast --help
-
-    m, n = entries.shape
-    row_index = {key: i for i, key in enumerate(entries.row_ids or range(m))}
-    column_index = {key: j for j, key in enumerate(entries.column_ids or range(n))}
-    listed = [row_index[one.row] * n + column_index[one.column] for one in suspects.entries]
-    rows = entries.rows
-    positions = rows.group_of_entry().astype(np.int64) * n + rows.indices
-    return np.isin(positions, np.array(listed, np.int64))
 
 
 def _table(suspects: Audit) -> dict[str, list[Any]]:

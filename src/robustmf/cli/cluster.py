@@ -107,6 +107,11 @@ def as_triplets(path: Path, options: FileOptions) -> Any:
             "--local-workers",
             param_hint="DATA",
         )
+    if options.wide or options.missing is not None:
+        raise typer.BadParameter(
+            "needs the file in this process; omit it with --scheduler or --local-workers",
+            param_hint="--wide" if options.wide else "--missing",
+        )
     with reading_input():
         triplets = Triplets(
             path,

@@ -44,6 +44,8 @@ _ARGUMENT_NAMES = (
     "header",
     "text_ids",
     "duplicates",
+    "wide",
+    "missing",
     "rank",
     "loss",
     "theta",

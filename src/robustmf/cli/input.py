@@ -13,7 +13,8 @@ from robustmf.cli.output import print_note
 
 if TYPE_CHECKING:
     from robustmf.data.observed import Observed
-    from robustmf.io import Layout
+    from robustmf.data.table_form import ColumnNames
+    from robustmf.io import Layout, WideLayout
 
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "space": " "}
 _PANEL = "Layout of the file (detected and printed unless given)"
@@ -62,6 +63,22 @@ Duplicates = Annotated[
     ),
 ]
 
+Wide = Annotated[
+    bool | None,
+    _layout_option(
+        "--wide/--long",
+        help="Whether a line has a field for every column, or a row id, a column id and a value.",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    _layout_option(
+        "--missing",
+        help="Numbers that stand for missing values of a wide file, e.g. 99 or -9,-99;"
+        " empty fields and NA always do.",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class PairOptions:
@@ -93,6 +110,8 @@ class FileOptions:
     header: Header = None
     text_ids: TextIds = None
     duplicates: Duplicates = "error"
+    wide: Wide = None
+    missing: Missing = None
 
     def arguments(self) -> dict[str, Any]:
         """The options as arguments of ``guess_layout``."""
@@ -103,6 +122,8 @@ class FileOptions:
             "delimiter": _delimiter(self.delimiter),
             "header": self.header,
             "text_ids": self.text_ids,
+            "wide": self.wide,
+            "missing": _numbers(self.missing),
         }
 
 
@@ -116,76 +137,114 @@ class InputFile:
         The file.
     entries : Observed
         Its entries.
-    layout : Layout or None
+    layout : Layout, WideLayout or None
         The layout of a text file.
-    columns : tuple of str or None
-        The names of the columns of rows, columns and values in a Parquet file.
+    columns : ColumnNames or None
+        The columns of a Parquet file: of rows, columns and values, or of rows if it is wide.
+    is_wide : bool
+        Whether a line has a field for every column of the matrix.
     """
 
     path: Path
     entries: Observed
-    layout: Layout | None
-    columns: tuple[str, str, str] | None
+    layout: Layout | WideLayout | None
+    columns: ColumnNames | None
+    is_wide: bool
 
     @property
     def description(self) -> str:
         """The layout as text."""
         if self.layout is not None:
             return str(self.layout)
-        if self.columns is not None:
+        if self.columns is not None and self.columns.are_long:
             return "Parquet; row={}, col={}, value={}".format(*self.columns)
+        if self.columns is not None:
+            rows = "the labels" if self.columns.row is None else self.columns.row
+            return f"Parquet; wide, row={rows}"
         return "a matrix: rows and columns are numbered from 0"
 
     @property
     def names(self) -> tuple[str, str, str]:
         """Names of rows, columns and values in the file."""
-        if self.columns is not None:
-            return self.columns
-        if self.layout is not None and self.layout.names:
-            names = self.layout.names
-            return names[self.layout.row], names[self.layout.col], names[self.layout.value]
+        if self.columns is not None and self.columns.are_long:
+            return tuple(self.columns)
+        from robustmf.io import Layout  # noqa: PLC0415 - fast --help
+
+        layout = self.layout
+        if isinstance(layout, Layout) and layout.names:
+            return layout.names[layout.row], layout.names[layout.col], layout.names[layout.value]
         return "row", "column", "value"
 
 
 def read_entries(path: Path, options: FileOptions) -> InputFile:
     """Read a file and print its layout and size to standard error."""
-    from robustmf.io import Source, guess_layout, read_ratings  # noqa: PLC0415 - fast --help
+    from robustmf.data.table_form import ColumnNames  # noqa: PLC0415 - fast --help
+    from robustmf.io import (  # noqa: PLC0415 - as above
+        Source,
+        WideLayout,
+        guess_layout,
+        read_ratings,
+    )
 
     if options.duplicates not in ("error", "last", "mean"):
         raise typer.BadParameter(
             f"must be error, last or mean, got {options.duplicates!r}", param_hint="--duplicates"
         )
     arguments = options.arguments()
-    layout = None
+    layout: Layout | WideLayout | None = None
     columns = None
+    is_wide: bool | None = False
     with reading_input():
         if path.suffix.lower() == ".parquet":
-            from robustmf.io.reading.parquet import parquet_columns  # noqa: PLC0415 - optional
+            from robustmf.io.reading.parquet import (  # noqa: PLC0415 - optional
+                parquet_columns,
+                parquet_is_wide,
+            )
 
-            names = (arguments["row"], arguments["col"], arguments["value"])
-            columns = parquet_columns(Source(path), *names)
+            names = ColumnNames(arguments["row"], arguments["col"], arguments["value"])
+            is_wide = options.wide
+            if is_wide is None:
+                is_wide = parquet_is_wide(Source(path), names.col, names.value)
+            columns = names if is_wide else ColumnNames(*parquet_columns(Source(path), *names))
             entries = read_ratings(
                 path,
-                row=columns[0],
-                col=columns[1],
-                value=columns[2],
+                row=columns.row,
+                col=columns.col,
+                value=columns.value,
                 duplicates=options.duplicates,  # type: ignore[arg-type]
+                wide=is_wide,
+                missing=arguments["missing"],
             )
         elif _is_matrix(path):
             entries = read_ratings(path)
         else:
             layout = guess_layout(path, **arguments)
             entries = read_ratings(path, layout, duplicates=options.duplicates)  # type: ignore[arg-type]
-    file = InputFile(path, entries, layout, columns)
+            is_wide = isinstance(layout, WideLayout)
+    file = InputFile(path, entries, layout, columns, bool(is_wide))
     m, n = entries.shape
     values = entries.rows.values
     print_note(f"{path}: {file.description}")
+    observed = 100 * entries.n_entries / (m * n)
+    share = f"{100 - observed:.3g} % missing" if file.is_wide else f"{observed:.3g} % observed"
     print_note(
         f"{m:,} rows x {n:,} columns, {entries.n_entries:,} entries"
-        f" ({100 * entries.n_entries / (m * n):.3g} % observed),"
-        f" values {values.min():g} to {values.max():g}"
+        f" ({share}), values {values.min():g} to {values.max():g}"
     )
+    if file.is_wide and options.wide is None:
+        print_note("Read as a wide table, a field per column; --long if a line is one entry")
     return file
+
+
+def _numbers(text: str | None) -> tuple[float, ...]:
+    """The numbers of a list separated by commas."""
+    try:
+        return () if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"must be numbers separated by commas, such as 99 or -9,-99, got {text!r}",
+            param_hint="--missing",
+        ) from None
 
 
 def _is_matrix(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """Files: readers of tables of entries, models, checkpoints."""
 
 from robustmf.exceptions import MalformedFileError
-from robustmf.io.reading import Layout, Source, guess_layout, read_ratings
+from robustmf.io.reading import Layout, Source, WideLayout, guess_layout, read_ratings
 
-__all__ = ["Layout", "MalformedFileError", "Source", "guess_layout", "read_ratings"]
+__all__ = ["Layout", "MalformedFileError", "Source", "WideLayout", "guess_layout", "read_ratings"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,10 @@ import pyarrow.csv as pacsv
 from robustmf.exceptions import MalformedFileError
 from robustmf.io.reading.layout import Layout, quoted, records, split
 from robustmf.io.reading.source import Source
+from robustmf.io.reading.wide import MISSING, WideLayout
+
+#: Position of a field, what it holds, and a function that returns a remedy if it is malformed.
+Check = tuple[int, str, Callable[[str], str | None]]
 
 #: Integers that Arrow reads are below this in magnitude.
 _INTEGER_LIMIT = 2**63
@@ -25,7 +30,6 @@ def read_delimited(
     """The three columns as an Arrow table, and their names."""
     # Arrow splits at one character; with "::" every second field is the empty one between colons
     step = len(layout.delimiter)
-    delimiter = layout.delimiter[0]
     n_fields = step * (layout.n_fields - 1) + 1
     names = [str(k) for k in range(n_fields)]
     row, col, value = (str(step * position) for position in (layout.row, layout.col, layout.value))
@@ -34,31 +38,7 @@ def read_delimited(
         types[name] = pa.string() if text else pa.int64()
     types[value] = pa.type_for_alias(dtype)
     # only the empty fields between repeated delimiters are null
-    convert = pacsv.ConvertOptions(
-        column_types=types,
-        include_columns=list(types),
-        null_values=[""] if step > 1 else [],
-        strings_can_be_null=False,
-    )
-    read_options = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
-    parse_options = pacsv.ParseOptions(delimiter=delimiter, quote_char=False if step > 1 else '"')
-    try:
-        with source.open() as stream:
-            table = pacsv.read_csv(stream, read_options, parse_options, convert)
-    except pa.ArrowInvalid:
-        # a block may have ended within a quoted field of several lines, for which Arrow is slower
-        parse_options.newlines_in_values = step == 1
-        try:
-            with source.open() as stream:
-                table = pacsv.read_csv(stream, read_options, parse_options, convert)
-        except pa.ArrowInvalid as error:
-            raise _locate(source, layout) or source.fault(
-                f"{' '.join(str(error).split())}"
-            ) from None
-    if not table.num_rows:
-        raise source.fault(
-            "there are no lines after the header; expected lines of row id, column id and value"
-        )
+    table = read_fields(source, layout, names, types, ("",) if step > 1 else ())
     chosen = table.select([row, col, value])
     if (
         any(chosen[name].null_count for name in (row, col, value))
@@ -70,13 +50,60 @@ def read_delimited(
     return chosen, (row, col, value)
 
 
-def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
-    """The error of the first line that does not have the layout."""
-    checks: tuple[tuple[int, str, Callable[[str], str | None]], ...] = (
-        (layout.row, "row id", _check_text if layout.text_ids[0] else _check_integer),
-        (layout.col, "column id", _check_text if layout.text_ids[1] else _check_integer),
-        (layout.value, "value", _check_value),
+def read_fields(
+    source: Source,
+    layout: Layout | WideLayout,
+    names: list[str],
+    types: dict[str, Any],
+    missing: Sequence[str],
+) -> pa.Table:
+    """The fields of a text file of these types; those not listed are left out.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    layout : Layout or WideLayout
+        Its layout.
+    names : list of str
+        Names of all fields, separated by the first character of the delimiter.
+    types : dict
+        Arrow's types of the fields to read.
+    missing : sequence of str
+        Texts of numbers that are null.
+    """
+    simple = len(layout.delimiter) == 1
+    convert = pacsv.ConvertOptions(
+        column_types=types,
+        include_columns=list(types),
+        null_values=list(missing),
+        strings_can_be_null=False,
     )
+    read_options = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
+    parse_options = pacsv.ParseOptions(
+        delimiter=layout.delimiter[0], quote_char='"' if simple else False
+    )
+    try:
+        with source.open() as stream:
+            table = pacsv.read_csv(stream, read_options, parse_options, convert)
+    except pa.ArrowInvalid:
+        # a block may have ended within a quoted field of several lines, for which Arrow is slower
+        parse_options.newlines_in_values = simple
+        try:
+            with source.open() as stream:
+                table = pacsv.read_csv(stream, read_options, parse_options, convert)
+        except pa.ArrowInvalid as error:
+            raise _locate(source, layout) or source.fault(
+                f"{' '.join(str(error).split())}"
+            ) from None
+    if not table.num_rows:
+        raise source.fault("there are no lines after the header; expected lines of ids and values")
+    return table
+
+
+def _locate(source: Source, layout: Layout | WideLayout) -> MalformedFileError | None:
+    """The error of the first line that does not have the layout."""
+    checks = _wide_checks(layout) if isinstance(layout, WideLayout) else _long_checks(layout)
     for number, line in records(source.text(), layout.delimiter):
         if (number == 1 and layout.names) or not line.strip("\r\n"):
             continue
@@ -91,6 +118,25 @@ def _locate(source: Source, layout: Layout) -> MalformedFileError | None:
             if (remedy := check(fields[position])) is not None:
                 return source.fault(f"{what} {quoted(fields[position])} {remedy}", number)
     return None
+
+
+def _long_checks(layout: Layout) -> list[Check]:
+    return [
+        (layout.row, "row id", _check_text if layout.text_ids[0] else _check_integer),
+        (layout.col, "column id", _check_text if layout.text_ids[1] else _check_integer),
+        (layout.value, "value", _check_value),
+    ]
+
+
+def _wide_checks(layout: WideLayout) -> list[Check]:
+    checks: list[Check] = [(k, "value", _check_cell) for k in layout.value_positions]
+    if layout.row is not None:
+        checks.append((layout.row, "row id", _check_text if layout.text_ids else _check_integer))
+    return checks
+
+
+def _check_cell(field: str) -> str | None:
+    return None if field in MISSING else _check_value(field)
 
 
 def _check_integer(field: str) -> str | None:

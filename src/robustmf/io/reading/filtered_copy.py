@@ -1,11 +1,12 @@
-"""Copies of data files without some of the entries; other lines and columns are not changed."""
+"""Copies of data files with some entries removed or replaced; all else is not changed."""
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import compress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
+from robustmf.data.table_form import ColumnNames
 from robustmf.io.atomic import replacing
 from robustmf.io.reading.layout import Layout, quote_stays_open
 from robustmf.io.reading.source import Source
+from robustmf.io.reading.wide import WideLayout
 
 #: Row index · number of columns + column index of entries.
 FlatIndices = NDArray[np.int64]
@@ -31,51 +34,114 @@ _MATRIX_FORMATS = (".npz", ".mtx")
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
+@dataclass(frozen=True)
+class Changes:
+    """New values of some entries of a matrix of n columns; NaN removes an entry.
+
+    Attributes
+    ----------
+    positions : ndarray of int64
+        Row index · n + column index, ascending.
+    values : ndarray
+        The values.
+    """
+
+    positions: FlatIndices
+    values: NDArray[np.floating[Any]]
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], n: int) -> Changes:
+        """Changes at pairs of indices, in any order."""
+        positions = rows.astype(np.int64) * n + columns
+        order = np.argsort(positions)
+        return cls(positions[order], values[order])
+
+    def at(self, positions: FlatIndices) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Which positions are changed, and the values there."""
+        if not len(self.positions):
+            return np.zeros(len(positions), bool), np.zeros(len(positions))
+        found = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+        return self.positions[found] == positions, self.values[found]
+
+
 def copy_without_entries(
     path: Path,
-    layout: Layout | None,
-    columns: tuple[str, str, str] | None,
+    layout: Layout | WideLayout | None,
+    columns: ColumnNames | tuple[str, str, str] | None,
     entries: Observed,
     marked: NDArray[np.bool_],
     out: Path,
 ) -> int:
-    """Copy a file without the marked entries.
+    """Copy a file without the marked entries; see :func:`copy_with_changes`.
+
+    Parameters
+    ----------
+    path, layout, columns, entries, out
+        As in :func:`copy_with_changes`.
+    marked : ndarray of bool, shape (n_entries,)
+        Which entries to omit, in row order.
+
+    Returns
+    -------
+    int
+        Number of lines, or of cells of a wide file, that were changed.
+    """
+    rows = entries.rows
+    removed = np.full(int(marked.sum()), np.nan)
+    i = rows.group_of_entry()[marked]
+    changes = Changes.of(i, rows.indices[marked], removed, entries.shape[1])
+    return copy_with_changes(path, layout, columns, entries, changes, out)
+
+
+def copy_with_changes(
+    path: Path,
+    layout: Layout | WideLayout | None,
+    columns: ColumnNames | tuple[str, str, str] | None,
+    entries: Observed,
+    changes: Changes,
+    out: Path,
+) -> int:
+    """Copy a file with changed entries; everything else stays as it is.
 
     Parameters
     ----------
     path : Path
         The file.
-    layout : Layout or None
+    layout : Layout, WideLayout or None
         The layout of a text file.
-    columns : tuple of str or None
-        The names of the columns of a Parquet file.
+    columns : ColumnNames or None
+        The columns of a Parquet file: three names if it is long, at most that of row ids if it is
+        wide.
     entries : Observed
         The entries of the file.
-    marked : ndarray of bool, shape (n_entries,)
-        Which of them to omit, in row order. If several lines have the same row and column, all of
-        them are omitted.
+    changes : Changes
+        The changes. An entry that is removed loses its line, or its cell in a wide file becomes
+        empty. If several lines have the same row and column, all of them are changed.
     out : Path
         The copy, in the format of ``path``; a previous file is replaced atomically.
 
     Returns
     -------
     int
-        Number of lines omitted.
+        Number of lines, or of cells of a wide file, that were changed.
     """
     require_same_format(path, out)
     source = Source(path)
-    rows = entries.rows
     n = entries.shape[1]
-    bad = (rows.group_of_entry().astype(np.int64) * n + rows.indices)[marked]
     with replacing(out) as new:
         if layout is not None:
             with _compressed(out, new) as kept:
-                return _copy_lines(source, layout, bad, n, kept)
+                if isinstance(layout, WideLayout):
+                    return _copy_cells(source, layout, changes, n, kept)
+                return _copy_lines(source, layout, changes, n, kept)
         if columns is not None:
-            return _copy_parquet(source, columns, bad, n, new)
+            names = ColumnNames(*columns)
+            if not names.are_long:
+                return _copy_wide_parquet(source, names.row, changes, n, new)
+            return _copy_parquet(source, names, changes, n, new)
         with _compressed(out, new) as kept:
-            _save_matrix(entries.select(~marked), _format(path), kept)
-        return len(bad)
+            _save_matrix(_changed_matrix(entries, changes), _format(path), kept)
+        return len(changes.positions)
 
 
 def require_same_format(path: Path, out: Path) -> None:
@@ -109,18 +175,53 @@ def _compressed(path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
     file.write(content.getvalue())
 
 
-def _marked(rows: Any, cols: Any, bad: FlatIndices, n: int) -> NDArray[np.bool_]:
-    """Which of the lines with these ids belong to the ``bad`` entries of a matrix of n columns."""
+def _changed_lines(
+    rows: Any, cols: Any, changes: Changes, n: int
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Which lines with these ids are changed, and their values."""
     i = Vocabulary.encode(rows, "row")[0]
     j = Vocabulary.encode(cols, "column")[0]
-    return np.isin(i.astype(np.int64) * n + j, bad)
+    return changes.at(i.astype(np.int64) * n + j)
 
 
-def _copy_lines(source: Source, layout: Layout, bad: FlatIndices, n: int, out: BinaryIO) -> int:
+def _copy_lines(source: Source, layout: Layout, changes: Changes, n: int, out: BinaryIO) -> int:
     from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - needs pyarrow
 
     table, (row, col, _) = read_delimited(source, layout)
-    marked = _marked(table[row], table[col], bad, n)
+    changed, values = _changed_lines(table[row], table[col], changes, n)
+
+    def edit(line: int, content: bytes) -> bytes:
+        if np.isnan(values[line]):
+            return b""
+        return _with_fields(content, layout.delimiter, {layout.value: float(values[line])})
+
+    _copy_edited(source, layout, changed, edit, out)
+    return int(changed.sum())
+
+
+def _copy_cells(source: Source, layout: WideLayout, changes: Changes, n: int, out: BinaryIO) -> int:
+    fields = layout.value_positions
+    of_row = changes.positions // n
+    changed = np.zeros(int(of_row.max(initial=-1)) + 1, bool)
+    changed[of_row] = True
+
+    def edit(line: int, content: bytes) -> bytes:
+        own = range(*np.searchsorted(of_row, [line, line + 1]).tolist())
+        new = {fields[int(changes.positions[t] % n)]: float(changes.values[t]) for t in own}
+        return _with_fields(content, layout.delimiter, new)
+
+    _copy_edited(source, layout, changed, edit, out)
+    return len(changes.positions)
+
+
+def _copy_edited(
+    source: Source,
+    layout: Layout | WideLayout,
+    changed: NDArray[np.bool_],
+    edit: Callable[[int, bytes], bytes],
+    out: BinaryIO,
+) -> None:
+    """Copy a text file with some of its lines edited; the header and empty lines do not count."""
     header = bool(layout.names)
     position = 0
     with source.open() as stream:
@@ -129,12 +230,31 @@ def _copy_lines(source: Source, layout: Layout, bad: FlatIndices, n: int, out: B
             is_entry = [len(line) > 2 or bool(line.strip(b"\r\n")) for line in lines]
             if header:
                 is_entry[0] = header = False
-            omitted = np.zeros(len(lines), bool)
             entries = np.flatnonzero(is_entry)
-            omitted[entries] = marked[position : position + len(entries)]
+            of_entries = changed[position : position + len(entries)]
+            for k in np.flatnonzero(of_entries).tolist():
+                at = int(entries[k])
+                lines[at] = edit(position + k, lines[at])
             position += len(entries)
-            out.write(b"".join(compress(lines, (~omitted).tolist())))
-    return int(marked.sum())
+            out.write(b"".join(lines))
+
+
+def _with_fields(line: bytes, delimiter: str, new: dict[int, float]) -> bytes:
+    """A line with other values of some fields; NaN is an empty field."""
+    content = line.rstrip(b"\r\n")
+    ending = line[len(content) :]
+    text = content.decode("utf-8", "surrogateescape")
+    simple = len(delimiter) == 1
+    fields = next(csv.reader([text], delimiter=delimiter)) if simple else text.split(delimiter)
+    for position, value in new.items():
+        fields[position] = "" if np.isnan(value) else f"{value:.7g}"
+    if simple:
+        written = io.StringIO()
+        csv.writer(written, delimiter=delimiter, lineterminator="").writerow(fields)
+        text = written.getvalue()
+    else:
+        text = delimiter.join(fields)
+    return text.encode("utf-8", "surrogateescape") + ending
 
 
 def _records(stream: BinaryIO, delimiter: str) -> Iterator[list[bytes]]:
@@ -172,7 +292,7 @@ def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _copy_parquet(
-    source: Source, columns: tuple[str, str, str], bad: FlatIndices, n: int, out: BinaryIO
+    source: Source, names: ColumnNames, changes: Changes, n: int, out: BinaryIO
 ) -> int:
     import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
@@ -181,10 +301,45 @@ def _copy_parquet(
     from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - as above
 
     table = read_table(source)
-    rows, cols, _ = triplet_columns(table, *columns)
-    marked = _marked(rows, cols, bad, n)
-    pq.write_table(table.filter(pa.array(~marked)), out)
-    return int(marked.sum())
+    rows, cols, before = triplet_columns(table, *names)
+    changed, values = _changed_lines(rows, cols, changes, n)
+    removed = changed & np.isnan(values)
+    if (changed & ~removed).any():
+        after = pa.array(np.where(changed & ~removed, values, before))
+        table = table.set_column(table.column_names.index(names.value), names.value, after)
+    pq.write_table(table.filter(pa.array(~removed)), out)
+    return int(changed.sum())
+
+
+def _copy_wide_parquet(
+    source: Source, row: str | None, changes: Changes, n: int, out: BinaryIO
+) -> int:
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    from robustmf.data.tables import wide_table  # noqa: PLC0415 - as above
+    from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - as above
+
+    table = read_table(source)
+    found = wide_table(table, row)
+    cells = found.values.astype(np.float64)
+    cells.flat[changes.positions] = changes.values
+    for j in np.unique(changes.positions % n).tolist():
+        name = found.form.columns[j]
+        column = pa.array(cells[:, j], from_pandas=True)
+        table = table.set_column(table.column_names.index(name), name, column)
+    pq.write_table(table, out)
+    return len(changes.positions)
+
+
+def _changed_matrix(entries: Observed, changes: Changes) -> Observed:
+    rows = entries.rows
+    n = entries.shape[1]
+    changed, values = changes.at(rows.group_of_entry().astype(np.int64) * n + rows.indices)
+    removed = changed & np.isnan(values)
+    return entries.with_values(
+        np.where(changed & ~removed, values, rows.values).astype(entries.dtype)
+    ).select(~removed)
 
 
 def _save_matrix(kept: Observed, kind: str, out: BinaryIO) -> None:

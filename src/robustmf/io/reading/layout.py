@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import AnyStr
 
 from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.source import Source
+from robustmf.io.reading.wide import WideLayout, label_position, looks_wide
 
 #: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
@@ -135,7 +136,9 @@ def guess_layout(
     delimiter: str | None = None,
     header: bool | None = None,
     text_ids: bool | None = None,
-) -> Layout:
+    wide: bool | None = None,
+    missing: Sequence[float] = (),
+) -> Layout | WideLayout:
     """Guess the layout of a text file from its first lines.
 
     Parameters
@@ -153,10 +156,20 @@ def guess_layout(
     text_ids : bool, default=None
         Whether ids are text. If None, this is guessed for each column: the ids are integers if the
         first hundred are, without leading zeros.
+    wide : bool, default=None
+        Whether a line has a field for every column of the matrix, instead of a row id, a column id
+        and a value. If None, this is guessed: no two of the names of these three are there, all
+        fields after the first are numbers or missing, and there are more than five, or the first
+        has no name, or the second is not always an integer. The row ids of a wide file are the
+        column ``row``; if None, the first one, if it is not a number or named as a label ("time",
+        "id", …).
+    missing : sequence of float, default=()
+        Numbers that stand for missing values of a wide file, besides empty fields, "NA", "NaN" and
+        similar words.
 
     Returns
     -------
-    Layout
+    Layout or WideLayout
 
     Raises
     ------
@@ -180,19 +193,59 @@ def guess_layout(
     first = split(lines[0], delimiter)
     named = any(isinstance(one, str) for one in (row, col, value))
     if header is None:
-        header = named or not any(_is_number(field) for field in first)
+        header = named or not any(_is_number(field) for field in first) or not first[0].strip()
     names = tuple(name.strip() for name in first) if header else ()
     if named and not header:
         raise ValueError(
             f"row={row!r}, col={col!r}, value={value!r}: columns have names only with "
             "header=True; give positions counted from 0"
         )
-    i, j, k = _positions(source, names, len(first), row, col, value)
     fields = [split(one, delimiter) for _, one in records(lines, delimiter)][int(header) :]
+    if wide is None:
+        wide = col is None and value is None and len(delimiter) == 1 and looks_wide(names, fields)
+    if wide:
+        return _wide_layout(
+            source, delimiter, names, fields, len(first), (row, col, value), text_ids, missing
+        )
+    if missing:
+        raise ValueError(
+            f"missing={list(missing)} must be given for a wide file only (wide=True); "
+            "remove the lines without a value from this one"
+        )
+    i, j, k = _positions(source, names, len(first), row, col, value)
     kinds = (
         (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
     )
     return Layout(delimiter, names, i, j, k, len(first), kinds)
+
+
+def _wide_layout(
+    source: Source,
+    delimiter: str,
+    names: tuple[str, ...],
+    lines: list[list[str]],
+    n_fields: int,
+    given: tuple[str | int | None, str | int | None, str | int | None],
+    text_ids: bool | None,
+    missing: Sequence[float],
+) -> WideLayout:
+    """The layout of a wide file."""
+    row, col, value = given
+    if col is not None or value is not None:
+        raise ValueError(
+            f"{source}: col and value must not be given for a wide file, "
+            f"got col={col!r}, value={value!r}"
+        )
+    if len(delimiter) > 1:
+        raise ValueError(f"{source}: delimiter must be one character for a wide file")
+    position = (
+        label_position(names, lines)
+        if row is None
+        else _position(source, row, "row", names, n_fields, 0)
+    )
+    if text_ids is None:
+        text_ids = position is None or _are_text(lines, position)
+    return WideLayout(delimiter, names, position, n_fields, text_ids, tuple(map(float, missing)))
 
 
 def column_names(

@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from robustmf.data.observed import Observed
+from robustmf.data.tables import wide_table
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.size_checks import require_plausible_size
 from robustmf.io.reading.source import Source
+from robustmf.io.reading.wide import looks_wide, wide_entries
 
 #: Bytes of two ids and a value.
 _ROW_BYTES = 24
@@ -38,6 +41,30 @@ def read_parquet(
     """The three columns as an Arrow table, and their names."""
     names = parquet_columns(source, row, col, value)
     return read_table(source, list(names)), names
+
+
+def parquet_is_wide(source: Source, col: str | int | None, value: str | int | None) -> bool:
+    """Whether a file is wide, from the names and types of its columns as for text."""
+    if col is not None or value is not None:
+        return False
+    with open_parquet(source) as file:
+        schema = file.schema_arrow
+    example = [_example_of(field.type) for field in schema]
+    return looks_wide(schema.names, [example])
+
+
+def _example_of(kind: pa.DataType) -> str:
+    """A text of the kind that :func:`looks_wide` distinguishes."""
+    if pa.types.is_integer(kind):
+        return "1"
+    return "0.5" if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else "text"
+
+
+def read_wide_parquet(source: Source, row: str | int | None, missing: Sequence[float]) -> Observed:
+    """The entries of a wide file; its labels are the ids."""
+    table = read_table(source)
+    found = wide_table(table, table.column_names[row] if isinstance(row, int) else row)
+    return wide_entries(found.values, found.row_labels, found.column_labels, missing)
 
 
 def read_table(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from robustmf.data.observed import Duplicates, Observed
 from robustmf.exceptions import DuplicateEntryError, MalformedFileError
 from robustmf.io.reading.layout import Layout, guess_layout
 from robustmf.io.reading.source import Source
+from robustmf.io.reading.wide import WideLayout, read_wide
 
 
 def require_precision(dtype: str) -> None:
@@ -18,7 +21,7 @@ def require_precision(dtype: str) -> None:
 
 def read_ratings(
     path: str | Path | Source,
-    layout: Layout | None = None,
+    layout: Layout | WideLayout | None = None,
     *,
     row: str | int | None = None,
     col: str | int | None = None,
@@ -28,8 +31,10 @@ def read_ratings(
     text_ids: bool | None = None,
     duplicates: Duplicates = "error",
     dtype: str = "float64",
+    wide: bool | None = None,
+    missing: Sequence[float] = (),
 ) -> Observed:
-    """Read ratings with their ids from a file.
+    """Read ratings or measurements with their ids from a file.
 
     Parameters
     ----------
@@ -37,7 +42,7 @@ def read_ratings(
         The format is given by the ending: ``.parquet``; ``.npz`` as written by
         :func:`scipy.sparse.save_npz`; ``.mtx`` (Matrix Market). All other files are delimited
         text in UTF-8, which may be compressed (gzip, bzip2, zstd, lz4).
-    layout : Layout, default=None
+    layout : Layout or WideLayout, default=None
         The layout of a text file, e.g. that of :func:`guess_layout`; None guesses it.
     row, col, value : str or int, default=None
         Names or positions of the columns of a text or Parquet file; None guesses them.
@@ -51,6 +56,11 @@ def read_ratings(
         How several values for the same row and column are treated.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the values.
+    wide : bool, default=None
+        Whether a text or Parquet file has a column for every column of the matrix; None guesses it.
+        See :func:`guess_layout`.
+    missing : sequence of float, default=()
+        Numbers that stand for missing values of a wide file.
 
     Returns
     -------
@@ -79,8 +89,14 @@ def read_ratings(
         matrix = _read_matrix(source, kind)
         return _with_precision(matrix, dtype)
     if kind == ".parquet":
-        from robustmf.io.reading.parquet import read_parquet  # noqa: PLC0415 - needs pyarrow
+        from robustmf.io.reading.parquet import (  # noqa: PLC0415 - needs pyarrow
+            parquet_is_wide,
+            read_parquet,
+            read_wide_parquet,
+        )
 
+        if parquet_is_wide(source, col, value) if wide is None else wide:
+            return _with_precision(_attributed(source, read_wide_parquet, row, missing), dtype)
         table, names = read_parquet(source, row, col, value)
     else:
         from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - needs pyarrow
@@ -92,8 +108,12 @@ def read_ratings(
             "delimiter": delimiter,
             "header": header,
             "text_ids": text_ids,
+            "wide": wide,
+            "missing": missing,
         }
         layout = layout or guess_layout(source, **given)  # type: ignore[arg-type]
+        if isinstance(layout, WideLayout):
+            return _attributed(source, read_wide, layout, dtype)
         table, names = read_delimited(source, layout, dtype)
     try:
         row_ids, column_ids, values = (table[name] for name in names)
@@ -123,8 +143,13 @@ def _read_matrix(source: Source, kind: str) -> Observed:
         from robustmf.io.reading.npz import read_npz as read  # noqa: PLC0415
     else:
         from robustmf.io.reading.matrix_market import read_matrix_market as read  # noqa: PLC0415
+    return _attributed(source, read)
+
+
+def _attributed(source: Source, read: Callable[..., Observed], *arguments: Any) -> Observed:
+    """The entries of a file; errors about them name the file."""
     try:
-        return read(source)
+        return read(source, *arguments)
     except (MalformedFileError, FileNotFoundError):
         raise
     except (ValueError, TypeError) as error:

@@ -1,0 +1,144 @@
+"""Reader of wide files: a line per row, a field per column, empty where nothing was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.data.ids import listed_ids, require_distinct
+from robustmf.data.observed import Observed
+from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
+from robustmf.io.reading.source import Source
+
+#: Fields that stand for a missing value.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+
+#: Names of columns of row labels that may be numbers, in lower case without punctuation. Libraries
+#: write an index without a name.
+_LABELS = (
+    *("", "unnamed0", "index", "id", "name", "label", "row"),
+    *("time", "timestamp", "date", "datetime", "year", "month", "day", "hour", "station"),
+)
+
+#: Files with more columns of numbers than this, and without known names, are taken for wide ones.
+_MAX_LONG_FIELDS = 5
+
+
+@dataclass(frozen=True)
+class WideLayout:
+    """The layout of a wide text file.
+
+    Parameters
+    ----------
+    delimiter : str
+        The character between two fields.
+    names : tuple of str
+        Names of the fields in the header; empty without a header.
+    row : int or None
+        Position of the row ids, counted from 0; None if rows are numbered.
+    n_fields : int
+        Number of fields of a line.
+    text_ids : bool
+        Whether the row ids are text; otherwise they are integers.
+    missing : tuple of float
+        Numbers that stand for missing values, besides empty fields.
+    """
+
+    delimiter: str
+    names: tuple[str, ...]
+    row: int | None
+    n_fields: int
+    text_ids: bool = True
+    missing: tuple[float, ...] = ()
+
+    @property
+    def value_positions(self) -> list[int]:
+        """Positions of the fields that hold values."""
+        return [k for k in range(self.n_fields) if k != self.row]
+
+    def __str__(self) -> str:
+        from robustmf.io.reading.layout import separation  # noqa: PLC0415 - it imports this module
+
+        if self.row is None:
+            rows = "rows numbered from 0"
+        else:
+            name = self.names[self.row] if self.names else f"field {self.row + 1}"
+            rows = f"row={name or 'the first column'} ({'text' if self.text_ids else 'integer'})"
+        header = "header" if self.names else "no header, columns numbered from 0"
+        codes = "".join(f", {code:g} is missing" for code in self.missing)
+        return f"{separation(self.delimiter)}, {header}; wide, {rows}{codes}"
+
+
+def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
+    """Whether a table is wide, from its names and first lines.
+
+    It has no names of row ids, column ids and values (at most one of these). All of its fields
+    after the first are numbers or missing, and there are more than five, or the first one has no
+    name, as an index that pandas wrote, or the second one, which would be the column id of a long
+    table, is missing or not an integer somewhere.
+    """
+    roles = (ROW_IDS, COLUMN_IDS, VALUES)
+    if sum(known_position(names, known, -1) >= 0 for known in roles) > 1:
+        return False
+    n_fields = len(lines[0]) if lines else 0
+    same = [line for line in lines if len(line) == n_fields]
+    if n_fields < 3 or not all(is_number_or_missing(one) for line in same for one in line[1:]):
+        return False
+    has_index = bool(names) and not names[0].strip()
+    has_integers = all(_is_integer(line[1]) for line in same)
+    return n_fields > _MAX_LONG_FIELDS or has_index or not has_integers
+
+
+def label_position(names: Sequence[str], lines: list[list[str]]) -> int | None:
+    """The position of the row labels of a wide file: the first field, or none."""
+    has_text = not all(is_number_or_missing(line[0]) for line in lines if line)
+    plain = "".join(one for one in names[0].lower() if one.isalnum()) if names else None
+    return 0 if has_text or plain in _LABELS else None
+
+
+def is_number_or_missing(field: str) -> bool:
+    """Whether a field is a number or stands for a missing value."""
+    try:
+        float(field)
+    except ValueError:
+        return field.strip() in MISSING
+    return True
+
+
+def _is_integer(field: str) -> bool:
+    return field.strip().lstrip("-").isdecimal()
+
+
+def read_wide(source: Source, layout: WideLayout, dtype: str = "float64") -> Observed:
+    """The entries of a wide text file; its labels are the ids."""
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is read
+
+    from robustmf.io.reading.delimited import read_fields  # noqa: PLC0415 - as above
+
+    names = [str(k) for k in range(layout.n_fields)]
+    types = {names[k]: pa.type_for_alias(dtype) for k in layout.value_positions}
+    if layout.row is not None:
+        types[names[layout.row]] = pa.string() if layout.text_ids else pa.int64()
+    table = read_fields(source, layout, names, types, MISSING)
+    values = np.column_stack([table[names[k]].to_numpy() for k in layout.value_positions])
+    labels = None if layout.row is None else table[names[layout.row]]
+    columns = [layout.names[k] for k in layout.value_positions] if layout.names else None
+    return wide_entries(values, labels, columns, layout.missing)
+
+
+def wide_entries(
+    values: NDArray[Any], labels: Any, columns: list[str] | None, missing: Sequence[float]
+) -> Observed:
+    """Entries of cells with labels; the numbers ``missing`` are not observed."""
+    if missing:
+        values = np.where(np.isin(values, missing), np.nan, values)
+    entries = Observed.from_dense(values)
+    row_ids = None if labels is None else listed_ids(labels, "row")
+    column_ids = None if columns is None else listed_ids(columns, "column")
+    require_distinct(row_ids, "row")
+    require_distinct(column_ids, "column")
+    return Observed(entries.rows, entries.shape, row_ids, column_ids)

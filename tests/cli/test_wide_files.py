@@ -1,0 +1,207 @@
+"""Wide files on the command line: a line per row, a field per column."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from robustmf import load
+from robustmf.cli import app
+from robustmf.io import MalformedFileError, WideLayout, guess_layout, read_ratings
+
+MISSING = (4, 2)
+BAD = (9, 3)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return np.outer(np.linspace(1, 3, 40), np.linspace(2, 9, 6))
+
+
+@pytest.fixture
+def frame(truth):
+    cells = (truth + 0.01 * np.random.default_rng(0).standard_normal(truth.shape)).round(4)
+    cells[MISSING] = np.nan
+    cells[BAD] = 77.0
+    hours = pd.date_range("2026-01-01", periods=40, freq="h").strftime("%Y-%m-%d %H:%M")
+    return pd.DataFrame(cells, columns=[f"s{k}" for k in range(6)]).assign(time=hours)[
+        ["time", *(f"s{k}" for k in range(6))]
+    ]
+
+
+@pytest.fixture
+def path(frame, tmp_path):
+    file = tmp_path / "sensors.csv"
+    frame.to_csv(file, index=False)
+    return file
+
+
+def test_a_wide_file_is_recognized_and_described(path, frame):
+    layout = guess_layout(path)
+    assert isinstance(layout, WideLayout)
+    assert str(layout) == "comma-separated, header; wide, row=time (text)"
+    entries = read_ratings(path)
+    assert entries.row_ids == frame["time"].tolist()
+    assert entries.column_ids == [f"s{k}" for k in range(6)]
+    np.testing.assert_array_equal(entries.to_dense(), frame.drop(columns="time"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("time,s1,s2\n0,1.5,2\n1,2.5,3\n", (4, [0, 1], ["s1", "s2"])),
+        (",a,b,c\nx,1,2,\ny,3,NA,4\n", (4, ["x", "y"], ["a", "b", "c"])),
+        (",1,2\n7,0.5,1\n8,,2\n", (3, [7, 8], ["1", "2"])),
+        ("0.5;1.5;;4\n1;2;3;4.5\n", (7, None, None)),
+        ("1 2 3 4 5 6\n7 8 9 1 2 99\n", (12, None, None)),
+    ],
+    ids=["time", "index of pandas", "numbers in the header", "no header", "many fields"],
+)
+def test_guessed_wide_files(tmp_path, text, expected):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    entries = read_ratings(path)
+    assert (entries.n_entries, entries.row_ids, entries.column_ids) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user,item,rating\n1,10,4.5\n2,11,3\n",
+        "1\t10\t4\t881250949\n2\t11\t3\t881250950\n",
+        "who,what,stars\nann,Dune,4\n",
+        "user,item,rating,a,b,c,d\n1,10,4.5,1,2,3,4\n",
+    ],
+    ids=["names", "MovieLens", "text", "more columns"],
+)
+def test_long_files_are_not_taken_for_wide_ones(tmp_path, text):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    assert not isinstance(guess_layout(path), WideLayout)
+
+
+def test_codes_of_missing_values_and_given_layouts(tmp_path):
+    path = tmp_path / "jester.csv"
+    path.write_text("1,2,99\n99,3,4\n5,99.0,6\n")
+    entries = read_ratings(path, wide=True, missing=[99])
+    assert entries.n_entries == 6
+    assert "wide, rows numbered from 0, 99 is missing" in str(
+        guess_layout(path, wide=True, missing=[99])
+    )
+    with pytest.raises(ValueError, match=r"missing=\[99\] must be given for a wide file only"):
+        guess_layout(path, wide=False, missing=[99])
+    with pytest.raises(ValueError, match="col and value must not be given for a wide file"):
+        guess_layout(path, wide=True, col=1)
+    assert read_ratings(path, wide=True, row=0).row_ids == [1, 99, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time,a,b\nx,1,2\ny,1,bad\n", "line 3: value 'bad' is not a finite number"),
+        ("time,a,b\nx,1.5,2\nx,1,3\n", "row ids of a wide table must be distinct, got 'x' 2 times"),
+        ("time,a,a\nx,1.5,2\ny,1,3\n", "column ids of a wide table must be distinct, got 'a'"),
+        ("time,a,b\nx,1.5,2\ny,1\n", "line 3: expected 3 fields"),
+        ("time,a,b\nx,,\n", "at least one observed entry"),
+    ],
+    ids=["text", "rows", "columns", "fields", "empty"],
+)
+def test_errors_name_the_file_and_the_line(tmp_path, text, message):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(MalformedFileError, match=message) as caught:
+        read_ratings(path, wide=True)
+    assert str(path) in str(caught.value)
+
+
+def test_audit_of_a_wide_file(path, frame):
+    result = run("audit", path, "--rank", 1, "--no-bias", "--json")
+    assert result.exit_code == 0, result.output
+    assert "wide, row=time (text)" in result.stderr
+    assert "40 rows x 6 columns, 239 entries (0.417 % missing)" in result.stderr
+    assert "--long if a line is one entry" in result.stderr
+    worst = json.loads(result.stdout)["entries"][0]
+    assert (worst["row"], worst["column"]) == (frame["time"][9], "s3")
+    named = run("audit", path, "--wide", "--rank", 1, "--no-bias")
+    assert named.exit_code == 0
+    assert "--long" not in named.stderr
+
+
+def test_a_model_of_a_wide_file_answers_by_label(path, tmp_path, truth):
+    assert run("fit", path, "--rank", 1, "--no-bias", "-o", tmp_path / "m.rmf").exit_code == 0
+    model = load(tmp_path / "m.rmf")
+    assert model.predict("2026-01-01 04:00", "s2") == pytest.approx(truth[MISSING], abs=0.05)
+
+
+@pytest.mark.parametrize("options", [(), ("--replace",), ("--replace", "--fill")])
+def test_clean_of_a_wide_file(path, frame, truth, options, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("clean", path, "-o", out, "--rank", 1, "--no-bias", "--at-most", 1e-6, *options)
+    assert result.exit_code == 0, result.output
+    word = "replaced" if options else "removed"
+    assert f"1 of 239 entries {word} (0.42 %)" in result.stderr
+    before, after = (one.read_text().splitlines() for one in (path, out))
+    changed = {k for k, (one, other) in enumerate(zip(before, after, strict=True)) if one != other}
+    assert changed == ({10, 5} if "--fill" in options else {10})
+    cleaned = pd.read_csv(out)
+    value = cleaned.loc[9, "s3"]
+    assert value == pytest.approx(truth[BAD], abs=0.05) if options else np.isnan(value)
+    gap = cleaned.loc[4, "s2"]
+    assert gap == pytest.approx(truth[MISSING], abs=0.05) if "--fill" in options else np.isnan(gap)
+    cleaned.loc[9, "s3"] = 77.0
+    cleaned.loc[4, "s2"] = np.nan
+    pd.testing.assert_frame_equal(cleaned, frame, check_dtype=False)
+
+
+def test_clean_replaces_values_of_a_long_file(path, frame, truth, tmp_path):
+    long = frame.melt("time", var_name="sensor", value_name="value").dropna()
+    file = tmp_path / "long.csv"
+    long.to_csv(file, index=False, quoting=csv.QUOTE_NONNUMERIC)
+    out = tmp_path / "out.csv"
+    names = ("--row", "time", "--col", "sensor", "--value", "value")
+    options = ("--rank", 1, "--no-bias", "--at-most", 1e-6)
+    assert run("clean", file, "-o", out, "--replace", *names, *options).exit_code == 0
+    cleaned = pd.read_csv(out).set_index(["time", "sensor"])["value"]
+    before = long.set_index(["time", "sensor"])["value"]
+    changed = cleaned.ne(before)
+    assert changed[changed].index.tolist() == [(frame["time"][9], "s3")]
+    assert cleaned[changed].item() == pytest.approx(truth[BAD], abs=0.05)
+    refused = run("clean", file, "-o", out, "--fill", *names)
+    assert refused.exit_code == 2
+    assert "needs a wide file" in refused.stderr
+
+
+def test_wide_parquet(frame, truth, tmp_path):
+    path = tmp_path / "sensors.parquet"
+    out = tmp_path / "out.parquet"
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    options = ("--rank", 1, "--no-bias", "--at-most", 1e-6)
+    result = run("clean", path, "-o", out, "--replace", "--fill", *options)
+    assert result.exit_code == 0, result.output
+    assert "Parquet; wide" in result.stderr
+    cleaned = pq.read_table(out).to_pandas()
+    assert cleaned.loc[9, "s3"] == pytest.approx(truth[BAD], abs=0.05)
+    assert cleaned.loc[4, "s2"] == pytest.approx(truth[MISSING], abs=0.05)
+    assert cleaned.columns.tolist() == frame.columns.tolist()
+
+
+def test_missing_codes_on_the_command_line(path, frame, tmp_path):
+    coded = tmp_path / "coded.csv"
+    frame.fillna(-99).to_csv(coded, index=False)
+    result = run("audit", coded, "--missing", "-99,99", "--rank", 1, "--no-bias", "--json")
+    assert result.exit_code == 0, result.output
+    assert "239 entries" in result.stderr
+    refused = run("audit", coded, "--missing", "none")
+    assert refused.exit_code == 2
+    assert "must be numbers separated by commas" in refused.stderr
