@@ -43,7 +43,10 @@ def main() -> int:
         "--record",
         type=Path,
         default=_RECORD,
-        help="file for the record, written only if all checks run",
+        help="file for the record, written only if all checks run, or with --update",
+    )
+    parser.add_argument(
+        "--update", action="store_true", help="replace the checks named in the record"
     )
     arguments = parser.parse_args()
     root = Path(__file__).parents[1]
@@ -68,13 +71,20 @@ def main() -> int:
             "python": platform.python_version(),
             "numpy": np.__version__,
         }
-        arguments.record.write_text(
-            json.dumps(
-                {"seed": seed, "seconds": round(seconds, 1), "versions": versions, "checks": lines},
-                indent=1,
-            )
-        )
+        record = {"seed": seed, "versions": versions}
+        write_record(arguments.record, record, lines)
+    elif arguments.update:
+        record = json.loads(arguments.record.read_text())
+        kept = [line for line in record["checks"] if line["check"] not in arguments.names]
+        write_record(arguments.record, record, kept + lines)
     return int(any(line["failed"] for line in lines))
+
+
+def write_record(path: Path, record: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+    """Write the record with these lines, in the order of the checks."""
+    lines = sorted(lines, key=lambda line: line["check"])
+    seconds = round(sum(line["seconds"] for line in lines), 1)
+    path.write_text(json.dumps(record | {"seconds": seconds, "checks": lines}, indent=1))
 
 
 def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:

@@ -51,6 +51,13 @@ def test_command_prints_a_table_and_writes_no_record_of_some_checks(tmp_path):
     assert "seed 3" in result.stdout
     assert "SIGKILL at random times" in result.stdout
     assert not record.exists()
+    record.write_text(
+        json.dumps({"seed": 1, "checks": [{"check": "a", "seconds": 1}, {"check": "kills"}]})
+    )
+    subprocess.run([*command, "--update"], capture_output=True, timeout=200, check=True)
+    updated = json.loads(record.read_text())
+    assert [line["check"] for line in updated["checks"]] == ["a", "kills"]
+    assert updated["checks"][1]["failed"] == 0
 
 
 def test_a_check_in_a_separate_process_prints_json():
