@@ -48,6 +48,9 @@ def run(tally: Tally, cases: int, seed: int) -> None:
     """Rounds of 24 fits: in threads beside forks, in forked processes, in spawned ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustMFWarning)
+        # Processes are forked beside threads on purpose. Filters are not changed later, because
+        # that would interfere with compilers that change them in a thread.
+        warnings.simplefilter("ignore", DeprecationWarning)
         _run_rounds(tally, max(2, cases // _CONCURRENT_FITS), seed)
 
 
@@ -92,13 +95,8 @@ def _in_processes(method: str, processes: int, seed: int, k: int) -> list[str | 
     started = []
     for first in range(0, _CONCURRENT_FITS, share):
         here, there = context.Pipe()
-        with warnings.catch_warnings():
-            # Processes are forked beside threads on purpose.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = context.Process(
-                target=_answer, args=(there, seed, k, range(first, first + share))
-            )
-            child.start()
+        child = context.Process(target=_answer, args=(there, seed, k, range(first, first + share)))
+        child.start()
         there.close()
         started.append((child, here))
     found: list[str | None] = []
