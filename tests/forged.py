@@ -19,6 +19,7 @@ def refused(scratch, content, match=None):
     with pytest.raises(ModelFileError, match=match) as caught:
         robustmf.load(scratch)
     assert str(scratch) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def rewritten(content, alter=lambda document, arrays: None, mark="robustmf", version=1, text=str):

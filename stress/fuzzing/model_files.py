@@ -7,6 +7,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -236,10 +237,10 @@ def resume(path: Path) -> None:
     content = path.read_bytes()
     names = [loss for loss in _FITS if f"robustmf.losses.{loss}.".encode() in content]
     loss = names[0] if names else "lsp"
-    try:
+    with warnings.catch_warnings(), suppress(NumericalError):
+        # the state may be valid, although no iteration leads to it
+        warnings.simplefilter("ignore", RuntimeWarning)
         _estimator(loss=loss, **_FITS[loss]).fit(_entries(), resume=path)
-    except NumericalError:
-        return  # the state is valid, but no iteration leads to it
 
 
 def _saved(save: Callable[[Path], None]) -> bytes:

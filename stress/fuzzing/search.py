@@ -35,8 +35,8 @@ _MEMORY = 3 * 2**30
 #: Bytes of memory that one small file may take.
 _RESIDENT = 2**30
 
-#: Seconds for one file.
-_LIMIT = 30.0
+#: Seconds for one file, the compilation of kernels on a busy machine included.
+_LIMIT = 120.0
 
 #: Seconds after which a process that does not answer is ended, per file and at least.
 _PATIENCE = 1.0

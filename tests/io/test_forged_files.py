@@ -186,7 +186,7 @@ def test_values_outside_the_list_of_types_are_refused(content, scratch, value, m
 
 
 @pytest.mark.parametrize(
-    "dtype", ["complex128", "float128", "object", "V8", "f8,f8", "datetime64[x]"]
+    "dtype", ["complex128", "float128", "object", "V8", "f8,f8", "datetime64[x]", "two\nlines"]
 )
 def test_dtypes_of_arrays_are_listed(content, scratch, dtype):
     def alter(document, arrays):

@@ -161,7 +161,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
     try:
         return _parse(content)
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
+        reason = " ".join(str(error).split())  # names in the file may have several lines
+        raise ModelFileError(f"{os.fspath(path)}: {reason}") from error.__cause__
 
 
 def _parse(content: bytes) -> Saved:

@@ -162,6 +162,23 @@ def require_number(
         raise CheckpointError(f"one of its numbers is invalid: {value!r:.60}")
 
 
+def require_similar(saved: Any, own: Any) -> None:
+    """Require that numbers of a saved state are where ``own`` has them; arrays are not compared."""
+    if isinstance(own, dict):
+        for name in own.keys() & saved.keys():
+            require_similar(saved[name], own[name])
+    elif isinstance(own, tuple):
+        if not isinstance(saved, tuple) or len(saved) != len(own):
+            raise CheckpointError("its state is not that of this solver")
+        for one, other in zip(saved, own, strict=True):
+            require_similar(one, other)
+    elif isinstance(own, (bool, np.bool_)):
+        if not isinstance(saved, (bool, np.bool_)):
+            raise CheckpointError("its state is not that of this solver")
+    elif isinstance(own, (int, float, np.floating)):
+        require_number(saved, finite=False)
+
+
 def small_change(before: float, objective: float, tol: float) -> str | None:
     """The usual criterion: the objective has decreased by no more than ``tol`` of its value."""
     if before - objective <= tol * abs(before):
@@ -304,6 +321,7 @@ def _resume(
         state = progress.load()
         if state is None:
             return None
+        require_similar(state["solver"], solver.state())
         solver.restore(state["solver"])
         outcome = Outcome.from_parts(state["outcome"])
         if outcome.best is not None:
