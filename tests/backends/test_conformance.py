@@ -178,7 +178,7 @@ def entries_on(request):
         if request.param == "dask":
             from robustmf.backends.dask import Triplets  # noqa: PLC0415 - an extra
             from robustmf.backends.dask.connection import Connection  # noqa: PLC0415
-            from robustmf.backends.dask.matrix import load_matrix  # noqa: PLC0415
+            from robustmf.backends.dask.loading import load_matrix  # noqa: PLC0415
             from robustmf.distributed.fitting import ClusterData  # noqa: PLC0415
 
             client = request.getfixturevalue("client")

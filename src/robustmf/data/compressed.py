@@ -1,9 +1,12 @@
-"""Compressed sparse rows (CSR) and columns (CSC): construction, transposition, duplicates."""
+"""Compressed sparse rows (CSR) and columns (CSC): construction, transposition, duplicates.
+
+Some entries of a matrix can also be given by their coordinates.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +53,36 @@ class Compressed:
     def groups_at(self, positions: Any) -> Any:
         """The groups of the entries at these positions."""
         return np.searchsorted(self.pointers, positions, side="right") - 1
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Entries with their rows, columns and weights.
+
+    Attributes
+    ----------
+    rows, columns : array of int
+        Their indices.
+    values : array
+        Their values.
+    weights : array or None
+        Their weights.
+    """
+
+    rows: NDArray[np.integer[Any]]
+    columns: NDArray[np.integer[Any]]
+    values: Values
+    weights: Values | None
+
+    @classmethod
+    def of(cls, entries: Compressed, weights: Values | None, positions: Any) -> Self:
+        """The entries at these positions in row order."""
+        return cls(
+            entries.groups_at(positions),
+            entries.indices[positions],
+            entries.values[positions],
+            None if weights is None else weights[positions],
+        )
 
 
 def compress(

@@ -13,15 +13,16 @@ and so are entries of weight 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.data.compressed import Compressed, Coordinates
 from robustmf.data.hashing import Hashes, hash_ids, mix
 from robustmf.data.ids import compact_ids
-from robustmf.data.observed import Compressed, Observed
+from robustmf.data.observed import Observed
 
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -145,24 +146,8 @@ def select_by_permutation(
     return selected
 
 
-@dataclass(frozen=True)
-class Holdout:
-    """Entries that a fit does not see.
-
-    Attributes
-    ----------
-    rows, columns : array of int
-        Their indices.
-    values : array
-        Their values.
-    weights : array or None
-        Their weights.
-    """
-
-    rows: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    values: Array
-    weights: Array | None
+class Holdout(Coordinates):
+    """Entries that a fit does not see."""
 
     def error_sums(self, U: Array, V: Array, bounds: tuple[float, float]) -> tuple[float, float]:
         """Σ s·|error| and Σ s for the predictions UVᵀ clipped to ``bounds``; s are the weights."""
@@ -192,12 +177,8 @@ def hold_out(
     """
     rows = observed.rows
     positions = np.flatnonzero(selected)
-    holdout = Holdout(
-        rows.groups_at(positions).astype(np.int32),
-        rows.indices[positions],
-        rows.values[positions],
-        None if weights is None else weights[positions],
-    )
+    holdout = Holdout.of(rows, weights, positions)
+    holdout = replace(holdout, rows=holdout.rows.astype(np.int32))
     kept_weights = None if weights is None else weights[~selected]
     return observed.select(~selected), kept_weights, holdout
 

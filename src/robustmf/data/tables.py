@@ -75,7 +75,7 @@ def is_table(X: Any) -> bool:
 
 def has_columns(X: Any, names: ColumnNames) -> bool:
     """Whether X is a table that has all columns of these names."""
-    return is_table(X) and {name for name in names if name is not None} <= set(_table(X)[0])
+    return is_table(X) and {name for name in names if name is not None} <= set(open_table(X)[0])
 
 
 def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) -> TableForm | None:
@@ -242,7 +242,7 @@ def triplet_columns(
         The values.
     """
     if data is not None:
-        names, take = _table(data)
+        names, take = open_table(data)
         for role, name in (("row", row), ("col", col), ("value", value)):
             if not isinstance(name, Hashable):
                 raise TypeError(
@@ -262,7 +262,7 @@ def triplet_columns(
     return id_column(row), id_column(col), _value_column(value, what)
 
 
-def _table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
+def open_table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
     """The names of the columns of a table, and a function that takes columns by name."""
     if isinstance(data, Mapping):
         return list(data), lambda names: [data[name] for name in names]

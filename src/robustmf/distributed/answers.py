@@ -18,10 +18,9 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from dask.dataframe.utils import meta_nonempty
 from numpy.typing import NDArray
 
-from robustmf.backends.dask.blocks import block_of
+from robustmf.backends.dask.loading import block_of
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import (
     SIDE_NAMES,
@@ -39,7 +38,7 @@ from robustmf.data.tables import id_column, triplet_columns
 from robustmf.distributed.initialization import concatenate
 from robustmf.distributed.shards import SIDES, Shard, noise_of, read_manifest, read_shard
 from robustmf.exceptions import UnknownIdsWarning, warn_user
-from robustmf.model import FittedModel
+from robustmf.model import UNBOUNDED, FittedModel
 from robustmf.outliers.scores import outlier_scores as score_entries
 from robustmf.validation import require_integer
 
@@ -76,7 +75,7 @@ def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
     fitted = _sent(model)
     task = _delayed(_predict)
     parts = [task(part, fitted, row, col) for part in pairs.to_delayed()]
-    return _collect(parts, _empty_series("prediction", model.row_factors_.dtype), pairs)
+    return _collect(parts, pd.Series([], name="prediction", dtype=model.row_factors_.dtype), pairs)
 
 
 def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
@@ -102,7 +101,7 @@ def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) 
     fitted = _sent(model)
     task = _delayed(_score)
     parts = [task(part, fitted, row, col, value) for part in entries.to_delayed()]
-    return _collect(parts, _empty_series("outlier_score", np.float64), entries)
+    return _collect(parts, pd.Series([], name="outlier_score", dtype=np.float64), entries)
 
 
 def recommend(
@@ -142,7 +141,7 @@ def recommend(
     frame, queries = _queries(users, row, seen, col)
     meta = _ranking_meta(users, row, (model.column_ids_ or [0])[:1])
     task = _delayed(_recommend)
-    return _collect([task(one, fitted, n, row, meta) for one in queries], meta, frame)
+    return _collect([task(one, fitted, n, meta) for one in queries], meta, frame)
 
 
 class ShardedModel:
@@ -180,7 +179,7 @@ class ShardedModel:
         _require_columns(pairs, row=row, col=col)
         task = _delayed(partial(_predict_found, self.facts))
         parts = [task(part, *self._found(part, row, col)) for part in pairs.to_delayed()]
-        return _collect(parts, _empty_series("prediction", self.facts["dtype"]), pairs)
+        return _collect(parts, pd.Series([], name="prediction", dtype=self.facts["dtype"]), pairs)
 
     def outlier_scores(self, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
         """Score entries, as :func:`robustmf.backends.dask.outlier_scores`.
@@ -190,7 +189,7 @@ class ShardedModel:
         _require_columns(entries, row=row, col=col, value=value)
         task = _delayed(partial(_score_found, self.facts, (row, col, value)))
         parts = [task(part, *self._found(part, row, col)) for part in entries.to_delayed()]
-        return _collect(parts, _empty_series("outlier_score", np.float64), entries)
+        return _collect(parts, pd.Series([], name="outlier_score", dtype=np.float64), entries)
 
     def recommend(
         self, users: Any, n: int = 10, *, row: Any, seen: Any = None, col: Any = None
@@ -205,14 +204,14 @@ class ShardedModel:
         merge = _delayed(partial(_merge_ranks, self.facts))
         parts = []
         for queries in partitions:
-            found = self._look_up(0, _delayed(list)(queries))
+            found = self._look_up(0, queries)
             best = [rank(queries, found, shard, n) for shard in self._shards(1)]
-            parts.append(merge(queries, found, best, n, row, meta))
+            parts.append(merge(queries, found, best, n, meta))
         return _collect(parts, meta, frame)
 
     def _found(self, part: Any, *names: Any) -> list[Any]:
         """What the shards contain for the rows and columns of a partition."""
-        return [self._look_up(side, _delayed(_ids)(part, one)) for side, one in enumerate(names)]
+        return [self._look_up(side, part[name]) for side, name in enumerate(names)]
 
     def _look_up(self, side: int, ids: Any) -> Any:
         """What the shards of a side contain for a column of ids."""
@@ -256,11 +255,6 @@ def _collect(parts: list[Any], meta: Any, frame: Any) -> Any:
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
 
 
-def _empty_series(name: str, dtype: Any) -> Any:
-    """An empty series, the metadata of a result."""
-    return pd.Series([], name=name, dtype=dtype)
-
-
 def _ranking_meta(users: Any, row: Any, items: Any) -> Any:
     """An empty result of :func:`recommend`; ``items`` is a sequence of the items' type."""
     columns = {
@@ -272,53 +266,29 @@ def _ranking_meta(users: Any, row: Any, items: Any) -> Any:
 
 
 def _queries(users: Any, row: Any, seen: Any, col: Any) -> tuple[Any, list[Any]]:
-    """A Dask DataFrame of the users, and for each partition its users with the seen items."""
+    """A Dask DataFrame of the users, and for each of its partitions delayed queries."""
     _require_columns(users, row=row)
-    frame = users[[row]] if seen is None else _join_seen(users, seen, row, col)
     task = _delayed(_queries_in)
-    return frame, [task(part, row, None if seen is None else col) for part in frame.to_delayed()]
-
-
-def _join_seen(users: Any, seen: Any, row: Any, col: Any) -> Any:
-    """Each user with each of its items, and once alone; all rows of a user in one partition.
-
-    A left join would leave missing values for users without items, and convert integers to floats,
-    which round. So the item beside a user alone is arbitrary, and a further column marks the pairs.
-    """
+    frame = users[[row]]
+    if seen is None:
+        return frame, [task(part, row) for part in frame.to_delayed()]
     _require_columns(seen, row=row, col=col)
-    alone = users[[row]].drop_duplicates()
-    pairs = alone.merge(seen[[row, col]], on=row)
-    item = meta_nonempty(seen._meta[[col]])[col].iloc[:1]
-    parts = [
-        frame.map_partitions(_mark, row, col, filler, meta=_mark(frame._meta, row, col, filler))
-        for frame, filler in ((pairs, None), (alone, item))
-    ]
-    return dd.concat(parts).shuffle(on=row)
+    frame = frame.drop_duplicates()
+    # an inner join: missing items of a left join would convert integers to floats, which round
+    pairs = frame.merge(seen[[row, col]], on=row).astype({row: frame.dtypes[row]})
+    # partitions by the same hash of the same column: a user's items are where the user is
+    n = frame.npartitions + pairs.npartitions
+    frame, pairs = (one.shuffle(on=row, npartitions=n) for one in (frame, pairs))
+    partitions = zip(frame.to_delayed(), pairs.to_delayed(), strict=True)
+    return frame, [task(part, row, of_part, col) for part, of_part in partitions]
 
 
-def _mark(frame: Any, row: Any, col: Any, filler: Any) -> Any:
-    """Pairs, or users alone beside the item ``filler``, with the column that marks pairs."""
-    if filler is None:
-        items = frame[col]
-    else:
-        items = pd.Series(filler.iloc[[0] * len(frame)].array, index=frame.index)
-    return pd.DataFrame({row: frame[row], col: items, _mark_name(row, col): filler is None})
-
-
-def _mark_name(row: Any, col: Any) -> str:
-    """A name that differs from both."""
-    return f"{row!r} has seen {col!r}"
-
-
-def _queries_in(frame: Any, row: Any, col: Any) -> Queries:
-    """The users of a partition, each with its items; without ``col``, of a table of users."""
-    users = frame[row].tolist()
-    queries: Queries = {user: set() for user in users}
-    if col is not None:
-        marks = frame[_mark_name(row, col)].tolist()
-        for user, item, is_pair in zip(users, frame[col].tolist(), marks, strict=True):
-            if is_pair:
-                queries[user].add(item)
+def _queries_in(frame: Any, row: Any, pairs: Any = None, col: Any = None) -> Queries:
+    """The users of a partition, each with its items among the pairs of users and items."""
+    queries: Queries = {user: set() for user in frame[row].tolist()}
+    if pairs is not None:
+        for user, item in zip(pairs[row].tolist(), pairs[col].tolist(), strict=True):
+            queries[user].add(item)
     return queries
 
 
@@ -342,7 +312,7 @@ def _score(frame: Any, model: FittedModel, row: Any, col: Any, value: Any) -> An
     return pd.Series(scores, index=frame.index, name="outlier_score")
 
 
-def _recommend(queries: Queries, model: FittedModel, n: int, row: Any, meta: Any) -> Any:
+def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:
     """The n best columns per user, after the seen ones are removed from as many more."""
     if queries and not model.factors.has_bias:
         known = model.indices("row", list(queries), "users") != UNKNOWN
@@ -352,7 +322,7 @@ def _recommend(queries: Queries, model: FittedModel, n: int, row: Any, meta: Any
     if not queries:
         return meta
     ranked = model.recommend(list(queries), _n_ranked(queries, n), exclude_seen=False)
-    return _ranking_table(queries, _unseen(queries, ranked, n), row, meta)
+    return _ranking_table(queries, _unseen(queries, ranked, n), meta)
 
 
 def _n_ranked(queries: Queries, n: int) -> int:
@@ -372,7 +342,7 @@ def _unseen(queries: Queries, ranked: Ranked, n: int) -> Best:
     ]
 
 
-def _ranking_table(queries: Queries, best: Best, row: Any, meta: Any) -> Any:
+def _ranking_table(queries: Queries, best: Best, meta: Any) -> Any:
     """The best items of each user as a table with the columns of ``meta``."""
     lines = [
         (user, position, item, float(score))
@@ -381,9 +351,8 @@ def _ranking_table(queries: Queries, best: Best, row: Any, meta: Any) -> Any:
     ]
     if not lines:  # pandas could not infer the types of the columns
         return meta
-    return pd.DataFrame(lines, columns=list(meta.columns)).astype(
-        {row: meta[row].dtype, "position": "int64", "prediction": "float64"}
-    )
+    types = meta.dtypes.drop("item").to_dict()
+    return pd.DataFrame(lines, columns=list(meta.columns)).astype(types)
 
 
 def _warn_of_unknown_users(known: NDArray[np.bool_]) -> None:
@@ -423,12 +392,8 @@ class Found:
     known: NDArray[np.bool_]
 
 
-def _ids(frame: Any, name: Any) -> Any:
-    return id_column(frame[name])
-
-
 def _split_ids(ids: Any, side: Side, n_blocks: int) -> SplitIds:
-    index, vocabulary = Vocabulary.encode(ids if len(ids) else [], side)
+    index, vocabulary = Vocabulary.encode(id_column(ids) if len(ids) else [], side)
     distinct = compact_ids(vocabulary.ids)
     block = block_of(distinct, n_blocks)
     positions = [np.flatnonzero(block == k) for k in range(n_blocks)]
@@ -460,15 +425,12 @@ def _assemble(split: SplitIds, parts: Sequence[Found]) -> Found:
     return Found(*(array[inverse] for array in vars(concatenate(parts)).values()))
 
 
-def _bounds(facts: Facts) -> tuple[float, float]:
-    low, high = facts["bounds"] or (-np.inf, np.inf)
-    return low, high
-
-
 def _predict_found(facts: Facts, frame: Any, rows: Found, columns: Found) -> Any:
     model = Factorization(rows.factors, columns.factors, facts["center"], rows.bias, columns.bias)
     i, j = (np.where(one.known, np.arange(len(one.known)), UNKNOWN) for one in (rows, columns))
-    values = np.clip(model.predict_pairs(i, j, fallback=facts["median"]), *_bounds(facts))
+    values = np.clip(
+        model.predict_pairs(i, j, fallback=facts["median"]), *facts["bounds"] or UNBOUNDED
+    )
     return pd.Series(values, index=frame.index, name="prediction")
 
 
@@ -485,7 +447,7 @@ def _score_found(
             f"the data have {int(unknown.sum())} entries in rows or columns that the fit did not "
             "know; leave them out"
         )
-    noise = noise_of(facts, rows.factors, columns.factors, rows.counts, columns.counts)
+    noise = noise_of(facts, rows, columns)
     every = np.arange(len(frame))
     residual = value - _predict_found(facts, frame, rows, columns).to_numpy()
     deviations = noise.deviations(every, every, np.ones(len(frame), bool))
@@ -506,13 +468,7 @@ def _rank_shard(facts: Facts, queries: Queries, users: Found, shard: Shard, n: i
 
 
 def _merge_ranks(
-    facts: Facts,
-    queries: Queries,
-    users: Found,
-    blocks: Sequence[Best],
-    n: int,
-    row: Any,
-    meta: Any,
+    facts: Facts, queries: Queries, users: Found, blocks: Sequence[Best], n: int, meta: Any
 ) -> Any:
     """The n best columns of all blocks, as a table."""
     ranked = users.known | (facts["center"] is not None)
@@ -524,6 +480,8 @@ def _merge_ranks(
             candidates.sort(key=lambda one: (-one[1], one[0]))
         except TypeError:  # ids without an order: equal predictions stay in the order of the blocks
             candidates.sort(key=lambda one: -one[1])
-        scores = np.clip([score + users.bias[k] for _, score in candidates[:n]], *_bounds(facts))
+        scores = np.clip(
+            [score + users.bias[k] for _, score in candidates[:n]], *facts["bounds"] or UNBOUNDED
+        )
         best.append([(item, score) for (item, _), score in zip(candidates, scores, strict=False)])
-    return _ranking_table(queries, best, row, meta)
+    return _ranking_table(queries, best, meta)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -20,7 +19,13 @@ import numpy as np
 from robustmf.backends.dask.matrix import Factors, Matrix
 from robustmf.backends.dask.source import MAX_BLOCKS
 from robustmf.exceptions import CheckpointError, CheckpointWriteError
-from robustmf.io.checkpoint import Checkpoint, Progress, generator_of, reading_content
+from robustmf.io.checkpoint import (
+    Checkpoint,
+    Progress,
+    generator_of,
+    map_values,
+    reading_content,
+)
 from robustmf.io.model_file import Saved, read, write
 
 MANIFEST = "manifest.rmf"
@@ -134,7 +139,9 @@ class BlockStorage:
 
     def clean_up(self, state: dict[str, Any]) -> None:
         """Remove the files of factors that the manifest does not name."""
-        kept = set(_names(state))
+        kept: set[str] = set()
+        parts = (state["prepared"], state["loops"], *state["ended"])
+        map_values(parts, lambda value: kept.add(value) if _is_name(value) else None)
         for name in set(self._stored) - kept:
             self._stored.pop(name, None)
         for file in self._folder.glob("factors-*.rmf"):
@@ -144,14 +151,3 @@ class BlockStorage:
 
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
-
-
-def _names(state: Any) -> Iterator[str]:
-    """The names of factors in a state."""
-    if _is_name(state):
-        yield state
-    elif isinstance(state, dict):
-        yield from _names(tuple(state.values()))
-    elif isinstance(state, (list, tuple)):
-        for part in state:
-            yield from _names(part)

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from robustmf.backends.base import Capabilities
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask import DaskBackend
-from robustmf.backends.dask.blocks import Block
 from robustmf.backends.dask.connection import Connection
-from robustmf.backends.dask.matrix import Factors, Matrix, load_matrix
+from robustmf.backends.dask.loading import load_matrix
+from robustmf.backends.dask.matrix import Block, Factors, Matrix
 from robustmf.backends.dask.source import Triplets
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
+from robustmf.data.compressed import Coordinates
 from robustmf.data.holdout import holdout_seed
 from robustmf.data.ids import SIDE_NAMES
 from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layout
 from robustmf.distributed.initialization import (
     SAMPLING,
     RemoteFactorization,
-    Sample,
     concatenate,
     entries_at,
     even_positions,
@@ -201,18 +201,13 @@ class ClusterFit:
             progress = open_manifest(self._manifest, settings.identity(), matrix, self._rng)
         result = fit_data(settings, data, [self._stream], choice, progress)
         remote: Any = result.factorization
+        size = (matrix.shape, matrix.n_entries)
         if self._shards is None:
-            factorization = remote.to_host()
-            entries = RemoteEntries(matrix.shape, matrix.n_entries, *matrix.ids, _kept(matrix))
-        else:
-            values = write_shards(matrix, result, settings, self._shards)
-            factorization = remote.without_rows()
-            none = np.empty(0, np.int64)
-            kept = dict.fromkeys(("row_counts", "column_counts", "rows", "columns"), none)
-            entries = RemoteEntries(
-                matrix.shape, matrix.n_entries, None, None, kept | {"values": values}
-            )
-        return replace(result, factorization=factorization), entries
+            entries = RemoteEntries(*size, *matrix.ids, _kept(matrix))
+            return replace(result, factorization=remote.to_host()), entries
+        values = write_shards(matrix, result, settings, self._shards)
+        entries = RemoteEntries(*size, None, None, {"values": values})
+        return replace(result, factorization=remote.without_rows()), entries
 
     def _require_storable(self, settings: Settings) -> None:
         """Raise if the factors fit neither into the client's memory nor into shards."""
@@ -238,7 +233,7 @@ def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
     tasks = connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
     counts = [connection.map(getattr, of.blocks, constants=("counts",)) for of in matrix.sides]
     samples, *parts = connection.gather([tasks, *counts])
-    sample: Sample = concatenate(samples)
+    sample: Coordinates = concatenate(samples)
     kept: dict[str, NDArray[Any]] = {"values": sample.values}
     for side, name in enumerate(SIDE_NAMES):
         order = matrix.order(side)
@@ -247,6 +242,6 @@ def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
     return kept
 
 
-def _sample_evenly(block: Block, max_entries: int, max_share: float) -> Sample:
+def _sample_evenly(block: Block, max_entries: int, max_share: float) -> Coordinates:
     """Evenly spaced entries of the block."""
     return entries_at(block, even_positions(block.observed.n_entries, max_entries, max_share))

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.backends.dask.blocks import Block, weighted_entries
-from robustmf.backends.dask.matrix import Factors, Matrix
+from robustmf.backends.dask.loading import weighted_entries
+from robustmf.backends.dask.matrix import Block, Factors, Matrix
+from robustmf.data.compressed import Coordinates
 from robustmf.data.factorization import Factorization
 from robustmf.data.sampling import evenly_spaced
 from robustmf.fitting import Initialization
@@ -110,21 +111,6 @@ class RemoteFactorization:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Entries with the global indices of their rows and columns."""
-
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    values: Array
-    weights: Array | None
-
-    def select(self, mask: NDArray[np.bool_]) -> Sample:
-        """The entries where ``mask`` is true."""
-        parts: Any = (None if part is None else part[mask] for part in vars(self).values())
-        return Sample(*parts)
-
-
-@dataclass(frozen=True)
 class SampleFit:
     """The initialization of a sample.
 
@@ -189,7 +175,7 @@ def _given(settings: Settings) -> tuple[Array, Array] | None:
     return cast("tuple[Array, Array]", settings.init)
 
 
-def sample_rows(block: Block, share: float) -> Sample:
+def sample_rows(block: Block, share: float) -> Coordinates:
     """The entries of random rows of the block, at most this share of them."""
     rows = block.observed.rows
     order = np.random.default_rng([0, block.offset]).permutation(len(rows))
@@ -205,15 +191,10 @@ def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArra
     return evenly_spaced(n_entries, min(max_entries, int(max_share * n_entries)))
 
 
-def entries_at(block: Block, positions: NDArray[np.int64]) -> Sample:
-    """Entries of a block by their positions in row order."""
-    rows = block.observed.rows
-    return Sample(
-        block.offset + rows.groups_at(positions),
-        block.columns[rows.indices[positions]],
-        rows.values[positions],
-        None if block.weights is None else block.weights[positions],
-    )
+def entries_at(block: Block, positions: NDArray[np.int64]) -> Coordinates:
+    """Entries of a block by their positions in row order, with global indices."""
+    found = Coordinates.of(block.observed.rows, block.weights, positions)
+    return replace(found, rows=block.offset + found.rows, columns=block.columns[found.columns])
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
@@ -223,20 +204,21 @@ def concatenate(parts: Sequence[Any]) -> Any:
 
 
 def initialize_sample(
-    samples: Sequence[Sample],
+    samples: Sequence[Coordinates],
     n_entries: int,
     settings: Settings,
     rng: np.random.Generator,
     choice: SolverChoice,
 ) -> SampleFit:
     """Initialize on samples of a matrix with ``n_entries``; given factors are by global index."""
-    sample: Sample = concatenate(samples)
+    sample: Coordinates = concatenate(samples)
     share = len(sample.values) / n_entries
     if share < SAMPLING.small_share:
         counts = np.bincount(sample.columns)[sample.columns]
         kept = counts >= SAMPLING.min_entries_per_factor * settings.rank
         if kept.any():
-            sample = sample.select(kept)
+            parts: Any = (part if part is None else part[kept] for part in vars(sample).values())
+            sample = Coordinates(*parts)
     rows, i = np.unique(sample.rows, return_inverse=True)
     columns, j = np.unique(sample.columns, return_inverse=True)
     shape = (len(rows), len(columns))

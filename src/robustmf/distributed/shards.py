@@ -23,14 +23,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.matrix import Matrix
+from robustmf.backends.dask.matrix import Block, Matrix
 from robustmf.backends.dask.sweeps import Point, Terms
+from robustmf.data.compressed import Coordinates
 from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.distributed.initialization import SAMPLING, concatenate, even_positions
 from robustmf.exceptions import ModelFileError
 from robustmf.fitting import FitResult
 from robustmf.io.atomic import write_atomically
+from robustmf.model import UNBOUNDED
 from robustmf.outliers.noise import (
     PRIOR,
     SAMPLE,
@@ -142,7 +143,7 @@ def write_shards(matrix: Matrix, result: FitResult, settings: Settings, folder: 
         "reg": result.reg,
         "reg_by_count": settings.reg_by_count,
         "median": float(np.median(values)),
-        "bounds": None if settings.bounds == (-np.inf, np.inf) else settings.bounds,
+        "bounds": None if settings.bounds == UNBOUNDED else settings.bounds,
         **noise,
         "id_types": id_types,
         "files": dict(zip(SIDES, files, strict=True)),
@@ -236,7 +237,7 @@ def _noise_facts(matrix: Matrix, point: Point, terms: Terms) -> tuple[dict[str, 
         constants = (terms, max_entries, SAMPLING.client_share(matrix.n_blocks))
         return None, [sums, connection.map(_sample, *own, *sections, constants=constants)]
 
-    sums, samples = connection.gather_with_recovery(submit, [*point, matrix])[1]
+    sums, samples = connection.gather_with_recovery(submit, point)[1]
     settings = (matrix.n_entries, _constant(terms), terms.reg, terms.reg_by_count)
     rows, columns = (
         Regressors.from_moment(sum(moment for moment, _ in of_side), *settings) for of_side in sums
@@ -245,17 +246,9 @@ def _noise_facts(matrix: Matrix, point: Point, terms: Terms) -> tuple[dict[str, 
     by_row, by_column = (sum((one for _, one in of_side), none) for of_side in sums)
     sample: SampledEntries = concatenate(samples)
     every = np.arange(len(sample.residual))
-    noise = SampledNoise(
-        PRIOR,
-        sample.U,
-        sample.V,
-        rows,
-        columns,
-        sample.row_counts,
-        sample.column_counts,
-        rows_by_count=by_row,
-        columns_by_count=by_column,
-    ).calibrated(sample.residual, every, every)
+    counts = (sample.row_counts, sample.column_counts)
+    prior = SampledNoise(PRIOR, sample.U, sample.V, rows, columns, *counts, 1.0, by_row, by_column)
+    noise = prior.calibrated(sample.residual, every, every)
     distribution = noise.distribution
     return {
         "noise": [distribution.scale, distribution.freedom, distribution.share],
@@ -265,22 +258,24 @@ def _noise_facts(matrix: Matrix, point: Point, terms: Terms) -> tuple[dict[str, 
     }, sample.values
 
 
-def noise_of(
-    facts: Mapping[str, Any],
-    U: Array,
-    V: Array,
-    row_counts: NDArray[np.int64],
-    column_counts: NDArray[np.int64],
-) -> NoiseModel:
-    """The noise model for entries, each with the factors and counts of its row and column."""
+def noise_of(facts: Mapping[str, Any], rows: Any, columns: Any) -> NoiseModel:
+    """The noise model for entries, given the factors and counts of their rows and columns."""
     constant = facts["bias_unit"] if facts["center"] is not None else 0.0
-    rows, columns = (
-        Regressors(np.array(moments), np.array(axes), constant, facts["reg"], facts["reg_by_count"])
+    settings = (constant, facts["reg"], facts["reg_by_count"])
+    of_rows, of_columns = (
+        Regressors(np.array(moments), np.array(axes), *settings)
         for moments, axes in zip(facts["moments"], facts["axes"], strict=True)
     )
-    distribution = NoiseDistribution(*facts["noise"])
-    inflation = facts["inflation"]
-    return NoiseModel(distribution, U, V, rows, columns, row_counts, column_counts, inflation)
+    return NoiseModel(
+        NoiseDistribution(*facts["noise"]),
+        rows.factors,
+        columns.factors,
+        of_rows,
+        of_columns,
+        rows.counts,
+        columns.counts,
+        facts["inflation"],
+    )
 
 
 def _constant(terms: Terms) -> float:
@@ -308,18 +303,17 @@ def _sample(
     rows = block.observed.rows
     n_entries = len(rows.values)
     positions = even_positions(n_entries, max_entries, SAMPLING.max_share)
-    i = rows.groups_at(positions)
-    j = rows.indices[positions]
-    U = own[i]
-    V = np.concatenate(sections)[j]
+    found = Coordinates.of(rows, None, positions)
+    U = own[found.rows]
+    V = np.concatenate(sections)[found.columns]
     left, right = terms.biases.predictors(U, V)
     predicted = np.clip(np.einsum("tq,tq->t", left, right), *terms.bounds)
     return SampledEntries(
         _without_bias(U, terms),
         _without_bias(V, terms),
-        rows.values[positions] - predicted,
-        block.counts[i],
-        np.concatenate(counts)[j],
+        found.values - predicted,
+        block.counts[found.rows],
+        np.concatenate(counts)[found.columns],
         rows.values[even_positions(n_entries, VALUES_PER_BLOCK, max_share)],
     )
 

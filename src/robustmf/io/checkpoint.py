@@ -299,11 +299,11 @@ class FileProgress(Progress):
     def to_file(self, value: Any) -> Any:
         """A part of the state as it is stored."""
         with self._writing():
-            return _map_values(value, self.storage.to_file)
+            return map_values(value, self.storage.to_file)
 
     def from_file(self, value: Any) -> Any:
         """A stored part of the state, with arrays where the fit has them."""
-        return _map_values(value, self.storage.from_file)
+        return map_values(value, self.storage.from_file)
 
     def write(self) -> None:
         """Write the file."""
@@ -521,10 +521,10 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and value.ndim > 0
 
 
-def _map_values(value: Any, function: Callable[[Any], Any]) -> Any:
+def map_values(value: Any, function: Callable[[Any], Any]) -> Any:
     """Apply ``function`` to what is in nested dictionaries and tuples."""
     if isinstance(value, dict):
-        return {name: _map_values(item, function) for name, item in value.items()}
+        return {name: map_values(item, function) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_map_values(item, function) for item in value)
+        return tuple(map_values(item, function) for item in value)
     return function(value)

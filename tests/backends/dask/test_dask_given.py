@@ -11,7 +11,7 @@ import pytest
 from clusters import NAMES, assert_same, die_once, in_pieces, set_model, settings_of, table
 
 from robustmf import Observed, RobustMF
-from robustmf.backends.dask import Triplets, matrix
+from robustmf.backends.dask import Triplets, loading
 from robustmf.backends.dask.connection import Connection
 from robustmf.distributed import initialization
 from robustmf.distributed.fitting import ClusterFit
@@ -205,7 +205,7 @@ def test_workers_killed_during_holdout_selection_and_estimation(client, tmp_path
     wanted = RobustMF(2, **settings).fit(
         Triplets(in_pieces(frame), blocks=3, **NAMES), client=client
     )
-    for module, name in ((matrix, "_mark_retained"), (initialization, "sample_rows")):
+    for module, name in ((loading, "_mark_retained"), (initialization, "sample_rows")):
         monkeypatch.setattr(
             module, name, partial(die_once, str(tmp_path / name), getattr(module, name))
         )
@@ -219,10 +219,10 @@ def test_workers_killed_during_holdout_selection_and_estimation(client, tmp_path
 def test_threshold_of_the_holdout(client):
     """The key of a rank among those that are not retained, of keys in several blocks."""
     keys = np.random.default_rng(0).integers(0, 1 << 64, 20_000, np.uint64)
-    keys[:3000] = matrix.RETAINED
+    keys[:3000] = loading.RETAINED
     keys[3000:3010] = np.arange(10)
     connection = Connection(client, "")
     blocks = client.scatter([keys[:7], keys[7:7], keys[7:]])
     for rank in (0, 5, 999, 16_999):
-        assert matrix._select_rank(connection, blocks, rank) == np.sort(keys)[rank]
-    assert matrix._select_rank(connection, blocks, 17_000) == matrix.RETAINED
+        assert loading._select_rank(connection, blocks, rank) == np.sort(keys)[rank]
+    assert loading._select_rank(connection, blocks, 17_000) == loading.RETAINED

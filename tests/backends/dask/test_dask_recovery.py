@@ -19,7 +19,7 @@ import pytest
 from clusters import NAMES, die_once, in_pieces
 
 from robustmf import RobustMF
-from robustmf.backends.dask import Triplets, connection, matrix
+from robustmf.backends.dask import Triplets, connection, loading
 from robustmf.distributed import initialization
 from robustmf.distributed.checkpoint import MANIFEST, in_folder, saved_layout
 from robustmf.exceptions import CheckpointError, ClusterLostError
@@ -104,8 +104,8 @@ def test_workers_killed_during_loading_and_initialization(client, ratings, tmp_p
         for piece in in_pieces(ratings)
     ]
     for module, name in (
-        (matrix, "gather_block"),
-        (matrix, "finish_block"),
+        (loading, "gather_block"),
+        (loading, "finish_block"),
         (initialization, "initialize_sample"),
         (initialization, "fold_in_missing"),
     ):

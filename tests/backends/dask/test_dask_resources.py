@@ -15,10 +15,12 @@ from clusters import NAMES, in_pieces, settings_of
 from benchmarks import cluster_traffic as traffic
 from robustmf import Observed, RobustMF
 from robustmf.backends.dask import Triplets
-from robustmf.backends.dask.blocks import Block, Gathered, Part
+from robustmf.backends.dask.loading import Gathered, Part
+from robustmf.backends.dask.matrix import Block
+from robustmf.data.compressed import Coordinates
 from robustmf.distributed import initialization
 from robustmf.distributed.fitting import ClusterFit
-from robustmf.distributed.initialization import SAMPLING, Sample
+from robustmf.distributed.initialization import SAMPLING
 from robustmf.distributed.shards import SampledEntries
 
 
@@ -49,7 +51,7 @@ def test_bytes_of_a_sweep_agree_with_the_traffic_model(client):
 #: Types that hold entries of the data, and the part with one element per entry.
 HOLDERS = {
     Part: lambda part: part.values,
-    Sample: lambda sample: sample.values,
+    Coordinates: lambda sample: sample.values,
     SampledEntries: lambda sample: sample.residual,
     Gathered: lambda gathered: gathered.rows.values,
     Block: lambda block: block.observed.rows.values,

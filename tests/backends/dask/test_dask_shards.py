@@ -15,8 +15,7 @@ from clusters import NAMES, in_pieces
 from robustmf import Observed, RobustMF
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.dask import ShardedModel, Triplets, outlier_scores, recommend
-from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.matrix import Matrix
+from robustmf.backends.dask.matrix import Block, Matrix
 from robustmf.distributed import shards
 from robustmf.exceptions import DuplicateEntryError, ModelFileError
 

@@ -13,7 +13,7 @@ from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask import Triplets
 from robustmf.backends.dask.connection import Connection
-from robustmf.backends.dask.matrix import load_matrix
+from robustmf.backends.dask.loading import load_matrix
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
 from robustmf.backends.sweeps import LocalSweeps
 from robustmf.losses import make_loss, smoothed

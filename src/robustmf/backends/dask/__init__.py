@@ -44,7 +44,7 @@ class DaskBackend:
     """Blocks of entries on the workers of a Dask cluster.
 
     It offers :class:`robustmf.backends.base.Sweeps` (:mod:`robustmf.backends.dask.sweeps`) on data
-    that :func:`robustmf.backends.dask.matrix.load_matrix` distributes.
+    that :func:`robustmf.backends.dask.loading.load_matrix` distributes.
     """
 
     name: ClassVar[str] = "dask"

@@ -2,7 +2,7 @@
 
 Dask recomputes results of a lost worker from their inputs. The inputs of factors are the factors of
 the previous sweep, back to the initialization; so every block of factors has a copy on a second
-worker, which replaces a lost block (:class:`robustmf.backends.dask.factors.Factors`). A lost worker
+worker, which replaces a lost block (:class:`robustmf.backends.dask.matrix.Factors`). A lost worker
 therefore costs the sweep that it interrupts, and loading its blocks of entries again.
 """
 
@@ -117,43 +117,21 @@ class Connection:
         ]
 
     def map_evenly(
-        self, function: Callable[..., Any], *columns: Iterable[Any], constants: Sequence[Any] = ()
+        self, function: Callable[..., Any], *columns: Sequence[Any], constants: Sequence[Any] = ()
     ) -> list[Any]:
         """The same with tasks that are distributed evenly over the threads; waits for them.
 
-        A task is restricted to its worker while it runs, because Dask would let idle workers take
-        it, and its result would stay there. The restriction is removed afterwards, so that a lost
-        result can be recomputed anywhere.
+        Dask would let idle workers take a task, and its result would stay there.
         """
-        tasks = [(*arguments, *constants) for arguments in zip(*columns, strict=True)]
-        futures: list[Any] = [None] * len(tasks)
-        addresses = [""] * len(tasks)
-        missing = list(range(len(tasks)))
-        while missing:
-            for k, address in zip(missing, self.assign_workers(len(tasks)), strict=False):
-                addresses[k] = address
-                futures[k] = self.submit(function, *tasks[k], workers=[address])
-            while not _wait_for_all(futures) and not self._stranded(futures, addresses):
-                pass
-            self.remove_restrictions([one for one in futures if one.status == "finished"])
-            missing = self._stranded(futures, addresses)
-        self.wait(futures)
+        placement = Placement(self, len(columns[0]))
+
+        def submit() -> tuple[Any, Any]:
+            workers = placement.addresses
+            futures = self.map(function, *columns, constants=constants, workers=workers)
+            return (futures,), self.map(_ignore, futures, workers=workers)
+
+        futures: list[Any] = self.gather_restricted(submit, [placement])[0][-1]
         return futures
-
-    def _stranded(self, futures: Sequence[Any], addresses: Sequence[str]) -> list[int]:
-        """The positions of futures that wait for a worker that is lost."""
-        present = self.workers()
-        return [
-            k
-            for k, (future, address) in enumerate(zip(futures, addresses, strict=True))
-            if address not in present and not future.done()
-        ]
-
-    def remove_restrictions(self, futures: Sequence[Any]) -> None:
-        """Allow results that were restricted to a worker to be recomputed anywhere."""
-        restrictions = {future.key: () for future in futures}
-        with self._reaching_scheduler():
-            self.client.sync(self.client.scheduler.set_restrictions, worker=restrictions)
 
     def workers(self) -> dict[str, int]:
         """Addresses of the workers and their numbers of threads."""
@@ -213,6 +191,23 @@ class Connection:
             del kept, futures  # so that the workers release the results
             kept, futures = submit()
 
+    def gather_restricted(
+        self, submit: Callable[[], tuple[Any, Any]], needed: Sequence[Any]
+    ) -> tuple[Any, Any]:
+        """The same for tasks that are restricted to workers, until they are finished.
+
+        ``submit`` returns a tuple, whose last element are the futures of these tasks, and futures
+        to gather. Later their results can be recomputed anywhere.
+        """
+        while True:
+            kept, results = self.gather_with_recovery(submit, needed)
+            restrictions = {future.key: () for future in kept[-1]}
+            with self._reaching_scheduler():
+                self.client.sync(self.client.scheduler.set_restrictions, worker=restrictions)
+            # a result lost before its restriction was removed would wait for its worker forever
+            if all(future.status == "finished" for future in kept[-1]):
+                return kept, results
+
     def wait(self, futures: Sequence[Any]) -> None:
         """Wait for nested lists of futures; an error of one of them is raised."""
         while not _wait_for_all(futures):
@@ -236,9 +231,31 @@ class Connection:
             return self.client.scatter([value], hash=False)[0]
 
 
+class Placement:
+    """Addresses of workers for n blocks, distributed evenly over the threads of the cluster."""
+
+    def __init__(self, connection: Connection, n: int) -> None:
+        self._connection = connection
+        self.addresses = connection.assign_workers(n)
+
+    def recover(self) -> bool:
+        """Assign blocks of lost workers to others; return whether any was."""
+        present = self._connection.workers()
+        lost = [k for k, address in enumerate(self.addresses) if address not in present]
+        if not lost or not present:
+            return False
+        for k, address in zip(lost, self._connection.assign_workers(len(lost)), strict=True):
+            self.addresses[k] = address
+        return True
+
+
 def identity(value: Any) -> Any:
     """The value itself; as a task, a copy under another key on another worker."""
     return value
+
+
+def _ignore(value: Any) -> None:
+    """Nothing, once the value is there."""
 
 
 def _recover(needed: Sequence[Any]) -> bool:

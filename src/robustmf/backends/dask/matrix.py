@@ -1,8 +1,10 @@
-"""The observed matrix and its factors on a cluster, and how the matrix is loaded.
+"""The observed matrix and its factors on a cluster.
 
-Loading shuffles the entries once: pieces of the input are split by block, blocks are put together,
-and each determines the rows of the other side that it needs. All tasks depend on the input alone,
-so a block of a lost worker is recomputed with the same bits.
+A block has some rows or, with the roles of rows and columns exchanged, some columns. Rows belong to
+blocks by the hash of their id. The columns of a block's entries are indices into its *sections*,
+one per block of the other side, laid end to end: either all rows of that block's factors, or those
+rows that the block needs. Rows are numbered over all blocks, one block after the other; this is
+their *global index*.
 """
 
 from __future__ import annotations
@@ -11,43 +13,68 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from operator import getitem
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.blocks import (
-    Block,
-    Gathered,
-    Part,
-    Summary,
-    finish_block,
-    gather_block,
-    offsets_of,
-    receives_all,
-    split_piece,
-)
-from robustmf.backends.dask.connection import Connection, identity
-from robustmf.backends.dask.source import Triplets, pieces_of
-from robustmf.data.hashing import Hashes, hash_ids
-from robustmf.data.holdout import (
-    RETAINED,
-    entry_keys,
-    holdout_size,
-    largest_keys,
-    mark_retained,
-    nothing_to_hold_out,
-    seeded,
-    select_up_to,
-)
-from robustmf.data.ids import SIDE_NAMES, Ids, as_list, locate_ids, merge_ids
+from robustmf.backends.dask.connection import Connection, Placement, identity
+from robustmf.data.holdout import Holdout
+from robustmf.data.ids import SIDE_NAMES, as_list, merge_ids
+from robustmf.data.observed import Observed
 
 Array = NDArray[np.floating[Any]]
 
-#: Bits of the prefix by which hash keys are counted. Keys are uniform, so one prefix in 2¹⁶ leaves
-#: few of them.
-_PREFIX_BITS = 16
+#: Approximate bytes of an id that is a Python object, with its position in a list.
+_ID_BYTES = 80
+
+
+class Sized:
+    """Base class of data on workers: its size, by which Dask schedules tasks, is approximate."""
+
+    def __sizeof__(self) -> int:
+        return sum(map(_bytes_of, vars(self).values()))
+
+
+def _bytes_of(value: Any) -> int:
+    """Approximate bytes of arrays and lists of ids, in objects and lists."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, list) and not (value and isinstance(value[0], (np.ndarray, list))):
+        return _ID_BYTES * len(value)
+    parts = value if isinstance(value, list) else getattr(value, "__dict__", {}).values()
+    return sum(map(_bytes_of, parts))
+
+
+@dataclass(frozen=True)
+class Block(Sized):
+    """A block for half-steps.
+
+    Attributes
+    ----------
+    observed : Observed
+        The entries; columns are positions in the sections.
+    weights : array over the entries, or None
+    offset : int
+        Global index of the first row.
+    columns : array over the sections
+        Global index of the row of the other side at each position of the sections.
+    holdout : Holdout or None
+        The held-out entries of these rows.
+    """
+
+    observed: Observed
+    weights: Array | None
+    offset: int
+    columns: NDArray[np.int64]
+    holdout: Holdout | None
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of entries of each row."""
+        return self.observed.rows.counts
 
 
 @dataclass(frozen=True)
@@ -91,7 +118,7 @@ class Matrix:
     checksum : int
         Of ids, entries and weights.
     shape : (int, int)
-    addresses : list of str
+    placement : Placement
         The worker of each row block and column block, to which tasks of sweeps are restricted: Dask
         would let idle workers take them and copy the entries to them in every sweep.
     """
@@ -104,36 +131,25 @@ class Matrix:
 
     def __post_init__(self) -> None:
         self.shape = (sum(self.sides[0].sizes), sum(self.sides[1].sizes))
-        self.addresses = self.connection.assign_workers(self.n_blocks)
+        self.placement = Placement(self.connection, self.n_blocks)
 
     @property
     def n_blocks(self) -> int:
         """The number of blocks of each side."""
         return len(self.sides[0].blocks)
 
-    def recover(self) -> bool:
-        """Assign blocks of lost workers to others; return whether any was."""
-        present = self.connection.workers()
-        lost = [k for k, address in enumerate(self.addresses) if address not in present]
-        if not lost or not present:
-            return False
-        for k, address in zip(lost, self.connection.assign_workers(len(lost)), strict=True):
-            self.addresses[k] = address
-        return True
-
     def add_workers(self) -> None:
         """Give workers that have joined their share of the blocks; results do not change."""
         threads = self.connection.workers()
-        load = {
-            address: self.addresses.count(address) / number for address, number in threads.items()
-        }
+        addresses = self.placement.addresses
+        load = {address: addresses.count(address) / number for address, number in threads.items()}
         for new in [address for address in threads if not load[address]]:
             while (
                 load[fullest := max(load, key=load.__getitem__)] - 1 / threads[fullest]
                 >= load[new] + 1 / threads[new]
             ):
-                k = self.addresses.index(fullest)
-                self.addresses[k] = new
+                k = addresses.index(fullest)
+                addresses[k] = new
                 load[fullest] -= 1 / threads[fullest]
                 load[new] += 1 / threads[new]
                 for side in self.sides:
@@ -168,7 +184,7 @@ class Matrix:
         """For each block of a side, its sections of arrays over the blocks of the other side."""
         return [
             [
-                other if positions is None else self.connection.submit(_take, other, positions)
+                other if positions is None else self.connection.submit(getitem, other, positions)
                 for other, positions in zip(others, of_block, strict=True)
             ]
             for of_block in self.sides[side].needed
@@ -263,150 +279,6 @@ class Factors:
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
 
-def load_matrix(
-    connection: Connection, triplets: Triplets, n_blocks: int, fraction: float | None, seed: int
-) -> Matrix:
-    """Load the input into blocks; with ``fraction``, that share of the entries is held out."""
-    pieces, columns = pieces_of(triplets)
-    tables = connection.client.compute(pieces) if hasattr(pieces[0], "dask") else pieces
-    split = connection.map(split_piece, tables, constants=(columns, n_blocks))
-    parts = [
-        [connection.map(_part, split, constants=(side, b)) for b in range(n_blocks)]
-        for side in (0, 1)
-    ]
-    connection.wait(parts)  # otherwise the blocks would go to workers without pieces
-    del split, tables
-    gathered = [
-        connection.map_evenly(
-            gather_block, of_side, constants=(n_blocks, side, triplets.duplicates)
-        )
-        for side, of_side in enumerate(parts)
-    ]
-    del parts
-    summaries: list[list[Summary]] = connection.gather(
-        [connection.map(Gathered.summary, of_side) for of_side in gathered]
-    )
-    if not any(one.n_entries for one in summaries[0]):
-        raise ValueError("data must have at least one entry, got none")
-    if not any(one.has_weight for one in summaries[0]):
-        raise ValueError("weights must not all be 0")
-    n_entries = sum(one.n_entries for one in summaries[0])
-    dtype = np.result_type(*(one.dtype for one in summaries[0] if one.n_entries))
-    sizes = [[one.n_ids for one in of_side] for of_side in summaries]
-    ids = [connection.map(getattr, of_side, constants=("ids",)) for of_side in gathered]
-    positions = [
-        [
-            [
-                connection.submit(locate_ids, other, connection.submit(_needed, one, c))
-                for c, other in enumerate(others)
-            ]
-            for one in of_side
-        ]
-        for of_side, others in zip(gathered, ids[::-1], strict=True)
-    ]
-    holdout: Any = [[None] * n_blocks] * 2
-    if fraction is not None:
-        size = holdout_size(fraction, n_entries)
-        holdout = _select_holdout(connection, gathered, positions, size, seed)
-    connection.wait(positions)
-    sides = []
-    for side, of_side in enumerate(gathered):
-        of_blocks = (of_side, offsets_of(sizes[side]), positions[side], holdout[side])
-        constants = (sizes[1 - side], dtype.name, columns.weight is not None)
-        blocks = connection.map_evenly(finish_block, *of_blocks, constants=constants)
-        needed = [
-            [
-                None if receives_all(*numbers) else one
-                for *numbers, one in zip(summary.n_needed, sizes[1 - side], of_block, strict=True)
-            ]
-            for summary, of_block in zip(summaries[side], positions[side], strict=True)
-        ]
-        sides.append(Side(blocks, ids[side], sizes[side], needed))
-    if fraction is not None:
-        counts = connection.gather(connection.map(_entry_counts, sides[1].blocks))
-        n_entries, n_held_out = map(sum, zip(*counts, strict=True))
-        if not n_held_out:
-            raise nothing_to_hold_out(fraction)
-    checksum = hash(tuple(one.checksum for of_side in summaries for one in of_side))
-    return Matrix(connection, (sides[0], sides[1]), n_entries, dtype, checksum)
-
-
-def _select_holdout(
-    connection: Connection,
-    gathered: Sequence[Sequence[Any]],
-    positions: Sequence[Sequence[Sequence[Any]]],
-    size: int,
-    seed: int,
-) -> list[list[Any]]:
-    """For every block of both sides a future of a mask of its held-out entries.
-
-    These are the entries that :func:`robustmf.data.holdout.select_by_hash` would hold out on one
-    machine: both sides compute the same keys from the hashes of the ids.
-    """
-    keys = [connection.map(_keys, gathered[side], constants=(side, seed)) for side in (0, 1)]
-    largest = [connection.map(_largest_keys, *both) for both in zip(gathered, keys, strict=True)]
-    marked = []
-    for side in (0, 1):
-        sections = [
-            connection.map(_take, largest[1 - side], of_block) for of_block in positions[side]
-        ]
-        of_blocks = (gathered[side], keys[side], largest[side], sections)
-        marked.append(connection.map(_mark_retained, *of_blocks))
-    threshold = _select_rank(connection, marked[0], size - 1)
-    return [connection.map(select_up_to, of_side, constants=(threshold,)) for of_side in marked]
-
-
-def _select_rank(connection: Connection, keys: Sequence[Any], rank: int) -> np.uint64:
-    """The key of this rank among all that may be held out; RETAINED if there are fewer."""
-    counts = np.sum(connection.gather(connection.map(_count_prefixes, keys)), axis=0)
-    prefix = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
-    if prefix == len(counts):
-        return RETAINED
-    found = connection.gather(connection.map(_with_prefix, keys, constants=(prefix,)))
-    return np.uint64(np.sort(np.concatenate(found))[rank - int(counts[:prefix].sum())])
-
-
-def _prefixes(keys: Hashes) -> NDArray[np.int64]:
-    return (keys >> np.uint64(64 - _PREFIX_BITS)).astype(np.int64)
-
-
-def _count_prefixes(keys: Hashes) -> NDArray[np.int64]:
-    return np.bincount(_prefixes(keys[keys < RETAINED]), minlength=1 << _PREFIX_BITS)
-
-
-def _with_prefix(keys: Hashes, prefix: int) -> Hashes:
-    return keys[(_prefixes(keys) == prefix) & (keys < RETAINED)]
-
-
-def _keys(block: Gathered, side: int, seed: int) -> Hashes:
-    codes = [hash_ids(block.ids), np.concatenate([hash_ids(ids) for ids in block.needed])]
-    codes[side] = seeded(codes[side], seed)
-    return entry_keys(block.rows, codes[0], codes[1], block.weights)
-
-
-def _largest_keys(block: Gathered, keys: Hashes) -> Hashes:
-    return largest_keys(keys, block.rows.group_of_entry(), len(block.rows))
-
-
-def _mark_retained(
-    block: Gathered, keys: Hashes, own_largest: Hashes, other_largest: Sequence[Hashes]
-) -> Hashes:
-    marked = keys.copy()
-    mark_retained(marked, block.rows, own_largest, np.concatenate(other_largest))
-    return marked
-
-
-def _take(values: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[Any]:
-    return values[positions]
-
-
-def _part(split: tuple[list[Part], list[Part]], side: int, block: int) -> Part:
-    return split[side][block]
-
-
-def _needed(gathered: Gathered, block: int) -> Ids:
-    return gathered.needed[block]
-
-
-def _entry_counts(block: Block) -> tuple[int, int]:
-    return block.observed.n_entries, 0 if block.holdout is None else len(block.holdout.values)
+def offsets_of(sizes: Sequence[int]) -> list[int]:
+    """The global index of the first row of each block."""
+    return [0, *np.cumsum(sizes).tolist()[:-1]]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from robustmf.data.compressed import Duplicates
+from robustmf.data.tables import open_table
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.source import Source
 
@@ -88,7 +89,7 @@ class Columns:
     @property
     def names(self) -> list[Any]:
         """The names that are used."""
-        return list(dict.fromkeys(name for name in vars(self).values() if name is not None))
+        return [name for name in vars(self).values() if name is not None]
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,8 @@ def _column_names(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
 
 
 def _table_columns(table: Any) -> tuple[Any, ...]:
-    if isinstance(table, Mapping):
-        return tuple(table)
-    import narwhals as nw  # noqa: PLC0415 - imported only for tables
-
     try:
-        return tuple(nw.from_native(table).columns)
+        return tuple(open_table(table)[0])
     except TypeError:
         raise TypeError(
             "data must be a list of tables (pandas, polars, Arrow, …), "

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from robustmf.backends.base import Measurement
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.backends.dask.blocks import Block
-from robustmf.backends.dask.matrix import Factors, Matrix
+from robustmf.backends.dask.matrix import Block, Factors, Matrix
 from robustmf.backends.sweeps import Regressions
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -106,23 +105,17 @@ class DaskSweeps:
 
         def solve(side: int, sections: Sequence[Any], previous_sections: Sequence[Any]) -> Any:
             own = (matrix.sides[side].blocks, point[side].blocks, previous[side].blocks)
-            return matrix.connection.map(
-                half_step,
-                *own,
-                sections,
-                previous_sections,
-                constants=constants,
-                workers=matrix.addresses,
-            )
+            blocks = (*own, sections, previous_sections)
+            workers = matrix.placement.addresses
+            return matrix.connection.map(half_step, *blocks, constants=constants, workers=workers)
 
-        def submit() -> tuple[Any, Any]:
+        def sweep() -> tuple[Any, Any, Any]:
             rows = solve(0, self._sections_of(point[1]), self._sections_of(previous[1]))
             columns = solve(1, matrix.sections(1, rows), [None] * matrix.n_blocks)
-            sections = matrix.sections(0, columns)
-            tasks, total = self._measure(rows, columns, sections, losses, single)
-            return (rows, columns, sections, [*rows, *columns, *tasks]), total
+            return rows, columns, matrix.sections(0, columns)
 
-        (rows, columns, sections, _), measured = self._run(submit, [*point, *previous])
+        needed = [*point, *previous]
+        (rows, columns, sections, _), measured = self._run(sweep, needed, losses, single)
         width = point[0].shape[1]
         new = (Factors(matrix, 0, rows, width), Factors(matrix, 1, columns, width))
         new[1].sections = sections
@@ -130,54 +123,43 @@ class DaskSweeps:
 
     def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:
         """Sums of losses and penalties at a point."""
+        U, V = point
+
+        def blocks() -> tuple[Any, Any, Any]:
+            return U.blocks, V.blocks, self._sections_of(V)
+
+        return self._run(blocks, point, losses, single)[1]
+
+    def _run(
+        self, solve: Any, needed: Sequence[Any], losses: Sequence[Loss], single: bool
+    ) -> tuple[Any, Measurement]:
+        """Measure at the point whose blocks, with the sections of V, ``solve`` returns as futures.
+
+        All tasks are submitted at once, and again if workers are lost.
+        """
+        matrix = self._matrix
+        matrix.add_workers()
+        row_blocks, column_blocks = (side.blocks for side in matrix.sides)
 
         def submit() -> tuple[Any, Any]:
-            sections = self._sections_of(point[1])
-            tasks, total = self._measure(point[0].blocks, point[1].blocks, sections, losses, single)
-            return (tasks,), total
-
-        return self._run(submit, point)[1]
-
-    def _run(self, submit: Any, needed: Sequence[Factors]) -> tuple[Any, Measurement]:
-        """Run the tasks of a sweep, again if workers are lost.
-
-        ``submit`` returns futures to keep, of which the last are all those that are restricted to
-        a worker, and a future of the measurement.
-        """
-        connection = self._matrix.connection
-        self._matrix.add_workers()
-        while True:
-            kept, (measured, held_out) = connection.gather_with_recovery(
-                submit, [*needed, self._matrix]
+            rows, columns, sections = solve()
+            workers = matrix.placement.addresses
+            constants = (self._terms, losses, single)
+            by_row = matrix.connection.map(
+                _measure_rows, row_blocks, rows, sections, constants=constants, workers=workers
             )
-            connection.remove_restrictions(kept[-1])
-            # a result lost before its restriction was removed would wait for its worker forever
-            if all(future.status == "finished" for future in kept[-1]):
-                break
-        error, weight = held_out
+            by_column = matrix.connection.map(
+                _penalty, column_blocks, columns, constants=(self._terms,), workers=workers
+            )
+            tasks = [*rows, *columns, *by_row, *by_column]
+            total = matrix.connection.submit(_total, by_row, by_column)
+            return (rows, columns, sections, tasks), total
+
+        kept, (measured, (error, weight)) = matrix.connection.gather_restricted(
+            submit, [*needed, matrix.placement]
+        )
         self.holdout_error = error / weight if weight else float("nan")
         return kept, measured
-
-    def _measure(
-        self,
-        rows: Sequence[Any],
-        columns: Sequence[Any],
-        sections: Sequence[Any],
-        losses: Sequence[Loss],
-        single: bool,
-    ) -> tuple[list[Any], Any]:
-        """Futures of the measurement of each block, and of their sum."""
-        connection = self._matrix.connection
-        addresses = self._matrix.addresses
-        row_blocks, column_blocks = (side.blocks for side in self._matrix.sides)
-        constants = (losses, self._terms, single)
-        by_row = connection.map(
-            _measure_rows, row_blocks, rows, sections, constants=constants, workers=addresses
-        )
-        by_column = connection.map(
-            _penalty, column_blocks, columns, constants=(self._terms,), workers=addresses
-        )
-        return [*by_row, *by_column], connection.submit(_total, by_row, by_column)
 
     def _sections_of(self, V: Factors) -> list[list[Any]]:
         """The sections of V for the row blocks, which have most of them from the measurement."""
@@ -218,8 +200,8 @@ def _measure_rows(
     block: Block,
     U: Array,
     sections: Sequence[Array],
-    losses: Sequence[Loss],
     terms: Terms,
+    losses: Sequence[Loss],
     single: bool,
 ) -> tuple[Measurement, tuple[float, float]]:
     """The terms of a row block, and Σ s|error| and Σ s over its held-out entries."""
