@@ -301,15 +301,11 @@ def _predict(frame: Any, model: FittedModel, row: Any, col: Any) -> Any:
 
 
 def _score(frame: Any, model: FittedModel, row: Any, col: Any, value: Any) -> Any:
-    scores = np.empty(len(frame))
-    if len(frame):
-        entries = Observed.from_triplets(frame, row=row, col=col, value=value)
-        i = Vocabulary(entries.row_ids or (), "row").indices(frame[row].tolist())
-        j = Vocabulary(entries.column_ids or (), "column").indices(frame[col].tolist())
-        # entries are in row order, the scores in the order of the frame
-        order = np.lexsort((j, i))
-        scores[order] = score_entries(model, entries, rows="fitted", attacks=False)
-    return pd.Series(scores, index=frame.index, name="outlier_score")
+    if not len(frame):
+        return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
+    entries: Any = Observed.from_triplets(frame, row=row, col=col, value=value)
+    scores = score_entries(model, entries, rows="fitted", attacks=False)
+    return entries.form.entries(scores, "outlier_score", entries)  # in the order of the frame
 
 
 def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:

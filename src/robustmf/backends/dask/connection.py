@@ -264,9 +264,10 @@ def _recover(needed: Sequence[Any]) -> bool:
 
 def _wait_for_all(futures: Any) -> bool:
     """Wait for one check interval; return whether all futures are finished or have failed."""
+    flat = list(_flatten(futures))
     deadline = time.monotonic() + OPTIONS.check_interval
     # not distributed.wait: after a timeout it leaves a reference cycle that keeps the futures alive
-    while not all(future.done() for future in _flatten(futures)):
+    while not all(future.done() for future in flat):
         if time.monotonic() > deadline:
             return False
         time.sleep(OPTIONS.poll_interval)
