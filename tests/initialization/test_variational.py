@@ -16,7 +16,7 @@ from robustmf.initialization.spectral import (
     equilibrating_scales,
     group_medians,
 )
-from robustmf.initialization.variational import VariationalSearch
+from robustmf.initialization.variational import VariationalSearch, search_factors
 from robustmf.kernels import variational as kernels
 from robustmf.kernels.team import Team
 from robustmf.losses import Huber, Welsch
@@ -266,3 +266,10 @@ def test_one_sided_outliers_and_few_entries():
     model = RobustMF(random_state=0).fit(observed.with_values(values))
     assert model.rank_ == 4
     assert rmse(model, truth) < 0.12
+
+
+def test_noise_alone_has_no_factors():
+    """All factors are removed while the noise level is lowered."""
+    observed = Observed.from_dense(np.random.default_rng(0).normal(size=(30, 20)))
+    with Team(1) as team:
+        assert search_factors(observed, 2, team, np.random.default_rng(0)) is None

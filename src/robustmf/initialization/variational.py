@@ -739,7 +739,8 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
         OPTIONS.initial_covariance * np.sqrt(search.size / start),
     )
     search.anneal(least_prior)
-    search.settle()
+    if search.rank:
+        search.settle()
     if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
         search.noise.is_free = True
         search.settle()
