@@ -157,7 +157,6 @@ def test_sweeps_in_float32_of_large_data_in_float64(plain, weighted, monkeypatch
 )
 def test_holdout_stops_both_at_the_same_iteration(client, settings):
     frame = table(80, 50, 2, 0.4)
-    weights = Observed.from_triplets(frame, **NAMES | {"value": "trust"}).rows.values
     settings = settings | {
         "init": initial_factors(80, 50, 4),
         "validation_fraction": 0.2,
@@ -166,7 +165,7 @@ def test_holdout_stops_both_at_the_same_iteration(client, settings):
         "tol": 1e-9,
     }
     one = RobustMF(4, solver="irls", **settings).fit(
-        Observed.from_triplets(frame, **NAMES), weights=weights
+        Observed.from_triplets(frame, **NAMES), weights=frame.trust
     )
     model = RobustMF(4, **settings).fit(
         Triplets(in_pieces(frame), weight="trust", **NAMES), client=client

@@ -79,7 +79,7 @@ def test_dask_data_without_client(ratings, X, message):
 
 def test_parameters_are_checked_before_loading(client):
     with pytest.raises(ValueError, match="tol must be"):
-        RobustMF(2, tol=0).fit("/nowhere", client=client)
+        RobustMF(2, tol=-1).fit("/nowhere", client=client)
 
 
 @pytest.mark.parametrize(
