@@ -353,3 +353,14 @@ def test_a_named_column_holds_the_row_ids_of_a_wide_table(cells):
     assert model.predict(102, "c3") == pytest.approx(12, rel=0.01)
     assert list(model.outlier_scores(X).columns) == ["number", *COLUMNS]
     assert model.transform(X).shape == (20, 1)
+
+
+def test_factors_of_a_long_table_are_indexed_by_its_rows(cells):
+    frame = long(cells)
+    model = RobustMF(1, random_state=0).set_output(transform="pandas")
+    for factors in (model.fit_transform(frame, **LONG), model.transform(frame)):
+        assert sorted(factors.index) == sorted(ROWS)
+        assert factors.columns.tolist() == ["robustmf0"]
+    np.testing.assert_array_equal(factors, model.set_output(transform="default").transform(frame))
+    in_polars = model.set_output(transform="polars").transform(frame)
+    assert in_polars.shape == (20, 1)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -557,9 +558,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Fit, and return the factors of the rows; with biases, the row bias is the last column."""
         self.fit(X, weights=weights, **options)
         factors = self.model_.factors
-        if not factors.has_bias:
-            return factors.row_factors
-        return np.hstack([factors.row_factors, factors.row_bias[:, None]])
+        T = factors.row_factors
+        if factors.has_bias:
+            T = np.hstack([T, factors.row_bias[:, None]])
+        return self._labelled_rows(T, self.model_)
 
     def _settings(self, observed: Any, shown: Sequence[Callback]) -> Settings:
         """What to fit and how; ``shown`` are callbacks beside the user's own."""
@@ -1033,7 +1035,21 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         ndarray of shape (rows, r) or (rows, r + 1)
         """
-        return self._model().fold_in(self._rows(X))
+        observed = self._rows(X)
+        return self._labelled_rows(self._model().fold_in(observed), observed)
+
+    def _labelled_rows(self, T: Array, observed: Any) -> Any:
+        """Factors of rows with row ids as index, where ``set_output`` makes them a pandas table.
+
+        scikit-learn takes the index of X, which a long table has for its entries.
+        """
+        setting = vars(self).get("_sklearn_output_config", {})
+        output = setting.get("transform", get_config()["transform_output"])
+        form = observed.form
+        if output != "pandas" or form is None or not (form.is_long and form.has_index):
+            return T
+        columns = dict(zip(self.get_feature_names_out(), T.T, strict=True))
+        return form.table(columns, list(observed.row_ids))
 
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows predicted by factors T as :meth:`transform` returns them; not clipped."""

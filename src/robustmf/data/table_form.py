@@ -156,11 +156,11 @@ class TableForm:
         cells = dict(zip(columns, values.T, strict=True))
         if self.names.row is not None:
             ids = list(_labels(row_ids, len(values)))
-            return self._table({self.names.row: ids, **cells}, self.index)
+            return self.table({self.names.row: ids, **cells}, self.index)
         index = self.index
         if index is None and row_ids is not None:
             index = list(row_ids)
-        return self._table(cells, index)
+        return self.table(cells, index)
 
     def groups(self, values: NDArray[Any], name: str, side: str, ids: Ids) -> Any:
         """An answer per row or column, with its label.
@@ -174,7 +174,7 @@ class TableForm:
                 return self._series(values, name, self.index)
             return self._series(values, name, labels)
         label_name = self.names.row if side == "row" else self.names.col
-        return self._table({label_name or side: labels, name: values}, None)
+        return self.table({label_name or side: labels, name: values}, None)
 
     @property
     def _backend(self) -> Any:
@@ -188,7 +188,8 @@ class TableForm:
             made.index = self._as_index(index)
         return made
 
-    def _table(self, columns: Mapping[Any, Any], index: Any) -> Any:
+    def table(self, columns: Mapping[Any, Any], index: Any) -> Any:
+        """A table of these columns; ``index``, if any, is a list of labels or an index."""
         import narwhals as nw  # noqa: PLC0415 - as above
 
         # narwhals has names that are strings only, pandas labels of any type
