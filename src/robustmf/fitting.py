@@ -601,6 +601,8 @@ def _choose_regularization(
         found = search_regularization(settings, operations, sample_weights, rng)
     if learned and (found is None or not found.bias):
         return settings, initial
+    if learned and not _biases_pay(settings, operations, sample_weights, rng, initial):
+        return settings, initial
     if found is None and not initial.missed_signal:
         return settings, initial
     if found is None:
@@ -612,6 +614,30 @@ def _choose_regularization(
             init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
         settings = replace(settings, reg=found.reg, bias=found.bias, init=init)
     return settings, _initial_point(settings, operations, sample_weights, rng, choice)
+
+
+def _biases_pay(
+    settings: Settings,
+    operations: EntryOperations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    plain: InitialPoint,
+) -> bool:
+    """Whether entries given the others are more likely with biases than by factors alone.
+
+    Biases are fitted to all entries: each effective parameter costs one unit of log likelihood, as
+    in Akaike's criterion.
+    """
+    operations = _weighted(operations, sample_weights)
+    reg = settings.reg / (settings.bias_unit * settings.bias_unit)
+    left = subtract_biases(operations, *initial_biases(operations, reg))
+    biased = searched_factors(left, settings.max_rank, rng)
+    if biased is None:
+        return True
+    observed = operations.observed
+    counts = np.concatenate((observed.rows.counts, observed.columns.counts))
+    parameters = float((counts / (counts + reg)).sum())
+    return biased.log_density - parameters / observed.n_entries > plain.log_density
 
 
 # --- 3. Iterate, certify ---

@@ -84,6 +84,9 @@ class VariationalOptions:
         that outliers may have formed are removed where the evidence is against them.
     removal_sweeps : int
         Sweeps after which factors to be removed are compared.
+    hopeless : float
+        A factor is not removed if the entries have become less likely by this many times its cost
+        after two of these sweeps.
     early_repairs : tuple of float
         Repairs during annealing, after these shares of its sweeps.
     repair_interval : int
@@ -139,6 +142,7 @@ class VariationalOptions:
     growth_size: float = 0.3
     many_outliers: float = 0.08
     removal_sweeps: int = 6
+    hopeless: float = 4.0
     early_repairs: tuple[float, ...] = (0.5, 0.75)
     repair_interval: int = 4
     max_repairs: int = 24
@@ -622,26 +626,32 @@ class VariationalSearch:
         self.variances = 1 / self.precision
         return True
 
-    def remove_factor(self) -> None:
-        """Remove the factor without which the others explain most.
+    def remove_factor(self) -> bool:
+        """Remove the factor without which the others explain most; return whether it may pay.
 
         Outliers that do not cancel, because they have one sign or share a column, can form a factor
-        of their own. Without it they are outliers again.
+        of their own. Without it they are outliers again. The evidence can only rise if the entries
+        become less likely by no more than the factor costs.
         """
         start = self.state()
+        cost = sum(side.divergence(self.precision) for side in self.sides) / self.rank
+        least = float(self.log_densities.sum()) - cost
         best = None
         for k in range(self.rank):
             self.restore(start)
             self.keep_factors(np.arange(self.rank) != k)
             self.expectations()
-            for _ in range(OPTIONS.removal_sweeps):
+            for number in range(OPTIONS.removal_sweeps):
                 self.learning_sweep()
-            value = float(np.mean(self.log_densities))
-            if best is None or value > best[0]:
+                value = float(self.log_densities.sum())
+                if number >= 1 and value < least - OPTIONS.hopeless * cost:
+                    break
+            if value > least and (best is None or value > best[0]):
                 best = (value, self.state())
-        assert best is not None
-        self.restore(best[1])
-        self.settle()
+        self.restore(start if best is None else best[1])
+        if best is not None:
+            self.settle()
+        return best is not None
 
     def state(self) -> dict[str, Any]:
         """A copy of what a sweep changes."""
@@ -754,7 +764,8 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
             break
         best = found
     while search.rank > 1 and search.noise.outlier_share > OPTIONS.many_outliers:
-        search.remove_factor()
+        if not search.remove_factor():
+            break
         found = search.found()
         if found.evidence <= best.evidence:
             break
