@@ -475,6 +475,7 @@ def _initialize_oriented(
     the data do not support are zero.
     """
     candidate = None
+    given_rank = settings.max_rank
     if settings.auto_rank or _is_searched(settings, choice):
         weighted = _weighted(operations, sample_weights)
         candidate = searched_factors(weighted, settings.max_rank, rng)
@@ -499,7 +500,7 @@ def _initialize_oriented(
     sigma = max(initial.sigma, least_sigma(typical, operations.observed.dtype))
     factors = initial.factorization
     return Initialization(
-        factors if settings.auto_rank else factors.padded(settings.rank),
+        factors if given_rank is None else factors.padded(given_rank),
         sigma,
         settings.reg,
         settings.bias_unit,
@@ -601,8 +602,11 @@ def _choose_regularization(
         found = search_regularization(settings, operations, sample_weights, rng)
     if learned and (found is None or not found.bias):
         return settings, initial
-    if learned and not _biases_pay(settings, operations, sample_weights, rng, initial):
-        return settings, initial
+    biased = None
+    if learned:
+        pays, biased = _biases_pay(settings, operations, sample_weights, rng, initial)
+        if not pays:
+            return settings, initial
     if found is None and not initial.missed_signal:
         return settings, initial
     if found is None:
@@ -612,6 +616,9 @@ def _choose_regularization(
         factors = initial.factorization
         if not initial.missed_signal and found.bias is factors.has_bias:
             init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
+        elif biased is not None:
+            init = (np.asarray(biased.U), np.asarray(biased.V))
+            settings = replace(settings, rank=biased.rank)
         settings = replace(settings, reg=found.reg, bias=found.bias, init=init)
     return settings, _initial_point(settings, operations, sample_weights, rng, choice)
 
@@ -622,22 +629,23 @@ def _biases_pay(
     sample_weights: Array | None,
     rng: np.random.Generator,
     plain: InitialPoint,
-) -> bool:
+) -> tuple[bool, Candidate | None]:
     """Whether entries given the others are more likely with biases than by factors alone.
 
-    Biases are fitted to all entries: each effective parameter costs one unit of log likelihood, as
-    in Akaike's criterion.
+    Also returned are the factors beside the biases, or None. Biases are fitted to all entries: each
+    effective parameter costs one unit of log likelihood, as in Akaike's criterion.
     """
     operations = _weighted(operations, sample_weights)
     reg = settings.reg / (settings.bias_unit * settings.bias_unit)
     left = subtract_biases(operations, *initial_biases(operations, reg))
     biased = searched_factors(left, settings.max_rank, rng)
     if biased is None:
-        return True
+        return True, None
     observed = operations.observed
     counts = np.concatenate((observed.rows.counts, observed.columns.counts))
     parameters = float((counts / (counts + reg)).sum())
-    return biased.log_density - parameters / observed.n_entries > plain.log_density
+    density = biased.log_density - parameters / observed.n_entries
+    return density > plain.log_density, biased
 
 
 # --- 3. Iterate, certify ---
