@@ -10,11 +10,12 @@ import textwrap
 import time
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from robustmf import RMFNL, RobustMF
+from robustmf import RMFNL, RobustMF, fitting
 from robustmf.data.holdout import Holdout
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import (
@@ -23,7 +24,7 @@ from robustmf.exceptions import (
     NotConvergedWarning,
     RobustMFWarning,
 )
-from robustmf.solvers.base import run, small_change
+from robustmf.solvers.base import Outcome, run, small_change
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,12 @@ def test_several_initializations_with_validation_keep_the_lowest_error(data):
         for k in (1, 4)
     ]
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
+
+
+def test_the_lowest_validation_error_of_several_fits_is_chosen():
+    results = [SimpleNamespace(outcome=Outcome(best_error=error)) for error in (3.0, 1.0, 2.0)]
+    chosen = fitting._best(results, SimpleNamespace(validation_fraction=0.2), None)
+    assert chosen is results[1]
 
 
 def test_a_fit_without_an_entry_to_hold_out_is_refused():
