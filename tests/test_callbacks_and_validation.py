@@ -115,6 +115,12 @@ def test_several_initializations_with_validation_keep_the_lowest_error(data):
     assert min(one[1].history_["validation"]) <= min(one[0].history_["validation"])
 
 
+def test_the_loop_ends_at_a_small_change_relative_to_the_objective():
+    assert small_change(1000.0, 999.5, 1e-3) is not None
+    assert small_change(1e-3, 0.5e-3, 1e-2) is None
+    assert small_change(-1000.0, -1000.5, 1e-3) is not None
+
+
 def test_the_lowest_validation_error_of_several_fits_is_chosen():
     results = [SimpleNamespace(outcome=Outcome(best_error=error)) for error in (3.0, 1.0, 2.0)]
     chosen = fitting._best(results, SimpleNamespace(validation_fraction=0.2), None)
