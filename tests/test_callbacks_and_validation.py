@@ -121,6 +121,14 @@ def test_the_loop_ends_at_a_small_change_relative_to_the_objective():
     assert small_change(-1000.0, -1000.5, 1e-3) is not None
 
 
+def test_every_callback_is_called_although_one_ends_the_loop():
+    seen = []
+    X = np.outer(np.arange(1.0, 6), np.arange(1.0, 5))
+    model = RobustMF(1, init="random", random_state=0, callbacks=[lambda _: True, seen.append])
+    assert model.fit(X).n_iter_ == 0
+    assert len(seen) == 1
+
+
 def test_the_lowest_validation_error_of_several_fits_is_chosen():
     results = [SimpleNamespace(outcome=Outcome(best_error=error)) for error in (3.0, 1.0, 2.0)]
     chosen = fitting._best(results, SimpleNamespace(validation_fraction=0.2), None)
