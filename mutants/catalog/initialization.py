@@ -228,7 +228,9 @@ MUTANTS = [
         _PARTS,
         aimed=True,
     ),
-    Mutant(_SEARCH, "- log_det - n * float(np.log(precision).sum())", "- log_det", _PARTS, aimed=True),
+    Mutant(
+        _SEARCH, "- log_det - n * float(np.log(precision).sum())", "- log_det", _PARTS, aimed=True
+    ),
     Mutant(_NOISE, "        learned &= self.is_free\n", "", _PARTS, aimed=True),
     Mutant(
         _NOISE, "np.clip(variance, np.minimum(widest, 1.0), widest)", "variance", _PARTS, aimed=True

@@ -70,6 +70,7 @@ MATRICES: dict[str, tuple[Callable[[], Any], Raises]] = {
 
 _FITTED = Answers("a fit", lambda answer: isinstance(answer, RobustMF) or np.isfinite(answer).all())
 _NOTHING = Answers("no scores: there are no entries", lambda answer: len(answer) == 0)
+_DENSE = Raises(TypeError, "X must be a wide table or a dense array, since the result is dense")
 _SHAPE = Raises(ValueError, "X must have the shape of the fitted matrix")
 
 #: Functions of a matrix, and the kinds for which the result differs from the usual error.
@@ -134,6 +135,19 @@ _FUNCTIONS: dict[str, tuple[Callable[[Any], Any], dict[str, Raises | Answers]]] 
     "RobustMF.audit": (
         lambda X: [s.score for s in fitted().audit(X).entries],
         {"wrong number of columns": _SHAPE, "None": FINITE},
+    ),
+    "RobustMF.impute": (
+        lambda X: fitted().impute(X, rows="new"),
+        {
+            "all missing": ZEROS,
+            "sparse with duplicate entries": _DENSE,
+            "sparse with padding (dia)": _DENSE,
+            "ids where the fit had none": _DENSE,
+        },
+    ),
+    "RobustMF.clean": (
+        lambda X: fitted().clean(X, rows="new").data,
+        {"all missing": Answers("the same", lambda answer: np.isnan(answer).all())},
     ),
     "RobustMF.memory_estimate": (
         lambda X: fresh().memory_estimate(X),

@@ -28,6 +28,8 @@ def unfitted_cells() -> Iterator[Cell]:
         "RobustMF.row_scores": lambda: fresh().row_scores(),
         "RobustMF.column_scores": lambda: fresh().column_scores(),
         "RobustMF.audit": lambda: fresh().audit(),
+        "RobustMF.impute": lambda: fresh().impute(matrix()),
+        "RobustMF.clean": lambda: fresh().clean(matrix()),
         "RobustMF.save": lambda: fresh().save("m"),
         "RobustMF.report": lambda: fresh().report("p.html"),
         "RobustMF.get_feature_names_out": lambda: fresh().get_feature_names_out(),

@@ -13,7 +13,7 @@ from robustmf.initialization import regularization
 from robustmf.selection import entry_train_test_split
 
 
-def ratings(rows=300, columns=400, share=0.12, tastes=0.15, seed=0):
+def ratings(rows=300, columns=400, share=0.12, tastes=0.2, seed=0):
     """Half stars: biases, a little of taste, much noise."""
     rng = np.random.default_rng(seed)
     mean = 3.5 + 0.4 * rng.standard_normal((rows, 1)) + 0.5 * rng.standard_normal(columns)

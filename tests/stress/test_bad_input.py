@@ -19,6 +19,7 @@ WITHOUT = {
     "Observed.to_host",
     "Observed.to_keep",
     "Observed.to_sparse",
+    "Observed.to_dense",
     "Observed.n_empty_columns",
     "Observed.later_rows",
     "Observed.from_columns",

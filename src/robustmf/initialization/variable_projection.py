@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.initialization.graduated import Candidate, better_of
+from robustmf.initialization.graduated import Candidate, better_of, polish
 from robustmf.initialization.initial_point import InitialPoint, default_candidate
 from robustmf.initialization.problem import Problem, interpolated_sigma
 from robustmf.losses import L1, Loss, smoothed
@@ -159,7 +159,11 @@ def projection_initialization(
     V = np.ascontiguousarray(V, observed.dtype)
     best = Candidate(U, V, problem.noise(problem.residuals(U, V)))
     if settings.loss.robust:
-        best = better_of(problem, best, default_candidate(problem, rng).padded(settings.rank))
+        other = default_candidate(problem, rng).padded(settings.rank)
+        # at a minimum, as the first is: posterior means alone would be compared with one
+        U, V = other.U.copy(), other.V.copy()
+        sigma = polish(problem, U, V, other.sigma)
+        best = better_of(problem, best, replace(other, U=U, V=V, sigma=sigma))
     initial = InitialPoint.from_candidate(best, problem)
     if follows_noise:
         # of the candidate that is kept: the other may have ended in a poor local minimum
