@@ -40,8 +40,8 @@ MUTANTS = [
     ),
     Mutant(
         _KERNELS,
-        "                    if centers[k] == 0:\n                        w += p / variances[k]",
-        "                    if True:\n                        w += p / variances[k]",
+        "                    if centers[k] == 0:\n                        w += terms[k] / variances[k]",
+        "                    if True:\n                        w += terms[k] / variances[k]",
         _PARTS,
         aimed=True,
     ),

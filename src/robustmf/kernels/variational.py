@@ -82,13 +82,16 @@ def posteriors(
 def _probabilities(e, extra, log_shares, centers, variances, out):
     """Out ← probability of each component given e, with ``extra`` variance; return the log density.
 
-    Densities are added as they are; only where all underflow, relative to the largest.
+    Densities are added as they are; only where all underflow, relative to the largest. A loop that
+    sums does not write: where arrays are close to each other in memory, such a loop is not
+    vectorized, and the order of the sum would depend on addresses.
     """
-    total = 0.0
     for k in range(variances.size):
         precision = 1 / (variances[k] + extra)
         d = e - centers[k]
         out[k] = np.exp(log_shares[k] - 0.5 * d * d * precision) * np.sqrt(precision)
+    total = 0.0
+    for k in range(variances.size):
         total += out[k]
     largest = 0.0
     if total < _MIN_DENSITY:
@@ -97,10 +100,12 @@ def _probabilities(e, extra, log_shares, centers, variances, out):
             v = variances[k] + extra
             d = e - centers[k]
             out[k] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
+        for k in range(variances.size):
             largest = max(largest, out[k])
-        total = 0.0
         for k in range(variances.size):
             out[k] = np.exp(out[k] - largest)
+        total = 0.0
+        for k in range(variances.size):
             total += out[k]
     for k in range(variances.size):
         out[k] /= total
@@ -161,11 +166,12 @@ def expectations(
                 log_density = _probabilities(e, extra, log_shares, centers, variances, terms)
                 w = 0.0
                 for k in range(n_components):
+                    if centers[k] == 0:
+                        w += terms[k] / variances[k]
+                for k in range(n_components):
                     p = terms[k]
                     moments[block, 0, k] += p
-                    if centers[k] == 0:
-                        w += p / variances[k]
-                    elif p > 1e-9:
+                    if centers[k] != 0 and p > 1e-9:
                         gain = variances[k] / (variances[k] + extra)
                         x = centers[k] + gain * (e - centers[k])
                         moments[block, 1, k] += p * x
