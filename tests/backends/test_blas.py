@@ -8,9 +8,11 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
+from robustmf import RobustMF, fitting
 from robustmf.backends.cpu import blas
 from robustmf.backends.cpu.blas import one_blas_thread
 
@@ -131,6 +133,28 @@ def test_a_process_forked_by_another_thread_has_all_threads():
 def test_a_user_that_forks_is_still_a_user_in_the_new_process():
     with threadpool_limits(2, user_api="blas"), one_blas_thread():
         assert ends_well(lambda: threads() == {1})
+
+
+def test_a_solver_chosen_for_the_rank_that_was_found_has_one_thread(monkeypatch):
+    """The rank decides on variable projection, whose bits depend on the threads of BLAS."""
+    used = []
+    initialize = fitting.projection_initialization
+
+    def recorded(*arguments):
+        used.append(("initialization", *threads()))
+        return initialize(*arguments)
+
+    monkeypatch.setattr(fitting, "projection_initialization", recorded)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 2)) @ rng.standard_normal((2, 25))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[rng.random(X.shape) > 0.5] = np.nan
+    model = RobustMF(callbacks=[lambda _: used.append(("iteration", *threads()))], random_state=0)
+    with threadpool_limits(2, user_api="blas"):
+        model.fit(X)
+        assert threads() == {2}
+    assert model.solver_ == "varpro"
+    assert set(used) == {("initialization", 1), ("iteration", 1)}
 
 
 def test_libraries_are_searched_once(monkeypatch):

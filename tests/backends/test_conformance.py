@@ -8,7 +8,7 @@ that declare them; that the others have none, and refuse what needs them, is tes
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ from robustmf.backends.base import (
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.registry import get_backend, get_cluster_backend
 from robustmf.data.observed import Observed
+from robustmf.initialization import nonnegative
 from robustmf.losses import LSP, Welsch
 from robustmf.solvers.registry import choose_solver, get_solver, solver_names
 
@@ -112,6 +113,24 @@ def test_several_initializations_and_certificates_are_fitted_or_refused(name, re
         else:
             with pytest.raises(ValueError, match=f"{parameter} must be .* with client="):
                 model.fit(data, **client)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_non_negative_factors_are_fitted_or_refused(name, request, monkeypatch):
+    # few sweeps: Triton's interpreter takes a second for each
+    few = replace(nonnegative.OPTIONS, max_sweeps=2, regression=(1, 1, 1))
+    monkeypatch.setattr(nonnegative, "OPTIONS", few)
+    frame, observed = as_table(random_problem(12, 9, 2)[0])
+    model = RobustMF(2, device="cpu" if name == "dask" else name, random_state=0, max_iter=2)
+    model.set_params(nonnegative=True, reg=0.3, init="ridge", tol=1e-1)
+    if backend_of(name).capabilities.nonnegative:
+        model.fit(observed)
+        assert min(model.row_factors_.min(), model.column_factors_.min()) >= 0
+        assert model.row_factors_.max() > 0
+    else:
+        client = request.getfixturevalue("client")
+        with pytest.raises(ValueError, match="nonnegative=True needs all entries in the memory"):
+            model.fit([frame], client=client)
 
 
 def as_table(entries):

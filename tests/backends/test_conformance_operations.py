@@ -14,6 +14,7 @@ import oracles
 from conftest import Root, close, members, random_problem
 from robustmf.backends.base import DualPass, EntryOperations
 from robustmf.data.observed import Observed
+from robustmf.kernels.loss_sums import BATCH
 from robustmf.losses import L2, LSP, Smoothed, Welsch, loss_names, make_loss
 
 
@@ -121,6 +122,26 @@ def test_loss_sums_of_several_losses(rank, operations_on):
         close(weighted, [(value * weights).sum() for value in values], np.float64)
 
 
+def test_weights_of_losses_beyond_a_batch_of_entries(operations_on):
+    """The kernel of the CPU sums in batches, within a row and across rows."""
+    observed, U, V = random_problem(8, 700, share=0.5)
+    assert observed.n_entries > 4 * BATCH
+    operations = operations_on(observed)
+    weights = np.linspace(0.1, 5, observed.n_entries)
+    losses = LSP().value(oracles.residuals(observed, U, V))
+    on = operations.array
+    (weighted,) = operations.loss_sums([LSP()], on(U), on(V), on(weights))
+    close(weighted, (losses * weights).sum(), np.float64)
+
+
+def test_sums_of_single_precision_are_accumulated_in_double(operations_on):
+    observed = Observed.from_dense(np.ones((1, 50_000), np.float32))
+    operations = operations_on(observed)
+    x = np.full(observed.n_entries, 0.1, np.float32)
+    row_sums, _ = operations.sums(operations.array(x))
+    assert float(row_sums[0]) == pytest.approx(x.sum(dtype=np.float64), rel=2e-7)
+
+
 def test_repair_improves_a_row_that_fits_its_outliers(operations_on):
     """Sweeps do not move a row with a third of consistent outliers; subsets of its entries do."""
     rng = np.random.default_rng(0)
@@ -224,3 +245,40 @@ def test_half_step_solves_each_row_and_each_column(problem, dtype):
     other = weights[np.asarray(operations.observed.column_order)]
     transposed.half_step(L2(), 0.3, V, U, operations.array(other))
     close(V, oracles.weighted_ridge_rows(observed.transposed, other, 0.3, np.asarray(U)), dtype, 10)
+
+
+@pytest.mark.parametrize("rank", [1, 4, 9])
+def test_non_negative_half_steps_end_at_the_least_squares_solution(rank, operations_on, dtype):
+    observed, U, V = random_problem(10, 24, rank, share=0.8, dtype=dtype)
+    operations = operations_on(observed)
+    weights = (0.1 + np.sin(np.arange(observed.n_entries)) ** 2).astype(dtype)
+    on = operations.array
+    U, V, weights = on(np.abs(U)), on(V), on(weights)
+    wanted = oracles.nonnegative_ridge_rows(observed, np.asarray(weights), 0.3, np.asarray(V))
+    assert (wanted == 0).any()
+    assert rank == 1 or (wanted > 0).any(axis=1).mean() > 0.5
+    for _ in range(5):
+        operations.half_step(L2(), 0.3, U, V, weights, nonnegative=True)
+        assert np.asarray(U).min() >= 0
+    close(U, wanted, dtype, 10)
+
+
+def test_a_non_negative_half_step_lowers_the_objective_in_every_row(problem, dtype):
+    operations, U, V = problem
+    observed = operations.host().observed
+    U = operations.array(np.abs(np.asarray(U)))
+    loss = Welsch(0.7)
+
+    def objectives():
+        losses = loss.value(oracles.residuals(observed, np.asarray(U), np.asarray(V)))
+        penalty = 0.15 * (np.asarray(U, float) ** 2).sum(axis=1)
+        return oracles.dense(observed, losses).sum(axis=1) + penalty
+
+    before = objectives()
+    first = before.sum()
+    for _ in range(3):
+        operations.half_step(loss, 0.3, U, V, nonnegative=True)
+        after = objectives()
+        assert np.all(after <= before + (1e-12 if dtype == np.float64 else 1e-5) * first)
+        before = after
+    assert before.sum() < 0.95 * first

@@ -20,6 +20,7 @@ from robustmf.losses import Loss, Smoothed
 
 if TYPE_CHECKING:
     from robustmf.backends.biases import BiasModel
+    from robustmf.backends.ridge import Ridge, Ridges
     from robustmf.kernels.team import Team
 
 #: A NumPy array, or an array of the backend that accepts NumPy's functions.
@@ -47,6 +48,8 @@ class Capabilities:
         (the parameter ``single``).
     several_initializations : bool
         A fit can be repeated from several initial points (``n_init``).
+    nonnegative : bool
+        Factors can be constrained to be non-negative.
     max_rank : int or None
         The largest number of factors including one for a bias; None if there is no limit.
     """
@@ -55,6 +58,7 @@ class Capabilities:
     host_arrays: bool = True
     float32_sweeps: bool = True
     several_initializations: bool = True
+    nonnegative: bool = True
     max_rank: int | None = None
 
     def allows_rank(self, rank: int) -> bool:
@@ -101,23 +105,27 @@ class EntryOperations(Protocol):
 
     def sweeps(
         self,
-        reg: float,
+        reg: float | Ridges,
         biases: BiasModel,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
+        nonnegative: bool = False,
     ) -> Sweeps:
         """Sweeps over these entries.
 
         Parameters
         ----------
-        reg : float
-            λ.
+        reg : float or (FactorRidge, FactorRidge)
+            λ, or the ridge of each factor of the rows and of the columns.
         biases : BiasModel
             The bias model.
         sample_weights : array over the entries, optional
             The factor of each entry's loss.
         reg_by_count : bool, default=False
             Multiply λ by the number of entries of the row or column.
+        nonnegative : bool, default=False
+            Constrain the factors to be non-negative; for a model without biases, and initial
+            factors that are non-negative. The backend must have the capability ``nonnegative``.
         """
 
     def residuals(self, U: Array, V: Array, shifts: Array | None = None) -> Array:
@@ -167,7 +175,7 @@ class EntryOperations(Protocol):
     def half_step(
         self,
         loss: Loss,
-        reg: float | Array,
+        reg: float | Array | Ridge,
         U: Array,
         V: Array,
         sample_weights: Array | None = None,
@@ -175,6 +183,7 @@ class EntryOperations(Protocol):
         clip: tuple[float, float] = (-np.inf, np.inf),
         curvature: float = np.inf,
         single: bool = False,
+        nonnegative: bool = False,
     ) -> None:
         """Update every row of U in place with V fixed: min Σ s·w(e)·e² + reg‖U‖².
 
@@ -186,8 +195,8 @@ class EntryOperations(Protocol):
         loss : Loss
             Its ``weight`` gives w. If its formula cannot be compiled, the weights are computed in
             a pass of their own, and ``curvature`` is ignored.
-        reg : float or array of shape (m,)
-            The ridge parameter, one for all rows or one per row.
+        reg : float, array of shape (m,), or Ridge
+            The ridge parameter: one for all rows, one per row, or one per factor of each row.
         U, V : arrays of shapes (m, r) and (n, r)
             The factors.
         sample_weights : array over the entries, optional
@@ -202,6 +211,10 @@ class EntryOperations(Protocol):
             may increase the objective.
         single : bool, default=False
             Compute in float32. Backends without ``float32_sweeps`` ignore it.
+        nonnegative : bool, default=False
+            Constrain U, which must be non-negative already, to be non-negative. The quadratic
+            function above does not rise; it is lowered from the present U, not always to its
+            minimum.
         """
 
     def explained_shares(self, U: Array, V: Array, theta: float) -> Array:
@@ -441,8 +454,8 @@ class FitPlan:
         The number of entries on which scales are estimated, at most.
     graduated : bool
         Whether the initialization is by graduated non-convexity.
-    searched : bool
-        Whether it is by variational inference.
+    searched : ProblemSize or None
+        The part of the matrix on which initial factors are searched.
     held_out : bool
         Whether entries are held out.
     bias : bool
@@ -454,7 +467,7 @@ class FitPlan:
     solver: SolverMemory
     scale_sample: int = 0
     graduated: bool = False
-    searched: bool = False
+    searched: ProblemSize | None = None
     held_out: bool = False
     bias: bool = False
     source_bytes: int = 0

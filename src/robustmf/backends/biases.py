@@ -1,4 +1,4 @@
-"""The algebra of biases, ridges and entry weights that every backend's sweeps share."""
+"""The algebra of biases and entry weights that every backend's sweeps share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.observed import Observed
-from robustmf.kernels.reductions import squared_norm
 
 Array = NDArray[np.floating[Any]]
 
@@ -53,18 +52,6 @@ class BiasModel:
         return np.hstack([U, ones[0]]), np.hstack(
             [V[:, :-1], ones[1] * unit, V[:, -1:] * unit + V.dtype.type(self.center)]
         )
-
-
-def ridge(reg: float, by_count: bool, observed: Observed) -> float | Array:
-    """The ridge of every row: λ, or λ times the number of entries of each row."""
-    return reg * observed.rows.counts.astype(observed.dtype) if by_count else reg
-
-
-def penalty(reg: float | Array, A: Array) -> float:
-    """Σ λ‖a‖²/2 over the rows a of A."""
-    if isinstance(reg, float):
-        return 0.5 * reg * squared_norm(A)
-    return 0.5 * float((reg * np.einsum("ij,ij->i", A, A, dtype=np.float64)).sum())
 
 
 def entries_weight(observed: Observed, sample_weights: Array | None) -> tuple[float, int]:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations, Measurement, Point
-from robustmf.backends.biases import BiasModel, entries_weight, penalty, ridge
+from robustmf.backends.biases import BiasModel, entries_weight
+from robustmf.backends.ridge import FactorRidge, Ridge, Ridges, penalty, ridge
 from robustmf.exceptions import NumericalError
 from robustmf.kernels.reductions import squared_norm
 from robustmf.losses import Loss
@@ -32,23 +33,27 @@ class Regressions:
     operations : EntryOperations
         On the entries of these rows.
     biases : BiasModel
-    reg : float
-        λ.
+    reg : float or FactorRidge
+        λ, or a ridge for each factor.
     reg_by_count : bool
         Multiply λ by the number of entries of the row.
     sample_weights : array over the entries, or None
         The factor of each entry's loss.
+    nonnegative : bool, default=False
+        Constrain the factors to be non-negative.
     """
 
     operations: EntryOperations
     biases: BiasModel
-    reg: float
+    reg: float | FactorRidge
     reg_by_count: bool
     sample_weights: Array | None
+    nonnegative: bool = False
 
     @cached_property
-    def _ridge(self) -> float | Array:
-        return ridge(self.reg, self.reg_by_count, self.operations.observed)
+    def _ridge(self) -> float | Array | Ridge:
+        observed = self.operations.observed
+        return ridge(self.reg, self.reg_by_count, observed, self.sample_weights)
 
     @cached_property
     def _weight(self) -> tuple[float, int]:
@@ -70,10 +75,11 @@ class Regressions:
             offsets,
             curvature=curvature,
             single=single,
+            nonnegative=self.nonnegative,
         )
 
     def penalty(self, own: Array) -> float:
-        """Σ λ/2‖·‖² over the rows."""
+        """Half the sum of ridge times square over the factors of the rows."""
         return penalty(self._ridge, own)
 
     def measure(
@@ -91,31 +97,38 @@ class LocalSweeps:
     Parameters
     ----------
     operations : EntryOperations
-    reg : float
-        λ.
+    reg : float or (FactorRidge, FactorRidge)
+        λ, or the ridge of each factor of the rows and of the columns.
     biases : BiasModel, default=NO_BIASES
         The bias model.
     sample_weights : array over the entries, optional
         The factor of each entry's loss.
     reg_by_count : bool, default=False
         Multiply λ by the number of entries of the row or column.
+    nonnegative : bool, default=False
+        Constrain the factors to be non-negative. Extrapolated factors are projected.
     """
 
     def __init__(
         self,
         operations: EntryOperations,
-        reg: float,
+        reg: float | Ridges,
         biases: BiasModel = NO_BIASES,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
+        nonnegative: bool = False,
     ) -> None:
         observed = operations.observed
         self.biases = biases
+        self._nonnegative = nonnegative
         self._observed = observed
         by_column = None if sample_weights is None else sample_weights[observed.column_order]
+        by_row, by_col = reg if isinstance(reg, tuple) else (reg, reg)
         self._sides = (
-            Regressions(operations, biases, reg, reg_by_count, sample_weights),
-            Regressions(operations.transposed, biases, reg, reg_by_count, by_column),
+            Regressions(operations, biases, by_row, reg_by_count, sample_weights, nonnegative),
+            Regressions(
+                operations.transposed, biases, by_col, reg_by_count, by_column, nonnegative
+            ),
         )
 
     @property
@@ -177,6 +190,9 @@ class LocalSweeps:
             point[0] + extrapolation * (point[0] - previous[0]),
             point[1] + extrapolation * (point[1] - previous[1]),
         )
+        if self._nonnegative:
+            zero = self.dtype.type(0)
+            factors = (np.maximum(factors[0], zero), np.maximum(factors[1], zero))
         for side, regressions in enumerate(self._sides):
             regressions.solve(factors[side], factors[1 - side], loss, curvature, single)
         self._require_layout(factors, point)

@@ -4,7 +4,7 @@ For every row i with entries t (column j, value m_t, optional sample weight s_t)
 current u = U_i:
 
     a_t = sqrt((m_t - u'v_j)^2 + eps^2),   w_t = s_t weight(a_t),
-    U_i <- solve (sum_t w_t v_j v_j' + reg_i I) u = sum_t w_t m_t v_j.
+    U_i <- solve (sum_t w_t v_j v_j' + R_i) u = sum_t w_t m_t v_j.
 
 With a finite curvature it is a step towards Newton's. The weight is the curvature of the quadratic
 majorizer; outside the smoothing width the curvature of the loss is smaller. So c_t = w_t (k + (1 -
@@ -31,6 +31,12 @@ from __future__ import annotations
 import numpy as np
 
 from robustmf.kernels.jit import inlined, kernel
+from robustmf.kernels.nonnegative import (
+    descend,
+    load_rows,
+    remove_zeros,
+    write_row_within_bounds,
+)
 from robustmf.kernels.vector import (
     BYTES,
     REGISTERS,
@@ -152,22 +158,35 @@ def whole_bands(rank, width):
 
 
 @inlined
-def add_block(V, offset, pull, weight, n, normals, rhs, lane, rank, width):
-    """The lane's normal += sum_t w_t v_t v_t' (one triangle), its rhs += sum_t pull_t v_t."""
-    step, whole = lanes(V), whole_bands(rank, width)
-    last = whole - step  # where the last vector of a row starts
+def add_block(V, offset, pull, weight, n, normals, rhs, lane, rank, width, wide):
+    """The lane's normal += sum_t w_t v_t v_t' (one triangle), its rhs += sum_t pull_t v_t.
+
+    ``wide`` is None at ranks up to a band, which need four kinds of tiles; the others are then not
+    compiled. Positions are not literals, for which Numba would compile each tile again.
+    """
+    step, zero, half = lanes(V), np.int64(0), np.int64(BAND // 2)
+    if wide is None:
+        last = width - step  # where the last vector of a row starts
+        for c in range(0, last, 2 * step):
+            _top_pair(V, offset, pull, weight, n, zero, c, normals, rhs, lane, width)
+            if rank > half:
+                _pair(V, offset, pull, weight, n, half, c, normals, rhs, lane, width)
+        if width < BAND:
+            _top_corner(V, offset, pull, weight, n, zero, last, normals, rhs, lane, width)
+        elif width // step % 2:
+            _top_single(V, offset, pull, weight, n, zero, last, normals, rhs, lane, width)
+        return
+    whole = whole_bands(rank, width)
+    last = whole - step
     if REGISTERS > 16 and step == BAND == whole < rank <= whole + 2:
         _band_and_low(V, offset, pull, weight, n, normals, rhs, lane, width)
         return
     if whole == width:
         for c in range(0, last, 2 * step):
-            _top_pair(V, offset, pull, weight, n, 0, c, normals, rhs, lane, width)
-            if rank > 4:
-                _pair(V, offset, pull, weight, n, 4, c, normals, rhs, lane, width)
-        if width < BAND:
-            _top_corner(V, offset, pull, weight, n, 0, last, normals, rhs, lane, width)
-        elif width // step % 2:
-            _top_single(V, offset, pull, weight, n, 0, last, normals, rhs, lane, width)
+            _top_pair(V, offset, pull, weight, n, zero, c, normals, rhs, lane, width)
+            _pair(V, offset, pull, weight, n, half, c, normals, rhs, lane, width)
+        if width // step % 2:
+            _top_single(V, offset, pull, weight, n, zero, last, normals, rhs, lane, width)
     for q in range(BAND if whole == width else 0, min(rank, whole), BAND):
         for c in range(q, last, 2 * step):
             _pair(V, offset, pull, weight, n, q, c, normals, rhs, lane, width)
@@ -398,7 +417,7 @@ def write_row(solution, lane, rank, U, i):
 # Functions that are called for every row call no others, and take no slices or tuples of arrays:
 # Numba would count references, atomically, which takes longer than everything else in short rows.
 @kernel
-def half_step(
+def half_step(  # noqa: PLR0915
     first,
     last,
     bounds,
@@ -412,39 +431,46 @@ def half_step(
     width,
     U,
     reg,
+    by_factor,
     eps2,
     curvature,
     weight_address,
     params,
     size,
+    wide,
+    nonnegative,
 ):
     """The half-step for the rows of the blocks ``[first, last)``, in place.
 
     V is flat, its rows padded with zeros to `width`. Computations have the dtype of V; entries,
-    sample weights, shifts and U may have a wider one. Values are clipped to ``clip``, and
+    sample weights, shifts and U may have a wider one. The ridge of factor q of row i is
+    ``reg[i] @ by_factor[:, q]``. Values are clipped to ``clip``, and
     ``shifts`` (one per column) are subtracted; `sample` and `shifts` are empty if unused. Address 0
-    is the weight 1 of least squares; an infinite curvature means plain reweighted least squares. A
-    row whose solution is not finite keeps its values.
+    is the weight 1 of least squares; a curvature that is infinite or None means plain reweighted
+    least squares. A row whose solution is not finite keeps its values. ``curvature`` and ``wide``
+    (see `add_block`) are None where that leaves less to compile. Unless ``nonnegative`` is None,
+    rows of U, which are non-negative, remain so: the same quadratic function is lowered from the
+    present row, not always to its minimum.
     """
     rank, step, number = U.shape[1], lanes(V), V.dtype.type
     columns = max(width, (rank + 4) // 4 * 4)  # with the right-hand side, in whole tiles
     limits = np.finfo(V.dtype)
-    top, tolerance, enough = (
-        number(np.sqrt(limits.max)),
-        number(4 * limits.eps),
-        number(curvature * rank),
-    )
+    top, tolerance = number(np.sqrt(limits.max)), number(4 * limits.eps)
 
     normals, rhs = np.zeros(step * width * width, V.dtype), np.zeros(step * width, V.dtype)
     system, floor = np.zeros(width * columns * step, V.dtype), np.zeros(width * step, V.dtype)
     solution, u = np.zeros(width * step, V.dtype), np.zeros(width, V.dtype)
+    if nonnegative is not None:
+        x = np.zeros(width * step, V.dtype)
     padded = size + step
     offset, value = np.zeros(padded, np.int64), np.zeros(padded, V.dtype)
     a, weight = np.zeros(padded, V.dtype), np.zeros(padded, V.dtype)
-    end, longest = bounds[last], size
-    if curvature < np.inf:
-        for i in range(bounds[first], end):
-            longest = max(longest, indptr[i + 1] - indptr[i])
+    end, longest, several = bounds[last], size, False
+    # alone, without "and": then Numba drops the branch for None
+    if curvature is not None:  # noqa: SIM102
+        if curvature < np.inf:
+            for i in range(bounds[first], end):
+                longest = max(longest, indptr[i + 1] - indptr[i])
     e = np.zeros(longest + step, V.dtype)
 
     for start in range(bounds[first], end, step):
@@ -456,52 +482,64 @@ def half_step(
             for q in range(rank):
                 u[q] = U[i, q]
             s, near_zero = indptr[i], eps2 * 0
-            several = curvature < np.inf and indptr[i + 1] - s > size
-            if several:
-                near_zero = look_ahead(
-                    indices,
-                    values,
-                    sample,
-                    shifts,
-                    clip,
-                    s,
-                    indptr[i + 1],
-                    V,
-                    width,
-                    u,
-                    eps2,
-                    size,
-                    offset,
-                    value,
-                    e,
-                    a,
-                )
+            if curvature is not None:
+                several = curvature < np.inf and indptr[i + 1] - s > size
+                if several:
+                    near_zero = look_ahead(
+                        indices,
+                        values,
+                        sample,
+                        shifts,
+                        clip,
+                        s,
+                        indptr[i + 1],
+                        V,
+                        width,
+                        u,
+                        eps2,
+                        size,
+                        offset,
+                        value,
+                        e,
+                        a,
+                    )
             while s < indptr[i + 1]:
-                n, begin = min(size, indptr[i + 1] - s), s - indptr[i] if several else 0
+                n, begin = min(size, indptr[i + 1] - s), s - indptr[i] if several else np.int64(0)
                 load_block(indices, values, shifts, clip, s, n, width, offset, value)
                 if weight_address == 0:
                     for t in range(n):
                         weight[t] = 1
                 else:
                     if not several:
-                        differences(V, offset, value, n, u, width, e, 0)
+                        differences(V, offset, value, n, u, width, e, begin)
                     distances(e, begin, n, eps2, a)
                     call_block(weight_address, a, weight, (n + step - 1) // step * step, params)
                 finish_weights(a, weight, sample, s, n, top)
-                if curvature < np.inf:
+                if curvature is None:  # noqa: SIM114
+                    pulls(value, weight, n)
+                elif curvature == np.inf:
+                    pulls(value, weight, n)
+                else:
                     found = nearness(a, sample, s, n, eps2)
                     near_zero = near_zero if several else found
+                    enough = number(curvature * rank)
                     to_curvatures(e, begin, a, value, weight, n, enough / max(enough, near_zero))
-                else:
-                    pulls(value, weight, n)
-                add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width)
+                add_block(V, offset, value, weight, n, normals, rhs, lane, rank, width, wide)
                 s += n
             for q in range(rank):
-                normals[(lane * width + q) * width + q] += reg[i]
+                ridge = reg[i, 0] * by_factor[0, q] + reg[i, 1] * by_factor[1, q]
+                normals[(lane * width + q) * width + q] += ridge
         interleave(normals, rhs, rank, width, system, columns, floor, tolerance)
+        if nonnegative is not None:
+            load_rows(U, start, stop, rank, x)
+            descend(system, rank, columns, solution, x, top)
+            remove_zeros(system, rank, columns, x)
         for k in range(0, rank, PANEL):
             subtract_solved(system, k, columns)
             factor(system, k, rank, columns, floor)
         substitute(system, rank, columns, solution)
         for i in range(start, stop):
-            write_row(solution, i - start, rank, U, i)
+            if nonnegative is None:
+                write_row(solution, i - start, rank, U, i)
+            else:
+                write_row_within_bounds(x, solution, i - start, rank, U, i)

@@ -80,7 +80,7 @@ def loss_sums(
     for block in range(first, last):
         for q in range(len(eps2)):
             sums[block, q] = 0
-        filled, begin = 0, indptr[bounds[block]]
+        filled, begin = np.int64(0), indptr[bounds[block]]  # not a literal: see add_block
         for i in range(bounds[block], bounds[block + 1]):
             for q in range(rank):
                 u[q] = U[i, q]
@@ -106,6 +106,6 @@ def loss_sums(
                         block,
                     )
                     begin += filled
-                    filled = 0
+                    filled = np.int64(0)
         if filled > 0:
             add_losses(e, begin, filled, sample, eps2, address, params, distance, loss, sums, block)

@@ -80,3 +80,10 @@ def dot(a, b):
     for q in range(a.size):
         s += a[q] * b[q]
     return s
+
+
+@inlined
+def copy(a, b):
+    """B ← a. An assignment to a slice would also compile the message for shapes that differ."""
+    for q in range(a.size):
+        b[q] = a[q]

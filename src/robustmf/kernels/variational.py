@@ -11,7 +11,7 @@ import numpy as np
 
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.repair import hashed
-from robustmf.kernels.small import add_outer, dot, invert, solve
+from robustmf.kernels.small import add_outer, copy, dot, invert, solve
 
 #: Smaller densities lose digits.
 _MIN_DENSITY = 1e-280
@@ -116,7 +116,7 @@ def _probabilities(e, extra, log_shares, centers, variances, out):
 def expectations(
     first, last, bounds, pointers, indices, values, U, covariances, V, column_covariances,
     column_moments, row_levels, column_levels, log_shares, centers, variances, weights, energies,
-    clean, log_densities, sums,
+    clean, log_densities, residuals, sums,
 ):  # fmt: skip
     """Judge each entry by its leave-one-out residual and the predictive variance.
 
@@ -138,6 +138,8 @@ def expectations(
         Receives the probability of the first component.
     log_densities : array over the entries
         Receives the log density of each entry given the others.
+    residuals : array over the entries
+        Receives the leave-one-out residuals.
     sums : (blocks, 3, components) and (blocks,) arrays
         Receive the sums of each component's probabilities and of the expected noise and its square
         under the component; and the noise energy.
@@ -162,6 +164,7 @@ def expectations(
                 column_freedom = max(_MIN_FREEDOM, 1 - w * by_column)
                 extra = (by_row / row_freedom + by_column / column_freedom) / level
                 e *= 1 + w * (by_row / row_freedom + by_column / column_freedom)
+                residuals[t] = e
                 e /= np.sqrt(level)
                 log_density = _probabilities(e, extra, log_shares, centers, variances, terms)
                 w = 0.0
@@ -304,15 +307,16 @@ def _best_subset(B, y, scales, precision, n_subsets, order, state, A, u, w, best
     """best_u ← the fit with the fewest large residuals, of random subsets; return the state."""
     best = np.inf
     for _ in range(n_subsets):
-        state = _subset(B, y, scales, precision, order, state, A, u)
-        score = _truncated_squares(B, y, scales, precision, u, best, w)
-        for _ in range(3):  # a promising fit is repeated with all entries near it
+        for step in range(3):  # a promising fit is repeated with all entries near it
+            if step == 0:
+                state = _subset(B, y, scales, precision, order, state, A, u)
+            else:
+                _regress(B, y, w, precision, A, u)
+            score = _truncated_squares(B, y, scales, precision, u, best, w)
             if score >= best:
                 break
             best = score
-            best_u[:] = u
-            _regress(B, y, w, precision, A, u)
-            score = _truncated_squares(B, y, scales, precision, u, best, w)
+            copy(u, best_u)
     return state
 
 
@@ -350,21 +354,16 @@ def resample_rows(
         for t in range(count):
             scales[t] = 1 / (variances[0] * levels[t] + dot(spreads[t], outer))
         state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
-        u[:] = U[i]
-        present = -np.inf
-        for step in range(_REFINEMENTS + 1):
-            present = _log_posterior(
-                B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer,
-                terms,
-            )  # fmt: skip
-            if step < _REFINEMENTS:
-                _regress(B, y, w, precision, A, u)
-        best = present + gain
-        for _ in range(_CANDIDATES):
-            state = _best_subset(
-                B, y, scales, precision, 1 + n_subsets[a] // _CANDIDATES, order, state, A, u, w,
-                candidate,
-            )  # fmt: skip
+        best = -np.inf
+        # the present row first: a candidate replaces it where the log posterior rises by ``gain``
+        for k in range(_CANDIDATES + 1):
+            if k == 0:
+                copy(U[i], candidate)
+            else:
+                state = _best_subset(
+                    B, y, scales, precision, 1 + n_subsets[a] // _CANDIDATES, order, state, A, u, w,
+                    candidate,
+                )  # fmt: skip
             found = -np.inf
             for step in range(_REFINEMENTS + 1):
                 found = _log_posterior(
@@ -373,8 +372,10 @@ def resample_rows(
                 )  # fmt: skip
                 if step < _REFINEMENTS:
                     _regress(B, y, w, precision, A, candidate)
-            if found > best:
+            if k == 0:
+                best = found + gain
+            elif found > best:
                 best = found
                 changed[a] = True
-                U[i] = candidate
-                new_weights[low:high] = w
+                copy(candidate, U[i])
+                copy(w, new_weights[low:high])

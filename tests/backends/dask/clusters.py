@@ -58,12 +58,13 @@ def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
 
 def settings_of(model, matrix):
     """The settings of a fit of the estimator to this matrix."""
-    return model._settings(matrix, ())
+    no_values = np.empty(0)  # the ratings of the tests are not on a scale
+    return model._settings(matrix, (), no_values)
 
 
 def set_model(model, result, entries, weights=None):
     """Make the estimator a fitted one."""
-    model._set_model(result, entries, weights, entries.n_entries)
+    model._set_model(result, entries, weights, entries.n_entries, (-np.inf, np.inf))
     return model
 
 

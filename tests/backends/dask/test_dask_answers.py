@@ -24,8 +24,9 @@ def test_model_on_the_client(client, ratings, observed, tmp_path, initial_points
     loaded = robustmf.load(tmp_path / "model.rmf")
     assert np.array_equal(loaded.row_factors_, model.row_factors_)
     mine, theirs = (np.log(each.outlier_scores(observed)) for each in (loaded, one))
-    # one in twenty is an outlier
-    assert np.array_equal(np.argsort(mine)[:40], np.argsort(theirs)[:40])
+    # one in twenty is an outlier; the order of scores near 1e-35 is that of rounding
+    worst, their_worst = (set(np.argsort(scores)[:40]) for scores in (mine, theirs))
+    assert worst == their_worst
     # the noise distribution of a sample of the entries determines the smallest scores
     usual = theirs > np.log(1e-4)
     np.testing.assert_allclose(mine[usual], theirs[usual], rtol=0.25, atol=0.05)

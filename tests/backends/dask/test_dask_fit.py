@@ -92,16 +92,15 @@ def test_initialization_on_a_sample_of_the_rows(client, monkeypatch):
     """The rows outside the sample are folded in; the fit ends where one machine's does."""
     frame = table(400, 60, 2, 0.3)
     for bias in (False, True):
-        one = RobustMF(2, solver="irls", bias=bias, random_state=0, tol=1e-7, max_iter=30).fit(
-            Observed.from_triplets(frame, **NAMES)
-        )
+        settings = {"bias": bias, "random_state": 0, "tol": 1e-7, "max_iter": 30}
+        observed = Observed.from_triplets(frame, **NAMES)
+        learned = RobustMF(2, solver="irls", **settings).fit(observed)
+        settings |= {"theta": learned.theta_, "reg": learned.reg_}
+        one = RobustMF(2, solver="irls", **settings).fit(observed)
         with monkeypatch.context() as patched:
             options = replace(initialization.SAMPLING, max_entries=2500)
             patched.setattr(initialization, "SAMPLING", options)
-            some = RobustMF(
-                2, bias=bias, theta=one.theta_, reg=one.reg_, random_state=0, tol=1e-7, max_iter=30
-            )
-            some.fit(in_pieces(frame), client=client)
+            some = RobustMF(2, **settings).fit(in_pieces(frame), client=client)
         rows, columns = frame.user.tolist(), frame.item.tolist()
         np.testing.assert_allclose(
             some.predict(rows, columns), one.predict(rows, columns), atol=0.02

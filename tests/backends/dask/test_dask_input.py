@@ -11,6 +11,7 @@ from itertools import pairwise
 import dask.dataframe as dd
 import distributed
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from clusters import NAMES, in_pieces
@@ -19,9 +20,10 @@ from typer.testing import CliRunner
 import robustmf
 from robustmf import RobustMF
 from robustmf.backends.dask import Triplets
-from robustmf.backends.dask.source import pieces_of
+from robustmf.backends.dask.source import as_triplets, pieces_of
 from robustmf.cli import app
 from robustmf.data.hashing import hash_ids
+from robustmf.data.table_form import ColumnNames
 
 
 def test_every_form_of_input(client, ratings, tmp_path):
@@ -41,6 +43,16 @@ def test_every_form_of_input(client, ratings, tmp_path):
         np.testing.assert_allclose(
             model.fit(data, client=client).row_factors_, wanted, rtol=1e-9, err_msg=form
         )
+
+
+def test_columns_are_named_in_fit_as_without_a_cluster(ratings):
+    renamed = ratings.rename(columns=dict(zip(NAMES.values(), ("a", "b", "c"), strict=True)))
+    names = ColumnNames("a", "b", "c")
+    made = as_triplets([renamed], names)
+    assert (made.row, made.col, made.value) == ("a", "b", "c")
+    assert made.data[0] is renamed
+    with pytest.raises(ValueError, match="either to Triplets or to fit"):
+        as_triplets(Triplets([renamed]), names)
 
 
 def test_ids_have_one_hash_in_every_process():
@@ -199,3 +211,17 @@ def test_command_line(client, ratings, tmp_path):
         refused = command("fit", *arguments)
         assert refused.exit_code == code, refused.output
         assert message in refused.stderr.splitlines()[-1]
+
+
+def test_ridges_learned_from_a_sample_apply_to_all_rows(client):
+    """Clear signal and unequal rows: the rule for the ridge of factors has a multiplier per row."""
+    rng = np.random.default_rng(7)
+    mean = 3.5 + 0.4 * rng.normal(size=(200, 1)) + 0.5 * rng.normal(size=80)
+    mean = mean + 0.5 * rng.normal(size=(200, 2)) @ rng.normal(size=(2, 80))
+    stars = np.clip(np.rint(mean + 0.6 * rng.normal(size=mean.shape)), 1, 5)
+    i, j = np.nonzero(rng.random(stars.shape) < 0.2)
+    table = pd.DataFrame({"user": i, "item": j, "stars": stars[i, j]})
+    model = RobustMF(3, random_state=0)
+    model.fit([table[:1500], table[1500:]], row="user", col="item", value="stars", client=client)
+    error = np.abs(model.predict(table["user"], table["item"]) - table["stars"]).mean()
+    assert error < 0.7

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -21,7 +20,7 @@ from numba import cfunc, njit, types
 from numpy.typing import NDArray
 
 from robustmf.kernels import elementary
-from robustmf.kernels.jit import FASTMATH
+from robustmf.kernels.jit import FASTMATH, sources_digest
 from robustmf.losses import Loss
 from robustmf.losses.formula import Dialect, trace, value_formula
 
@@ -134,13 +133,8 @@ def _loop(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> Any:
 def _name(lines: tuple[str, ...], count: int, dtype: np.dtype[Any]) -> str:
     """A name that identifies the machine code: Numba's cache on disk is indexed by it."""
     description = repr((lines, count, dtype.name, sorted(FASTMATH)))
-    return f"block_{hashlib.sha256(_functions_source() + description.encode()).hexdigest()[:16]}"
-
-
-@cache
-def _functions_source() -> bytes:
-    """The source of the elementary functions."""
-    return Path(elementary.__file__).read_bytes()
+    digest = hashlib.sha256((sources_digest() + description).encode())
+    return f"block_{digest.hexdigest()[:16]}"
 
 
 def _source(name: str, lines: Sequence[str], count: int) -> str:

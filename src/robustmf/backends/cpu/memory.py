@@ -38,8 +38,10 @@ def fit_bytes(size: ProblemSize, plan: FitPlan) -> int:
     scales = sample * (8 + itemsize + 2 * rank * itemsize + 3 * itemsize)
     slices = (itemsize + 4 * 8) * min(n_entries, SLICE)
     repair = 8 * rank**2 * max(m, n) if plan.graduated else 0
-    search = _search_bytes(size) if plan.searched else 0
-    working = max(scales + repair, slices, search, _solver_bytes(size, plan))
+    search = 0 if plan.searched is None else _search_bytes(plan.searched)
+    # a weight per entry while the result of a part is extended
+    extension = n_entries * itemsize if plan.searched not in (None, size) else 0
+    working = max(scales + repair, slices, search, extension, _solver_bytes(size, plan))
     entries = entries_bytes(size)
     conversion = plan.source_bytes * n_entries + entries
     if plan.bias:

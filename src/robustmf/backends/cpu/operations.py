@@ -13,6 +13,7 @@ from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.compiled_loss import weight_address, weight_parameters
 from robustmf.backends.cpu.dual import CPUDualPass
 from robustmf.backends.cpu.loss_sums import LossSums
+from robustmf.backends.ridge import Ridge, Ridges, as_ridge
 from robustmf.backends.sweeps import LocalSweeps
 from robustmf.data.observed import Observed
 from robustmf.kernels import dual, entries, half_step, repair
@@ -69,13 +70,14 @@ class CPUOperations:
 
     def sweeps(
         self,
-        reg: float,
+        reg: float | Ridges,
         biases: BiasModel,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
+        nonnegative: bool = False,
     ) -> LocalSweeps:
         """Sweeps over these entries; see the contract."""
-        return LocalSweeps(self, reg, biases, sample_weights, reg_by_count)
+        return LocalSweeps(self, reg, biases, sample_weights, reg_by_count, nonnegative)
 
     @property
     def transposed(self) -> CPUOperations:
@@ -257,7 +259,7 @@ class CPUOperations:
     def half_step(
         self,
         loss: Loss,
-        reg: float | Array,
+        reg: float | Array | Ridge,
         U: Array,
         V: Array,
         sample_weights: Array | None = None,
@@ -265,6 +267,7 @@ class CPUOperations:
         clip: tuple[float, float] = (-np.inf, np.inf),
         curvature: float = np.inf,
         single: bool = False,
+        nonnegative: bool = False,
     ) -> None:
         """Update every row of U in place with V fixed; see the contract."""
         rows = self.observed.rows
@@ -280,11 +283,15 @@ class CPUOperations:
             weights = loss.weight(residual).astype(residual.dtype, copy=False)
             if sample_weights is not None:
                 weights = weights * sample_weights
-            self.half_step(L2(), reg, U, V, weights, shifts, clip, single=single)
+            self.half_step(
+                L2(), reg, U, V, weights, shifts, clip, single=single, nonnegative=nonnegative
+            )
             return
         width = half_step.padded_width(rank, dtype.itemsize)
-        reg_by_row = np.empty(len(U), dtype)
-        reg_by_row[:] = reg
+        ridge = as_ridge(reg, rank)
+        by_row = np.empty((len(U), 2), dtype)
+        by_row[:, 0] = ridge.first
+        by_row[:, 1] = ridge.second
         self.team.run(
             half_step.half_step,
             len(self.row_bounds) - 1,
@@ -299,12 +306,15 @@ class CPUOperations:
             half_step.pad(V, dtype),
             width,
             U,
-            reg_by_row,
+            by_row,
+            ridge.factors.astype(dtype),
             dtype.type(loss.epsilon * loss.epsilon),
-            dtype.type(curvature),
+            dtype.type(curvature) if isinstance(loss, Smoothed) or curvature < np.inf else None,
             address,
             weight_parameters(loss),
             half_step.block_size(width, dtype.itemsize),
+            True if rank > half_step.BAND else None,
+            True if nonnegative else None,
         )
 
     def explained_shares(self, U: Array, V: Array, theta: float) -> NDArray[np.float64]:

@@ -318,5 +318,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     ),
     np.searchsorted: _searchsorted,
     np.linalg.norm: lambda like, a: torch.linalg.vector_norm(a.tensor),
-    np.bincount: lambda like, a, minlength=0: torch.bincount(a.tensor, minlength=minlength),
+    np.bincount: lambda like, a, weights=None, minlength=0: torch.bincount(
+        a.tensor, None if weights is None else weights.tensor, minlength
+    ),
 }

@@ -19,9 +19,18 @@ from torch import Tensor
 
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.expression import N_PARAMETERS, values_of, weight_code
-from robustmf.backends.cuda.kernels import eliminate, half_step, lanes, parts, solve
+from robustmf.backends.cuda.kernels import (
+    eliminate,
+    half_step,
+    lanes,
+    nonnegative,
+    parts,
+    solve,
+)
 from robustmf.backends.cuda.layout import normal_tile, padded, row_layout, system_width
 from robustmf.backends.cuda.loss_sums import row_losses
+from robustmf.backends.ridge import Ridge, as_ridge
+from robustmf.kernels.nonnegative import PASSES
 from robustmf.losses import L2, GemanMcClure, Loss
 
 if TYPE_CHECKING:
@@ -39,31 +48,32 @@ _SQUARINGS = 44
 def solve_rows(
     operations: CUDAOperations,
     loss: Loss,
-    reg: float | Array,
+    reg: float | Array | Ridge,
     U: Array,
     V: Array,
     sample_weights: Array | None,
     shifts: Array | None,
     clip: tuple[float, float],
     curvature: float,
+    constrained: bool = False,
 ) -> None:
-    """The half-step: update every row of U in place with V fixed."""
+    """The half-step: update every row of U in place with V fixed.
+
+    Non-negative rows (``constrained``) are solved from normal matrices in memory at every rank.
+    """
     if not loss.unit_weight and weight_code(loss) is None:
         weights = values_of(loss.weight, operations.residuals(U, V, shifts))
         weights = weights.astype(operations.observed.dtype)
         sample_weights = weights if sample_weights is None else weights * sample_weights
         loss = L2()
         curvature = np.inf
-    if isinstance(reg, DeviceArray):
-        ridge = reg.tensor.to(operations.values.dtype)
-    else:
-        ridge = operations.numbers(float(reg))
+    ridge = _ridge_tensors(operations, reg, U.shape[1])
     min_shares = None
     if curvature < np.inf:
         min_shares = _min_curvature_shares(
             operations, loss, U, V, sample_weights, shifts, curvature
         )
-    if lanes.fits(U.shape[1], operations.values.element_size()):
+    if lanes.fits(U.shape[1], operations.values.element_size()) and not constrained:
         _solve_by_lanes(
             operations,
             loss,
@@ -80,7 +90,8 @@ def solve_rows(
 
     def solve_slice(low: int, high: int, offset: int, systems: Tensor, rank: int) -> None:
         slots = operations.chunks.first[low:high]
-        _solve(operations, rows[low:high], slots, offset, systems, ridge, U.tensor)
+        solve_all = _solve_nonnegative if constrained else _solve
+        solve_all(operations, rows[low:high], slots, offset, systems, ridge, U.tensor)
 
     _for_normal_matrices(
         operations,
@@ -128,8 +139,24 @@ def solve_systems(operations: CUDAOperations, systems: Tensor, ridge: float, ran
     """Solutions of ridge systems, (rank + 1) × R arrays with the right-hand side as last row."""
     U = operations.values.new_zeros(len(systems), rank)
     every = torch.arange(len(systems), device=systems.device)
-    _solve(operations, every, every, 0, systems, operations.numbers(ridge), U)
+    _solve(operations, every, every, 0, systems, _ridge_tensors(operations, ridge, rank), U)
     return U
+
+
+def _ridge_tensors(
+    operations: CUDAOperations, reg: float | Array | Ridge, rank: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The three arrays of :class:`~robustmf.backends.ridge.Ridge` in GPU memory."""
+    if isinstance(reg, float):
+        numbers = operations.numbers(reg, 0.0, *([1.0] * rank), *([0.0] * rank))
+        return numbers[:1], numbers[1:2], numbers[2:]
+    ridge = as_ridge(reg, rank)
+    dtype = operations.values.dtype
+    return (
+        ridge.first.tensor.to(dtype),
+        ridge.second.tensor.to(dtype),
+        operations.numbers(*map(float, ridge.factors.ravel())),
+    )
 
 
 def _solve(
@@ -138,21 +165,48 @@ def _solve(
     slots: Tensor,
     offset: int,
     systems: Tensor,
-    ridge: Tensor,
+    ridge: tuple[Tensor, Tensor, Tensor],
     U: Tensor,
 ) -> None:
     """Solve the systems of ``rows``, at ``slots`` − ``offset``, and write the solutions to U."""
     R = systems.shape[2]
     rank = U.shape[1]
-    arguments = (rows, slots, offset, systems, ridge, U, _pivot_tolerance(operations))
+    arguments = (rows, slots, offset, systems, *ridge, U, _pivot_tolerance(operations))
     if eliminate.fits(rank, operations.values.element_size()):
         eliminate.solve(rank, operations.wide_loads)[(len(rows),)](
-            *arguments, REGS=len(ridge) > 1, R=R, num_warps=1
+            *arguments, REGS=len(ridge[0]) > 1, R=R, num_warps=1
         )
     else:
         solve.solve_tile[(len(rows),)](
-            *arguments, REGS=len(ridge) > 1, RANK=rank, R=R, num_warps=1 if R <= 64 else 4
+            *arguments, REGS=len(ridge[0]) > 1, RANK=rank, R=R, num_warps=1 if R <= 64 else 4
         )
+
+
+def _solve_nonnegative(
+    operations: CUDAOperations,
+    rows: Tensor,
+    slots: Tensor,
+    offset: int,
+    systems: Tensor,
+    ridge: tuple[Tensor, Tensor, Tensor],
+    U: Tensor,
+) -> None:
+    """As :func:`_solve`, from the present rows of U, which are non-negative and remain so."""
+    R = systems.shape[2]
+    nonnegative.solve_nonnegative[(len(rows),)](
+        rows,
+        slots,
+        offset,
+        systems,
+        *ridge,
+        U,
+        _pivot_tolerance(operations),
+        REGS=len(ridge[0]) > 1,
+        RANK=U.shape[1],
+        R=R,
+        PASSES=PASSES,
+        num_warps=1 if R <= 64 else 4,
+    )
 
 
 def _pivot_tolerance(operations: CUDAOperations) -> float:
@@ -163,7 +217,7 @@ def _pivot_tolerance(operations: CUDAOperations) -> float:
 def _solve_by_lanes(
     operations: CUDAOperations,
     loss: Loss,
-    ridge: Tensor,
+    ridge: tuple[Tensor, Tensor, Tensor],
     U: Tensor,
     V: Tensor,
     sample_weights: Array | None,
@@ -184,13 +238,13 @@ def _solve_by_lanes(
     lanes.half_step(rank, operations.wide_loads)[(len(operations.lanes.starts),)](
         *operations.lane_arguments(sample_weights, shifts, U, V),
         numbers,
-        ridge,
+        *ridge,
         numbers if min_shares is None else min_shares,
         found,
         found.shape[1],
         _pivot_tolerance(operations),
         weight=formula,
-        REGS=len(ridge) > 1,
+        REGS=len(ridge[0]) > 1,
         CURVATURE=min_shares is not None,
         SAMPLE=sample_weights is not None,
         SHIFTS=shifts is not None,

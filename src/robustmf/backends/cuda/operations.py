@@ -27,6 +27,7 @@ from robustmf.backends.cuda.loss_sums import loss_sums, row_losses
 from robustmf.backends.cuda.normal import solve_rows, spectral_norms
 from robustmf.backends.cuda.observed import DeviceObserved
 from robustmf.backends.cuda.repair import repair_rows
+from robustmf.backends.ridge import Ridge, Ridges
 from robustmf.backends.sweeps import LocalSweeps
 from robustmf.data.observed import Observed
 from robustmf.kernels.team import Team
@@ -74,13 +75,14 @@ class CUDAOperations:
 
     def sweeps(
         self,
-        reg: float,
+        reg: float | Ridges,
         biases: BiasModel,
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
+        nonnegative: bool = False,
     ) -> LocalSweeps:
         """Sweeps over these entries; see the contract."""
-        return LocalSweeps(self, reg, biases, sample_weights, reg_by_count)
+        return LocalSweeps(self, reg, biases, sample_weights, reg_by_count, nonnegative)
 
     def array(self, values: Any) -> Array:
         """``values`` as a C-contiguous array in GPU memory."""
@@ -253,7 +255,7 @@ class CUDAOperations:
     def half_step(
         self,
         loss: Loss,
-        reg: float | Array,
+        reg: float | Array | Ridge,
         U: Array,
         V: Array,
         sample_weights: Array | None = None,
@@ -261,9 +263,10 @@ class CUDAOperations:
         clip: tuple[float, float] = (-np.inf, np.inf),
         curvature: float = np.inf,
         single: bool = False,
+        nonnegative: bool = False,
     ) -> None:
         """Update every row of U in place with V fixed; see the contract."""
-        solve_rows(self, loss, reg, U, V, sample_weights, shifts, clip, curvature)
+        solve_rows(self, loss, reg, U, V, sample_weights, shifts, clip, curvature, nonnegative)
 
     def lane_arguments(
         self, sample_weights: Array | None, shifts: Array | None, U: Tensor, V: Tensor

@@ -52,6 +52,7 @@ class DaskBackend:
         entry_operations=False,
         host_arrays=False,
         several_initializations=False,
+        nonnegative=False,
     )
 
     def check_available(self) -> None:

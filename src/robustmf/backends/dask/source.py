@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robustmf.data.compressed import Duplicates
+from robustmf.data.table_form import NO_NAMES, ColumnNames
 from robustmf.data.tables import open_table
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.source import Source
@@ -106,9 +107,16 @@ class ParquetPiece:
         return read_table(Source(Path(self.path)), list(columns), list(self.groups))
 
 
-def as_triplets(data: Any) -> Triplets:
-    """Convert the argument of ``fit`` to triplets."""
-    return data if isinstance(data, Triplets) else Triplets(data)
+def as_triplets(data: Any, names: ColumnNames = NO_NAMES) -> Triplets:
+    """Convert the argument of ``fit`` to triplets, with the names of its columns if given."""
+    if not isinstance(data, Triplets):
+        return Triplets(data, *names)
+    if names != NO_NAMES:
+        raise ValueError(
+            "row, col and value must be given either to Triplets or to fit, "
+            f"got row={names.row!r}, col={names.col!r}, value={names.value!r} and {data!r}"
+        )
+    return data
 
 
 def pieces_of(triplets: Triplets) -> tuple[list[Any], Columns]:

@@ -8,7 +8,7 @@ next sweep. A block is one task on one thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from robustmf.backends.base import Measurement
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.matrix import Block, Factors, Matrix
+from robustmf.backends.ridge import Ridges
 from robustmf.backends.sweeps import Regressions
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -28,17 +29,28 @@ Point = tuple[Factors, Factors]
 
 @dataclass(frozen=True)
 class Terms:
-    """The parts of the model that are constant over the sweeps."""
+    """The parts of the model that are constant over the sweeps.
+
+    ``ridges`` are those of each factor of rows and columns, instead of λ; ``side`` is which of the
+    two a task is for.
+    """
 
     reg: float
     reg_by_count: bool
     biases: BiasModel
     bounds: tuple[float, float]
+    ridges: Ridges | None = None
+    side: int = 0
+
+    def of_side(self, side: int) -> Terms:
+        """The terms of the rows, or of the columns."""
+        return replace(self, side=side)
 
     def regressions(self, block: Block) -> Regressions:
         """The regressions of a block, on the thread of the task."""
+        reg = self.reg if self.ridges is None else self.ridges[self.side]
         operations = CPUOperations(block.observed, Team(1))
-        return Regressions(operations, self.biases, self.reg, self.reg_by_count, block.weights)
+        return Regressions(operations, self.biases, reg, self.reg_by_count, block.weights)
 
 
 class DaskSweeps:
@@ -101,12 +113,13 @@ class DaskSweeps:
         See :meth:`robustmf.backends.base.Sweeps.sweep`.
         """
         matrix = self._matrix
-        constants = (extrapolation, loss, self._terms, curvature, single)
 
         def solve(side: int, sections: Sequence[Any], previous_sections: Sequence[Any]) -> Any:
             own = (matrix.sides[side].blocks, point[side].blocks, previous[side].blocks)
             blocks = (*own, sections, previous_sections)
             workers = matrix.placement.addresses
+            terms = self._terms.of_side(side)
+            constants = (extrapolation, loss, terms, curvature, single)
             return matrix.connection.map(half_step, *blocks, constants=constants, workers=workers)
 
         def sweep() -> tuple[Any, Any, Any]:
@@ -149,7 +162,11 @@ class DaskSweeps:
                 _measure_rows, row_blocks, rows, sections, constants=constants, workers=workers
             )
             by_column = matrix.connection.map(
-                _penalty, column_blocks, columns, constants=(self._terms,), workers=workers
+                _penalty,
+                column_blocks,
+                columns,
+                constants=(self._terms.of_side(1),),
+                workers=workers,
             )
             tasks = [*rows, *columns, *by_row, *by_column]
             total = matrix.connection.submit(_total, by_row, by_column)

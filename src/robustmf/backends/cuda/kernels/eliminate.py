@@ -27,7 +27,7 @@ def fits(rank: int, itemsize: int) -> bool:
 
 @cache
 def solve(rank: int, wide: bool) -> Any:
-    """Solve (matrix + reg·I) u = right-hand side for one row; its system is at slot − ``offset``.
+    """Solve (matrix + ridge) u = right-hand side for one row; its system is at slot − ``offset``.
 
     An unknown whose pivot is not above rounding errors is 0. A solution that is not finite is not
     written.
@@ -36,18 +36,24 @@ def solve(rank: int, wide: bool) -> Any:
     columns = -(-rank // halves) * halves
     each = range(halves)
     lines = [
-        "def solve(rows, slots, offset, systems, reg, U, tolerance, "
+        "def solve(rows, slots, offset, systems, first, second, factors, U, tolerance, "
         "REGS: tl.constexpr, R: tl.constexpr):",
         "row = tl.load(rows + tl.program_id(0))",
         f"at = systems + (tl.load(slots + tl.program_id(0)) - offset) * ({rank + 1} * R)",
         f"lane = tl.arange(0, {_LANES})",
-        "ridge = tl.load(reg + row) if REGS else tl.load(reg)",
+        "if REGS:",
+        "    first += row",
+        "    second += row",
+        "x, y = tl.load(first), tl.load(second)",
     ]
     for h in each:
         lines += [
             f"i{h} = lane * {halves} + {h}",
             f"b{h} = tl.where(i{h} < {rank}, {load(f'at + {rank} * R + i{h}', wide)}, 0.0)",
             f"floor{h}, inverse{h} = b{h} * 0.0, b{h} * 0.0",
+            f"inside = i{h} < {rank}",
+            f"ridge{h} = x * tl.load(factors + i{h}, mask=inside, other=0.0)",
+            f"ridge{h} += y * tl.load(factors + {rank} + i{h}, mask=inside, other=0.0)",
         ]
         for j in range(columns):
             # by symmetry a column: neighbouring lanes then read neighbouring memory
@@ -55,7 +61,7 @@ def solve(rank: int, wide: bool) -> Any:
             lines.append(f"a{h}_{j} = {found if j < rank else f'b{h} * 0.0'}")
             if j % halves == h:
                 lines += [
-                    f"a{h}_{j} += tl.where(i{h} == {j}, ridge, 0.0)",
+                    f"a{h}_{j} += tl.where(i{h} == {j}, ridge{h}, 0.0)",
                     # the floor of a pivot is relative to the diagonal before elimination
                     f"floor{h} = tl.where(i{h} == {j}, a{h}_{j} * tolerance, floor{h})",
                 ]

@@ -54,8 +54,8 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
     ``wide``: rows of V are read 16 bytes at a time (float32 on a GPU).
     """
     lines = [
-        f"def half_step({_ENTRY_ARGUMENTS}, reg, min_shares, parts, n_lanes, tolerance, "
-        f"weight: tl.constexpr, REGS: tl.constexpr, CURVATURE: tl.constexpr, {_FLAGS}):",
+        f"def half_step({_ENTRY_ARGUMENTS}, first, second, factors, min_shares, parts, n_lanes, "
+        f"tolerance, weight: tl.constexpr, REGS: tl.constexpr, CURVATURE: tl.constexpr, {_FLAGS}):",
         *_lane_head(rank, wide),
         "low, high = tl.load(numbers), tl.load(numbers + 1)",
         "eps2, largest = tl.load(numbers + 2), tl.load(numbers + 7)",
@@ -98,7 +98,10 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
     for name in _triangle(rank):
         lines += [store("at", name, "shared", wide), "at += n_lanes"]
     lines += [
-        "ridge = tl.load(reg + row) if REGS else tl.load(reg)",
+        "if REGS:",
+        "    ridge, other = tl.load(first + row), tl.load(second + row)",
+        "else:",
+        "    ridge, other = tl.load(first), tl.load(second)",
         "if tl.max(single.to(tl.int32), 0) > 0:",
     ]
     lines += [f"    {line}" for line in _solution(rank, "single", wide)]
@@ -198,7 +201,8 @@ def _solution(rank: int, mask: str, wide: bool) -> list[str]:
     lines = []
     for k in range(rank):
         # the floor of a pivot is relative to the diagonal before elimination
-        lines += [f"a{k}_{k} += ridge", f"floor{k} = a{k}_{k} * tolerance"]
+        own = f"ridge * tl.load(factors + {k}) + other * tl.load(factors + {rank + k})"
+        lines += [f"a{k}_{k} += {own}", f"floor{k} = a{k}_{k} * tolerance"]
     for k in range(rank):
         lines.append(f"above = a{k}_{k} > floor{k}")
         lines.append(

@@ -12,14 +12,16 @@ def solve_tile(
     slots,
     offset,
     systems,
-    reg,
+    first,
+    second,
+    factors,
     U,
     tolerance,
     REGS: tl.constexpr,
     RANK: tl.constexpr,
     R: tl.constexpr,
 ):
-    """Solve (matrix + reg·I) u = right-hand side for one row; its system is at slot − ``offset``.
+    """Solve (matrix + ridge) u = right-hand side for one row; its system is at slot − ``offset``.
 
     An unknown whose pivot is not above rounding errors is 0. A solution that is not finite is not
     written.
@@ -27,7 +29,11 @@ def solve_tile(
     row = tl.load(rows + tl.program_id(0))
     at = systems + (tl.load(slots + tl.program_id(0)) - offset) * (RANK + 1) * R
     i, j = tl.arange(0, R)[:, None], tl.arange(0, R)[None, :]
-    ridge = tl.load(reg + row) if REGS else tl.load(reg)
+    if REGS:
+        first += row
+        second += row
+    ridge = tl.load(first) * tl.load(factors + i, mask=i < RANK, other=0.0)
+    ridge += tl.load(second) * tl.load(factors + RANK + i, mask=i < RANK, other=0.0)
     A = tl.load(at + i * R + j, mask=(i < RANK) & (j < RANK), other=0.0) + tl.where(
         i == j, ridge, 0.0
     )
