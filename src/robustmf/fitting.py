@@ -10,8 +10,9 @@ With ``n_init`` > 1 the last two are repeated, and the best fit is kept.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -20,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.backends.biases import penalty, ridge
 from robustmf.backends.cpu.blas import one_blas_thread
+from robustmf.backends.ridge import FactorRidge, Ridges, penalty, ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
 from robustmf.exceptions import CheckpointError, InterruptedFitWarning, warn_user
+from robustmf.initialization.candidates import ModelCandidate
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import (
     InitialPoint,
@@ -32,6 +34,11 @@ from robustmf.initialization.initial_point import (
     initial_biases,
     initial_point,
     subtract_biases,
+)
+from robustmf.initialization.model_choice import Biases, ModelChoice, choose_model
+from robustmf.initialization.nonnegative import (
+    nonnegative_factorization,
+    require_nonnegative_init,
 )
 from robustmf.initialization.orientation import rows_are_reference, transposed_settings
 from robustmf.initialization.problem import Problem, sampled_entries
@@ -42,7 +49,6 @@ from robustmf.initialization.regularization import (
     search_regularization,
 )
 from robustmf.initialization.scales import least_sigma
-from robustmf.initialization.search import sampled_rank, searched_factors
 from robustmf.initialization.variable_projection import projection_initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.losses import Loss
@@ -142,6 +148,10 @@ class FitResult:
         measured.
     solver, reason : str
         The solver that was used, and why.
+    scales : (array, array) or None, default=None
+        Scales of the noise of rows and columns, by which the entries were divided.
+    candidates : tuple of ModelCandidate, default=()
+        The models that were compared.
     """
 
     factorization: Factorization
@@ -152,6 +162,8 @@ class FitResult:
     criticality: float
     solver: str
     reason: str
+    scales: tuple[Array, Array] | None = None
+    candidates: tuple[ModelCandidate, ...] = ()
 
     def parts(self) -> dict[str, Any]:
         """The result as plain values for a checkpoint, the loss by its θ."""
@@ -163,12 +175,15 @@ class FitResult:
         _require_valid(parts)
         theta = parts["loss"]
         loss = settings.loss
+        found = data.restored(parts["factorization"], settings.max_rank)
+        _require_scales(parts["scales"], found)
         return cls(
             **parts
             | {
-                "factorization": data.restored(parts["factorization"], settings.max_rank),
+                "factorization": found,
                 "loss": loss if theta == loss.theta else loss.at_scale(theta),
                 "outcome": Outcome.from_parts(parts["outcome"]),
+                "candidates": _restored_candidates(parts),
             }
         )
 
@@ -193,6 +208,10 @@ class Initialization:
         θ for the distribution of the noise, where that was learned.
     scales : (array, array) or None
         Scales of rows and columns: the noise of an entry is ``sigma`` times both.
+    ridges : (FactorRidge, FactorRidge) or None
+        The ridge of each augmented factor of rows and columns, where it was learned.
+    candidates : tuple of ModelCandidate, default=()
+        The models that were compared.
     """
 
     factorization: Factorization
@@ -203,10 +222,13 @@ class Initialization:
     reason: str
     theta: float | None = None
     scales: tuple[Array, Array] | None = None
+    ridges: Ridges | None = None
+    candidates: tuple[ModelCandidate, ...] = ()
 
     def parts(self) -> dict[str, Any]:
         """The initialization as plain values for a checkpoint."""
-        return _plain(self)
+        ridges = None if self.ridges is None else [vars(side) for side in self.ridges]
+        return _plain(self) | {"ridges": ridges}
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any], settings: Settings, data: Data) -> Initialization:
@@ -216,13 +238,16 @@ class Initialization:
         if parts["theta"] is not None:
             require_number(parts["theta"], above=0)
         found = data.restored(parts["factorization"], settings.max_rank)
-        if parts["scales"] is not None:
-            for scales, biases in zip(
-                parts["scales"], (found.row_bias, found.column_bias), strict=True
-            ):
-                if scales.shape != biases.shape or not (scales > 0).all():
-                    raise CheckpointError("its scales must be a positive number per row and column")
-        return cls(**parts | {"factorization": found})
+        _require_scales(parts["scales"], found)
+        ridges = None
+        if parts["ridges"] is not None:
+            rows, columns = (FactorRidge(**side) for side in parts["ridges"])
+            n_factors = found.rank + found.has_bias
+            rows.require_shape(found.row_factors.shape[0], n_factors)
+            columns.require_shape(found.column_factors.shape[0], n_factors)
+            ridges = (rows, columns)
+        restored = {"factorization": found, "ridges": ridges}
+        return cls(**parts | restored | {"candidates": _restored_candidates(parts)})
 
     def loss(self, settings: Settings) -> Loss:
         """The loss with the θ that is used."""
@@ -234,7 +259,10 @@ class Initialization:
     def transposed(self) -> Initialization:
         """The same for the transposed matrix."""
         scales = None if self.scales is None else (self.scales[1], self.scales[0])
-        return replace(self, factorization=self.factorization.transposed, scales=scales)
+        ridges = None if self.ridges is None else (self.ridges[1], self.ridges[0])
+        return replace(
+            self, factorization=self.factorization.transposed, scales=scales, ridges=ridges
+        )
 
 
 def _require_valid(parts: dict[str, Any]) -> None:
@@ -248,9 +276,26 @@ def _require_valid(parts: dict[str, Any]) -> None:
         require_number(parts["factorization"]["center"])
 
 
+def _require_scales(saved: tuple[Array, Array] | None, found: Factorization) -> None:
+    """Require one positive scale per row and column of a saved factorization, or None."""
+    if saved is None:
+        return
+    for scales, biases in zip(saved, (found.row_bias, found.column_bias), strict=True):
+        if scales.shape != biases.shape or not (scales > 0).all():
+            raise CheckpointError("its scales must be a positive number per row and column")
+
+
 def _plain(record: FitResult | Initialization) -> dict[str, Any]:
     plain = {part.name: getattr(record, part.name) for part in fields(record)}
-    return plain | {"factorization": dict(vars(record.factorization))}
+    candidates = [vars(candidate) for candidate in record.candidates]
+    return plain | {"factorization": dict(vars(record.factorization)), "candidates": candidates}
+
+
+def _restored_candidates(parts: dict[str, Any]) -> tuple[ModelCandidate, ...]:
+    try:
+        return tuple(ModelCandidate.from_plain(plain) for plain in parts["candidates"])
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
 
 
 # --- 1. Check, choose the solver, hold out ---
@@ -317,6 +362,8 @@ def check(
 ) -> SolverChoice:
     """Refuse settings that do not go together; choose the solver."""
     check_init(settings.init)
+    if settings.nonnegative:
+        require_nonnegative_init(settings.init)
     plain_model = is_plain(settings, sample_weights)
     choice = _choose_solver(settings, operations, plain_model)
     capabilities = operations.capabilities
@@ -325,9 +372,10 @@ def check(
     if settings.certify is not None:
         if CERTIFIER.check is not None:
             CERTIFIER.check(settings.loss, settings.certify, capabilities)
-        if not plain_model:
+        if not plain_model or settings.nonnegative:
             raise ValueError(
-                "certify=True goes with the plain model: no bias, weights or reg_by_count"
+                "certify=True goes with the plain model: no bias, weights, reg_by_count or "
+                "nonnegative"
             )
         if settings.validation_fraction is not None:
             raise ValueError(
@@ -354,6 +402,7 @@ def _choose_solver(
         settings.loss,
         plain_model=plain_model,
         capabilities=operations.capabilities,
+        nonnegative=settings.nonnegative,
     )
 
 
@@ -381,8 +430,7 @@ def _fit_all(
     """One fit per stream of random numbers, without those that a checkpoint has."""
     with progress.reading():
         results = [FitResult.from_parts(parts, settings, data) for parts in progress.ended]
-    limited = choice.spec.single_blas_thread or settings.certify is not None
-    with one_blas_thread() if limited else nullcontext():
+    with _limited_blas(choice.spec.single_blas_thread or settings.certify is not None):
         for stream in streams[len(results) :]:
             if results:
                 # fits are compared with each other: all have the model of the first
@@ -426,7 +474,14 @@ def _fit_once(
     else:
         with progress.reading():
             initial = Initialization.from_parts(saved, settings, data)
-    return iterate(settings, initial, data, progress)
+    # a rank that was found may have led to another solver than the chosen one
+    with _limited_blas(get_solver(initial.solver).single_blas_thread):
+        return iterate(settings, initial, data, progress)
+
+
+def _limited_blas(limited: bool) -> AbstractContextManager[None]:
+    """One thread of BLAS, or the limits as they are."""
+    return one_blas_thread() if limited else nullcontext()
 
 
 # --- 2. Initialize: factors, noise level, λ and biases ---
@@ -471,50 +526,179 @@ def _initialize_oriented(
 ) -> Initialization:
     """The initialization in the orientation of ``operations``.
 
-    λ is given, or found in two steps: in units of the data, then by the noise level. Factors that
-    the data do not support are zero.
+    1. The model: center, biases, factors, or biases and factors, and the rank.
+    2. The initial point.
+    3. λ: given, or that of the noise, or chosen on held-out entries.
+
+    Factors that the data do not support are zero.
     """
-    candidate = None
     given_rank = settings.max_rank
+    model = None
     if settings.auto_rank or _is_searched(settings, choice):
-        weighted = _weighted(operations, sample_weights)
-        candidate = searched_factors(weighted, settings.max_rank, rng)
+        model = _choose_model(settings, _weighted(operations, sample_weights), rng)
         if settings.auto_rank:
-            rank = sampled_rank(weighted, rng) if candidate is None else candidate.rank
-            settings = replace(settings, rank=rank)
-            choice = _choose_solver(settings, operations, is_plain(settings, sample_weights))
-            _log.info("rank %d found; solver %s: %s", rank, choice.spec.name, choice.reason)
-        if not _is_searched(settings, choice):
-            candidate = None
+            settings = replace(settings, rank=1 if model is None else model.factors.rank)
+            plain = is_plain(settings, sample_weights) and (model is None or model.biases is None)
+            choice = _choose_solver(settings, operations, plain)
+            _log.info("rank %d found; solver %s", settings.rank, choice.spec.name)
+    candidates = () if model is None else model.candidates
+    if model is not None and model.biases is not None and _is_searchable(settings):
+        return _with_biases(settings, operations, sample_weights, rng, choice, model)
+    candidate = None
+    if model is not None and _is_searched(settings, choice):
+        candidate = model.factors
+    least_rank = 1 if given_rank is None else given_rank
+    if candidate is not None and candidate.rank == 0:
+        # a given rank is used even if the data do not support it
+        candidate = candidate.padded(1) if given_rank is None else None
+    settings = replace(settings, rank=max(settings.rank, 1))
     paper_reg = settings.reg
     if settings.auto_reg:
         rank = settings.rank if candidate is None else candidate.rank
         problem = Problem(operations, rank, settings.reg)
         settings, paper_reg = in_units(settings, problem, candidate is not None)
     initial = _initial_point(settings, operations, sample_weights, rng, choice, candidate)
-    if settings.auto_reg and initial.ridge is not None:
+    if settings.auto_reg:
         settings, initial = _choose_regularization(
             settings, operations, sample_weights, rng, choice, initial, paper_reg
         )
-    typical = float(np.median(np.abs(sampled_entries(operations.observed)[2])))
-    sigma = max(initial.sigma, least_sigma(typical, operations.observed.dtype))
     factors = initial.factorization
+    if settings.nonnegative:
+        return replace(
+            _nonnegative(
+                settings, _weighted(operations, sample_weights), initial, given_rank, choice
+            ),
+            candidates=candidates,
+        )
+    ridges = _learned_ridges(settings, initial, given_rank)
+    reg = settings.reg
+    if ridges is not None:
+        assert initial.ridge is not None
+        reg = initial.ridge  # of new rows: consistent with θ, also where there is no noise
     return Initialization(
-        factors if given_rank is None else factors.padded(given_rank),
-        sigma,
+        factors.padded(max(factors.rank, least_rank)),
+        _positive(initial.sigma, operations),
+        reg,
+        settings.bias_unit,
+        choice.spec.name,
+        choice.reason,
+        *_noise_settings(settings, initial),
+        ridges,
+        candidates,
+    )
+
+
+def _nonnegative(
+    settings: Settings,
+    operations: EntryOperations,
+    initial: InitialPoint,
+    given_rank: int | None,
+    choice: SolverChoice,
+) -> Initialization:
+    """The initialization with non-negative factors, from a point without that constraint.
+
+    The ridge of each factor was learned for other factors, and is not used.
+    """
+    theta, scales = _noise_settings(settings, initial)
+    sigma = _positive(initial.sigma, operations)
+    factors = initial.factorization
+    if scales is not None:
+        placed = _placed_scales(operations, scales)
+        operations = operations.on(operations.observed.divided(*placed))
+        factors = factors.scaled(*(1 / scale for scale in placed))
+    factors, noise = nonnegative_factorization(settings, operations, factors, sigma, given_rank)
+    if scales is not None:
+        factors = factors.scaled(*placed)
+    return Initialization(
+        factors,
+        max(sigma, noise),
         settings.reg,
         settings.bias_unit,
         choice.spec.name,
         choice.reason,
-        *_noise_settings(settings, initial, sample_weights),
+        theta,
+        scales,
     )
 
 
-def _is_searched(settings: Settings, choice: SolverChoice) -> bool:
-    """Whether factors without biases are searched for."""
+def _choose_model(
+    settings: Settings, operations: EntryOperations, rng: np.random.Generator
+) -> ModelChoice | None:
+    """The model that predicts entries from the others best, of those that the settings allow."""
+    required = settings.bias is True
+    open_ = settings.auto_reg and biases_are_open(settings, operations)
+    return choose_model(operations, settings.max_rank, required or open_, not required, rng)
+
+
+def _with_biases(
+    settings: Settings,
+    operations: EntryOperations,
+    sample_weights: Array | None,
+    rng: np.random.Generator,
+    choice: SolverChoice,
+    model: ModelChoice,
+) -> Initialization:
+    """The initialization of a model with biases, perhaps without factors.
+
+    The unit of the biases is such that λ is the ridge of factors and of row biases. A loss of
+    another degree has the λ that predicts held-out entries best.
+    """
+    factors = model.factors
+    biases = model.biases
+    assert biases is not None
+    rank = factors.rank if settings.max_rank is None else settings.max_rank
+    factorization = Factorization(
+        factors.U, factors.V, biases.center, biases.row_bias, biases.column_bias
+    ).padded(rank)
+    settings = replace(settings, bias=True, rank=rank)
+    reg = settings.reg
+    unit = settings.bias_unit
+    ridges = None
+    theta = None
+    if settings.loss.degree == 2:
+        assert factors.noise is not None
+        assert factors.ridge is not None
+        if settings.auto_theta:
+            theta = factors.noise.theta(settings.loss, settings.loss_at(1.0).theta)
+        if settings.auto_reg:
+            reg = factors.ridge if factors.rank else biases.row_ridge
+            unit = math.sqrt(reg / biases.row_ridge)
+            ridges = _bias_ridges(factors, biases, rank, unit)
+    elif settings.auto_reg:
+        problem = Problem(operations, max(rank, 1), settings.reg)
+        settings, _ = in_units(replace(settings, rank=max(rank, 1)), problem, learned=True)
+        unit = settings.bias_unit
+        found = search_regularization(settings, operations, sample_weights, rng)
+        reg = settings.reg if found is None else found.reg
+    return Initialization(
+        factorization,
+        _positive(factors.sigma, operations),
+        reg,
+        unit,
+        choice.spec.name,
+        choice.reason,
+        theta,
+        None,
+        ridges,
+        model.candidates,
+    )
+
+
+def _positive(sigma: float, operations: EntryOperations) -> float:
+    """The noise level, at least that of an exact fit."""
+    typical = float(np.median(np.abs(sampled_entries(operations.observed)[2])))
+    return max(sigma, least_sigma(typical, operations.observed.dtype))
+
+
+def _is_searchable(settings: Settings) -> bool:
+    """Whether initial factors are searched for, if the solver has no initialization of its own."""
     automatic = isinstance(settings.init, str) and settings.init == "auto"
-    by_projection = choice.spec.initialized_by_projection
-    return automatic and settings.loss.robust and settings.bias is not True and not by_projection
+    return automatic and settings.loss.robust
+
+
+def _is_searched(settings: Settings, choice: SolverChoice) -> bool:
+    """Whether initial factors are searched for."""
+    return _is_searchable(settings) and not choice.spec.initialized_by_projection
 
 
 def _weighted(operations: EntryOperations, sample_weights: Array | None) -> EntryOperations:
@@ -525,18 +709,41 @@ def _weighted(operations: EntryOperations, sample_weights: Array | None) -> Entr
 
 
 def _noise_settings(
-    settings: Settings, initial: InitialPoint, sample_weights: Array | None
+    settings: Settings, initial: InitialPoint
 ) -> tuple[float | None, tuple[Array, Array] | None]:
     """θ for the distribution of the noise, and the scales of rows and columns, if learned.
 
-    Scales go with the plain model alone: biases of a scaled matrix are not those of the matrix.
+    Scales go with models without biases: biases of a scaled matrix are not those of the matrix.
     """
     if initial.noise is None or settings.loss.degree != 2 or not settings.auto_theta:
         return None, None
-    plain = not initial.factorization.has_bias and sample_weights is None
-    scales = initial.noise.scales if plain and settings.validation_fraction is None else None
+    scales = None if initial.factorization.has_bias else initial.noise.scales
     default = settings.loss_at(1.0).theta
     return initial.noise.theta(settings.loss, default), scales
+
+
+def _learned_ridges(
+    settings: Settings, initial: InitialPoint, given_rank: int | None
+) -> Ridges | None:
+    """The ridge of each factor, where λ is not given and the factors' variances were learned."""
+    if initial.ridges is None or settings.loss.degree != 2 or not settings.auto_reg:
+        return None
+    rows, columns = initial.ridges
+    if initial.noise is None or initial.noise.scales is None:  # equal noise levels
+        rows = replace(rows, rows=None)
+        columns = replace(columns, rows=None)
+    rank = initial.factorization.rank if given_rank is None else given_rank
+    return rows.padded(rank), columns.padded(rank)
+
+
+def _bias_ridges(factors: Candidate, biases: Biases, rank: int, unit: float) -> Ridges:
+    """The ridge of each factor and bias; that of biases does not depend on the row."""
+    assert factors.ridges is not None
+    sides = []
+    for side, reg in zip(factors.ridges, (biases.row_ridge, biases.column_ridge), strict=True):
+        of_factors = replace(side, rows=None).padded(rank)
+        sides.append(of_factors.with_bias(reg * unit * unit))
+    return sides[0], sides[1]
 
 
 def _initial_point(
@@ -559,13 +766,12 @@ def _initial_point(
         center, row_bias, column_bias = initial_biases(operations, reg)
     operations = _weighted(operations, sample_weights)
     if choice.spec.initialized_by_projection and init == "auto":
-        return projection_initialization(settings, operations, rng)
+        with _limited_blas(choice.spec.single_blas_thread):
+            return projection_initialization(settings, operations, rng)
     if center is not None:
         operations = subtract_biases(operations, center, row_bias, column_bias)
     observed = operations.observed
     reg = average_reg(settings, observed.n_entries, observed.shape)
-    if candidate is None and init == "auto" and settings.loss.robust:
-        candidate = searched_factors(operations, settings.max_rank, rng)
     rank = settings.rank if candidate is None else candidate.rank
     problem = Problem(operations, rank, reg, settings.loss.degree)
     found = initial_point(init, problem, settings.loss, rng, candidate)
@@ -589,24 +795,21 @@ def _choose_regularization(
 ) -> tuple[Settings, InitialPoint]:
     """Settings with λ, and biases where they are open; and the initial point for them.
 
-    λ is the ridge of the noise level. Where the signal is weak, λ and biases are those that predict
-    held-out entries best, unless the noise was learned and biases do not help; the initial factors
-    are then those found so far, or new ones if these are of no use.
+    λ is the ridge of the noise level. Where that was not learned and the signal is weak, or no
+    search for factors was made, λ and biases are those that predict held-out entries best; the
+    initial factors are then those found so far, or new ones if these are of no use.
     """
-    if settings.loss.degree == 2:
-        assert initial.ridge is not None
-        settings = replace(settings, reg=max(settings.reg, initial.ridge))
+    follows_noise = settings.loss.degree == 2 and initial.ridge is not None
+    if follows_noise:
+        settings = replace(settings, reg=max(settings.reg, initial.ridge or 0.0))
     learned = initial.noise is not None
-    found = None
-    if initial.weak_signal and (not learned or biases_are_open(settings, operations)):
-        found = search_regularization(settings, operations, sample_weights, rng)
-    if learned and (found is None or not found.bias):
-        return settings, initial
-    biased = None
     if learned:
-        pays, biased = _biases_pay(settings, operations, sample_weights, rng, initial)
-        if not pays:
-            return settings, initial
+        settings = replace(settings, bias=initial.factorization.has_bias)
+    if not _is_held_out(settings, initial) or (learned and follows_noise):
+        return settings, initial
+    found = search_regularization(settings, operations, sample_weights, rng)
+    if learned:
+        return (settings if found is None else replace(settings, reg=found.reg)), initial
     if found is None and not initial.missed_signal:
         return settings, initial
     if found is None:
@@ -616,36 +819,16 @@ def _choose_regularization(
         factors = initial.factorization
         if not initial.missed_signal and found.bias is factors.has_bias:
             init = (np.asarray(factors.row_factors), np.asarray(factors.column_factors))
-        elif biased is not None:
-            init = (np.asarray(biased.U), np.asarray(biased.V))
-            settings = replace(settings, rank=biased.rank)
         settings = replace(settings, reg=found.reg, bias=found.bias, init=init)
     return settings, _initial_point(settings, operations, sample_weights, rng, choice)
 
 
-def _biases_pay(
-    settings: Settings,
-    operations: EntryOperations,
-    sample_weights: Array | None,
-    rng: np.random.Generator,
-    plain: InitialPoint,
-) -> tuple[bool, Candidate | None]:
-    """Whether entries given the others are more likely with biases than by factors alone.
-
-    Also returned are the factors beside the biases, or None. Biases are fitted to all entries: each
-    effective parameter costs one unit of log likelihood, as in Akaike's criterion.
-    """
-    operations = _weighted(operations, sample_weights)
-    reg = settings.reg / (settings.bias_unit * settings.bias_unit)
-    left = subtract_biases(operations, *initial_biases(operations, reg))
-    biased = searched_factors(left, settings.max_rank, rng)
-    if biased is None:
-        return True, None
-    observed = operations.observed
-    counts = np.concatenate((observed.rows.counts, observed.columns.counts))
-    parameters = float((counts / (counts + reg)).sum())
-    density = biased.log_density - parameters / observed.n_entries
-    return density > plain.log_density, biased
+def _is_held_out(settings: Settings, initial: InitialPoint) -> bool:
+    """Whether λ is chosen on held-out entries, unless the noise was learned."""
+    if initial.ridge is not None:
+        return initial.weak_signal
+    # least squares; given and random factors have the paper's λ
+    return isinstance(settings.init, str) and settings.init != "random"
 
 
 # --- 3. Iterate, certify ---
@@ -660,11 +843,10 @@ def iterate(
     loss = initial.loss(settings)
     operations = data.operations
     start = initial.factorization
+    scales = None
     if initial.scales is not None:
-        scales = [
-            operations.array(scale.astype(start.row_factors.dtype)) for scale in initial.scales
-        ]
-        operations = _scaled(operations, *scales)
+        scales = _placed_scales(operations, initial.scales)
+        operations = operations.on(operations.observed.divided(*scales))
         start = start.scaled(*(1 / scale for scale in scales))
     _log.info(
         "λ %.4g, θ %.4g, %s biases, solver %s",
@@ -682,12 +864,14 @@ def iterate(
         initial.bias_unit,
         data.sample_weights,
         settings.reg_by_count,
+        initial.ridges,
+        settings.nonnegative,
         settings.mm,
     )
     solver = spec.build(problem)
     validation = None
     if data.holdout is not None:
-        validation = partial(data.holdout.error, bounds=settings.bounds)
+        validation = partial(_holdout_error, data.holdout, settings.bounds, scales)
     outcome = run(
         solver,
         *start.augmented(initial.bias_unit),
@@ -708,7 +892,7 @@ def iterate(
     elif settings.certify is not None and not outcome.stopped:
         U, V, outcome, criticality = _certify(settings, problem, U, V, outcome, progress)
     factorization = start.with_augmented(U, V, initial.bias_unit)
-    if initial.scales is not None:
+    if scales is not None:
         factorization = factorization.scaled(*scales)
     return FitResult(
         factorization,
@@ -719,14 +903,30 @@ def iterate(
         criticality,
         initial.solver,
         initial.reason,
+        initial.scales,
+        initial.candidates,
     )
 
 
-def _scaled(operations: EntryOperations, row_scale: Array, column_scale: Array) -> EntryOperations:
-    """Operations on the entries divided by the scales of their rows and columns."""
-    rows = operations.observed.rows
-    scale = row_scale[rows.group_of_entry()] * column_scale[rows.indices]
-    return operations.on(operations.observed.with_values(rows.values / scale))
+def _placed_scales(operations: EntryOperations, scales: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The scales of rows and columns on the device and in the precision of the entries."""
+    dtype = operations.observed.dtype
+    rows, columns = (operations.array(scale.astype(dtype)) for scale in scales)
+    return rows, columns
+
+
+def _holdout_error(
+    holdout: Holdout,
+    bounds: tuple[float, float],
+    scales: tuple[Array, Array] | None,
+    U: Array,
+    V: Array,
+) -> float:
+    """The error on held-out entries of factors of the entries divided by ``scales``."""
+    if scales is not None:
+        U = U * scales[0][:, None]
+        V = V * scales[1][:, None]
+    return holdout.error(U, V, bounds)
 
 
 def _certify(
@@ -761,7 +961,8 @@ def _certifying_tol(settings: Settings) -> float:
 def _best(results: list[FitResult], settings: Settings, data: Data) -> FitResult:
     """The fit with the lowest validation error, or else the lowest objective.
 
-    Objectives are compared at the smallest of the fits' θ and λ.
+    Objectives are compared at the smallest of the fits' θ and λ, for entries divided by the scales
+    of the first fit.
     """
     if len(results) == 1:
         return results[0]
@@ -771,10 +972,17 @@ def _best(results: list[FitResult], settings: Settings, data: Data) -> FitResult
     reg = min(result.reg for result in results)
     sides = (data.operations.observed, data.operations.observed.transposed)
     ridges = [ridge(reg, settings.reg_by_count, side) for side in sides]
+    operations = data.operations
+    scales = None
+    if results[0].scales is not None:
+        scales = _placed_scales(operations, results[0].scales)
+        operations = operations.on(operations.observed.divided(*scales))
 
     def value(result: FitResult) -> float:
         found = result.factorization
-        total = data.operations.loss_sum(loss, *found.predictors(), data.sample_weights)
+        if scales is not None:
+            found = found.scaled(*(1 / scale for scale in scales))
+        total = operations.loss_sum(loss, *found.predictors(), data.sample_weights)
         return total + sum(map(penalty, ridges, found.augmented(result.bias_unit)))
 
     return min(results, key=value)

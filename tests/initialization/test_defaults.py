@@ -117,10 +117,14 @@ def test_weak_factors_without_biases_get_none():
     assert data.test_rmse(model.row_factors_, model.column_factors_) < 1.05 * best
 
 
-def test_too_few_entries_choose_nothing():
+def test_noise_about_a_mean_is_a_center():
     rng = np.random.default_rng(0)
     model = RobustMF(2, random_state=0).fit(3 + rng.standard_normal((30, 20)))
-    assert not model.row_bias_.any()
+    assert [one.model for one in model.candidates_ if one.chosen] == ["center"]
+    assert model.center_ == pytest.approx(3, abs=0.1)
+    np.testing.assert_allclose(
+        model.predict(np.arange(20), np.arange(20)), model.center_, atol=1e-5
+    )
 
 
 def test_large_data_are_judged_by_whole_rows(operations_on, monkeypatch):

@@ -1,4 +1,4 @@
-"""Parts of the search for factors, one by one: kernels, noise, levels, spectra, bookkeeping."""
+"""Parts of the search for factors, one by one: kernels and bookkeeping."""
 
 from __future__ import annotations
 
@@ -8,24 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import oracles
 from robustmf import Observed
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.data.compressed import Compressed
 from robustmf.initialization import search as search_module
-from robustmf.initialization import spectral, variational
-from robustmf.initialization.noise_mixture import (
-    OPTIONS as NOISE,
-)
-from robustmf.initialization.noise_mixture import (
-    NoiseLevels,
-    NoiseMixture,
-    NoiseModel,
-    _slope,
-)
+from robustmf.initialization import variational
 from robustmf.initialization.variational import OPTIONS, FoundFactors, VariationalSearch
 from robustmf.kernels import variational as kernels
 from robustmf.kernels.team import Team
-from robustmf.losses import SCAD
 
 
 def entries(m=20, n=15, rank=3, density=0.7, noise=0.1, seed=0):
@@ -56,9 +46,6 @@ def symmetric(packed):
     A = np.zeros((rank, rank))
     A[np.tril_indices(rank)] = packed
     return (A + A.T) / 2
-
-
-# --- kernels ---
 
 
 def test_weights_and_density_use_levels_and_outliers_have_no_weight():
@@ -141,6 +128,20 @@ def test_columns_without_an_entry_are_regressions_without_it():
         np.testing.assert_allclose(symmetric(spreads[z]), covariance, rtol=1e-7, atol=1e-9)
 
 
+def test_distant_entries_have_no_weight_in_the_comparison_of_subsets():
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((6, 2))
+    u = np.array([0.7, -1.2])
+    precision = np.array([0.5, 2.0])
+    scales = np.array([1.0, 4.0, 0.25, 1.0, 4.0, 0.25])
+    e = np.array([0.1, -1.4, 5.9, -3.1, 1.6, 6.1])  # the last three beyond three deviations
+    w = np.full(6, np.nan)
+    total = kernels._truncated_squares(B, B @ u + e, scales, precision, u, np.inf, w)
+    assert w.tolist() == [1.0, 4.0, 0.25, 0, 0, 0]
+    expected = precision @ u**2 + np.minimum(e**2 * scales, 9).sum()
+    assert total == pytest.approx(expected)
+
+
 def test_a_row_changes_only_for_a_gain(monkeypatch):
     def repaired(min_gain):
         search = searching(entries(noise=0.01), covariance=1e-4)
@@ -151,204 +152,6 @@ def test_a_row_changes_only_for_a_gain(monkeypatch):
 
     assert repaired(1.0) > 0
     assert repaired(1e12) == 0
-
-
-# --- the noise distribution ---
-
-
-def test_imposed_and_released_shares():
-    mixture = NoiseMixture(1.0, 100.0)
-    mixture.impose(2.0, 2.0)
-    assert mixture.variance == 2.0
-    assert mixture.shares[:2].tolist() == pytest.approx(
-        [1 - NOISE.outlier_share, NOISE.outlier_share]
-    )
-    mixture.impose(1.0, 16.0)
-    assert np.flatnonzero(mixture.shares).tolist() == [0, 2]  # standard deviations 1 and 4
-    mixture.impose(1e-30, 1.0)
-    assert mixture.shares[NOISE.scales[1] - 1] == NOISE.outlier_share
-    mixture.release(1.0)
-    assert mixture.shares.sum() == pytest.approx(1)
-    assert mixture.shares[0] > 1 - NOISE.outlier_share
-    large = np.maximum(mixture.centers**2, mixture.variances) >= 100
-    assert large.any()
-    assert (mixture.shares[large] == 0).all()
-    assert (mixture.shares[~large] > 0).all()
-
-
-def test_a_component_that_was_not_used_can_return():
-    mixture = NoiseMixture(1.0, 100.0)
-    mixture.learn(np.array([0]), np.array([[50.0], [0.0], [0.0]]), 25.0)
-    assert mixture.variance == pytest.approx(0.5)
-    assert mixture.shares.sum() == pytest.approx(1)
-    assert (mixture.shares[1:4] > 0).all()
-
-
-def test_outliers_do_not_count_for_the_variance():
-    mixture = NoiseMixture(1.0, 1e4)
-    outlier = int(np.flatnonzero(mixture.centers)[0])
-    mixture.learn(np.array([0, outlier]), np.array([[80.0, 20.0], [0, 70.0], [0, 250.0]]), 80.0)
-    assert mixture.variance == pytest.approx(1.0)
-    assert mixture.centers[outlier] == mixture.first_centers[outlier]
-
-
-def test_free_components_of_outliers_are_learned_within_bounds():
-    mixture = NoiseMixture(4.0, 1e6)
-    mixture.is_free = True
-    near, far = np.flatnonzero(mixture.first_centers > 0)[[0, 8]]
-    negative = int(np.flatnonzero(mixture.first_centers < 0)[8])
-    used = np.array([0, near, far, negative])
-    counts = np.array([70.0, 10.0, 10.0, 10.0])
-    means = np.array([0.0, 2.0, 50.0, -60.0])
-    squares = means**2 + np.array([0.0, 0.1, 1e4, 36.0])
-    mixture.learn(used, np.array([counts, counts * means, counts * squares]), 70.0)
-    assert mixture.variance == pytest.approx(4.0)
-    # in units of the noise; not nearer than the first, neither narrower nor wider than the bounds
-    np.testing.assert_allclose(mixture.centers[used], [0, 3, 25, -30])
-    np.testing.assert_allclose(mixture.variances[used], [1, 0.36, 25, 9])
-    mixture.release(4.0)
-    assert np.array_equal(mixture.centers, mixture.first_centers)
-    assert np.array_equal(mixture.variances, mixture.first_variances)
-
-
-def test_components_with_a_small_share_are_not_learned():
-    mixture = NoiseMixture(1.0, 1e6)
-    mixture.is_free = True
-    outlier = int(np.flatnonzero(mixture.first_centers > 0)[4])
-    moments = np.array([[999.0, 1.0], [0.0, 500.0], [0.0, 250_001.0]])
-    mixture.learn(np.array([0, outlier]), moments, 999.0)
-    assert mixture.centers[outlier] == mixture.first_centers[outlier]
-
-
-def test_log_density_is_that_of_the_mixture():
-    mixture = NoiseMixture(3.0, 1e4)
-    mixture.release(3.0)
-    log_energy = np.array([-2.0, 0.0, 3.0])
-    e = np.exp(log_energy / 2)[:, None]
-    density = mixture.shares * np.exp(-0.5 * (e - mixture.centers) ** 2 / mixture.variances)
-    expected = np.log((density / np.sqrt(mixture.variances)).sum(axis=1))
-    np.testing.assert_allclose(mixture.log_density(log_energy), expected)
-
-
-def noise_model(row_scales, column_scales, outliers=0.0):
-    mixture = NoiseMixture(1.0, 1e4)
-    bump = int(np.argmin(np.abs(mixture.centers - 4)))
-    mixture.shares[[0, bump]] = 1 - outliers, outliers
-    return NoiseModel(np.asarray(row_scales), np.asarray(column_scales), mixture)
-
-
-def test_scales_that_are_nearly_equal_are_not_used():
-    equal = noise_model(np.exp([-0.05, 0.05]), np.ones(3))
-    assert equal.scales is None
-    different = noise_model(np.ones(2), np.exp([-0.5, 0.0, 0.5]))
-    rows, columns = different.scales
-    assert len(rows) == 2
-    assert len(columns) == 3
-    assert len(different.transposed.row_scales) == 3
-
-
-def test_theta_stays_in_the_domain_of_the_loss():
-    theta = noise_model(np.ones(2), np.ones(2), outliers=0.3).theta(SCAD(), 2.6)
-    assert 2 < theta <= 2.6
-
-
-# --- noise levels ---
-
-
-def test_levels_are_relative_to_the_median_row():
-    levels = NoiseLevels(np.zeros(5))
-    likelihoods = -0.5 * (levels.offsets - np.array([[0], [2], [4], [6], [8]])) ** 2 * 10.0
-    levels.learn(likelihoods, np.full(5, 10), common=False)
-    assert np.median(levels.values) == pytest.approx(1)
-    ratios = np.log(levels.values) / NOISE.level_step
-    np.testing.assert_allclose(ratios, [-4, -2, 0, 2, 4], atol=0.2)
-
-
-def test_common_levels_are_on_the_regression_line():
-    log_scale = np.linspace(-2, 2, 9)
-    levels = NoiseLevels(log_scale)
-    wanted = np.rint(-2 * log_scale / NOISE.level_step)
-    likelihoods = -np.abs(levels.offsets - wanted[:, None])
-    levels.learn(likelihoods, np.full(9, 10), common=True)
-    np.testing.assert_allclose(np.log(levels.values), -2 * log_scale, atol=0.2)
-    assert np.array_equal(levels.base, levels.values)
-
-
-@pytest.mark.parametrize(("true", "found"), [(-1.5, -1.5), (-7.0, -2.0), (3.0, 0.0)])
-def test_slopes_are_between_those_of_equal_and_proportional_noise(true, found):
-    x = np.linspace(-1, 1, 7)
-    assert _slope(x, 4 + true * x, np.arange(1, 8)) == pytest.approx(found)
-    assert _slope(np.ones(7), x, np.arange(1, 8)) == 0
-
-
-def test_points_of_the_regression_are_weighted_by_entries():
-    x = np.array([0.0, 1.0, 2.0])
-    y = np.array([0.0, -1.0, 50.0])
-    assert _slope(x, y, np.array([10, 10, 0])) == pytest.approx(-1)
-
-
-# --- spectra ---
-
-
-def test_scales_of_columns_are_found_and_those_of_equal_rows_are_equal():
-    rng = np.random.default_rng(0)
-    factor = np.exp(2 * rng.standard_normal(30))
-    observed = entries(60, 30, density=0.5)
-    scaled = observed.with_values(observed.rows.values * factor[observed.rows.indices])
-    row_scale, column_scale = spectral.equilibrating_scales(scaled)
-    assert np.corrcoef(np.log(column_scale), np.log(factor))[0, 1] > 0.95
-    few = Observed.from_dense(rng.standard_normal((200, 5)))
-    row_scale, _ = spectral.equilibrating_scales(few)
-    medians = np.median(np.log(np.abs(few.rows.values.reshape(200, 5))), axis=1)
-    assert np.std(np.log(row_scale)) < 0.5 * np.std(medians)
-
-
-def test_medians_of_few_values_are_shrunk():
-    counts = np.array([2, 3, 200, 300])
-    pointers = np.concatenate([[0], np.cumsum(counts)])
-    columns = np.concatenate([np.arange(count) for count in counts])
-    groups = Compressed(pointers, columns.astype(np.int32), np.ones(pointers[-1]))
-    medians = np.array([3.0, -3.0, 2.0, -2.0])
-    found = spectral._shrunk_medians(groups, np.repeat(medians, counts))
-    variance = 2 / counts
-    between = np.var(medians) - variance.mean()
-    np.testing.assert_allclose(found, medians * between / (between + variance))
-
-
-def test_factors_of_few_entries_are_counted():
-    """Hardly more entries per row than are needed to detect a factor."""
-    rng = np.random.default_rng(0)
-    m = 800
-    chosen = rng.choice(m * m, int(1.8 * m), replace=False)
-    i, j = np.divmod(chosen, m)
-    signs = rng.choice([-1.0, 1.0], (2, m))
-    observed = Observed.from_indices(i, j, signs[0][i] * signs[1][j], (m, m))
-    assert spectral.bethe_hessian_rank(observed, observed.rows.values, 1, 0) == 1
-
-
-def test_values_of_which_most_are_equal_are_not_clipped():
-    values = np.array([1.0, 1.0, 1.0, 1.0, 7.0])
-    assert spectral.clipped(values).tolist() == values.tolist()
-    assert spectral.clipped(np.array([0.0, 1.0, 2.0, 3.0, 90.0])).max() < 10
-
-
-def test_more_factors_than_are_counted_at_first():
-    rank = spectral.OPTIONS.first_eigenvalues + 2
-    observed = entries(160, 150, rank, density=0.9, seed=1)
-    assert spectral.bethe_hessian_rank(observed, observed.rows.values, 40, 0) == rank
-    assert spectral.bethe_hessian_rank(observed, observed.rows.values, 5, 0) == 5
-
-
-def test_spectral_factors_are_singular_vectors():
-    observed = entries(12, 9)
-    left, right = spectral.spectral_factors(observed, observed.rows.values, 3, 0)
-    all_left, all_right = spectral.spectral_factors(observed, observed.rows.values, 9, 0)
-    for k in range(3):
-        assert abs(left[:, k] @ all_left[:, k]) == pytest.approx(1)
-        assert abs(right[:, k] @ all_right[:, k]) == pytest.approx(1)
-
-
-# --- the search ---
 
 
 def test_weak_factors_keep_a_prior_variance_during_annealing():
@@ -455,7 +258,7 @@ def test_the_result_is_in_the_unit_of_the_data():
     np.testing.assert_allclose(other.U @ other.V.T, 16 * one.U @ one.V.T)
     assert other.sigma == pytest.approx(16 * one.sigma)
     assert other.ridge == pytest.approx(16 * one.ridge)
-    assert other.log_density == pytest.approx(one.log_density - np.log(16))
+    np.testing.assert_allclose(other.residuals, 16 * one.residuals)
     rows = one.noise.row_scales[observed.rows.group_of_entry()]
     columns = one.noise.column_scales[observed.rows.indices]
     assert np.mean(np.log(rows)) == pytest.approx(0, abs=1e-12)
@@ -491,7 +294,9 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
     def attempt(*_):
         density, is_clear = left.pop(0)
         factors = np.ones((20, 1)), np.ones((15, 1))
-        return FoundFactors(*factors, 1.0, SimpleNamespace(), 1.0, -density, density, is_clear)
+        return FoundFactors(
+            *factors, 1.0, SimpleNamespace(), 1.0, (), 1, -density, density, is_clear
+        )
 
     monkeypatch.setattr(variational, "_attempt", attempt)
     found = variational.search_factors(entries(), None, Team(1), np.random.default_rng(0))
@@ -508,28 +313,66 @@ def test_too_few_entries_are_not_searched():
         assert variational.search_factors(observed, None, Team(1), rng) is None
 
 
-def test_the_size_up_to_which_data_are_searched():
-    assert search_module.is_searchable(250_000, 1)
-    assert not search_module.is_searchable(250_001, 1)
-    assert search_module.is_searchable(60_000, 31)
-    assert not search_module.is_searchable(60_000, 32)
-
-
-def test_the_rank_of_a_sample_of_rows(monkeypatch):
-    observed = entries(30, 12, density=1.0)
-    operations = CPUOperations(observed, Team(1))
-    sampled = []
-
-    def search_factors(sample, rank, team, rng):
-        sampled.append((sample, rank))
-        return SimpleNamespace(U=np.ones((30, 4)))
-
-    monkeypatch.setattr(search_module, "search_factors", search_factors)
-    assert search_module.sampled_rank(operations, None) == 1
-    assert sampled == []
-    options = replace(search_module.OPTIONS, max_entries=150)
+def test_the_densest_rows_and_columns_are_searched(monkeypatch):
+    """Rows and columns of unequal density; the block has as many of both, and few more entries."""
+    rng = np.random.default_rng(0)
+    density = np.linspace(0.1, 1, 40)[rng.permutation(40), None] * np.linspace(0.3, 1, 30)
+    observed = Observed.from_dense(np.where(rng.random((40, 30)) < density, 1.0, np.nan))
+    options = replace(search_module.OPTIONS, max_entries=150, min_per_row=1.0)
     monkeypatch.setattr(search_module, "OPTIONS", options)
-    assert search_module.sampled_rank(operations, None) == 4
-    ((sample, rank),) = sampled
-    assert rank is None
-    assert sample.n_entries == 120  # every third row
+    rows, columns = search_module.dense_block(observed)
+    assert rows.mean() == pytest.approx(columns.mean(), abs=0.05)
+    assert observed.rows.counts[rows].min() >= observed.rows.counts[~rows].max()
+    assert observed.columns.counts[columns].min() >= observed.columns.counts[~columns].max()
+    block = search_module.block_of(observed, rows, columns)
+    assert 150 <= block.n_entries < 200
+    np.testing.assert_array_equal(block.to_dense(), observed.to_dense()[np.ix_(rows, columns)])
+    monkeypatch.setattr(search_module, "OPTIONS", replace(options, min_per_row=12.0))
+    wider, _ = search_module.dense_block(observed)
+    assert wider.sum() > rows.sum()
+    limited = replace(options, min_per_row=12.0, max_block=200)
+    monkeypatch.setattr(search_module, "OPTIONS", limited)
+    narrower, others = search_module.dense_block(observed)
+    assert search_module.block_of(observed, narrower, others).n_entries <= 220
+
+
+def test_large_data_are_searched_in_a_block(monkeypatch):
+    """Data up to the limit are searched whole; the block of larger ones is extended to all."""
+    observed = entries(120, 90, rank=2, density=0.6)
+    operations = CPUOperations(observed, Team(1))
+    searched = []
+    search_factors = search_module.search_factors
+
+    def recorded(part, rank, team, rng):
+        searched.append(part.shape)
+        return search_factors(part, rank, team, rng)
+
+    monkeypatch.setattr(search_module, "search_factors", recorded)
+    for limit in (observed.n_entries, observed.n_entries // 2):
+        options = replace(search_module.OPTIONS, max_entries=limit)
+        monkeypatch.setattr(search_module, "OPTIONS", options)
+        found = search_module.searched_factors(operations, None, np.random.default_rng(0))
+        assert found.rank == 2
+        assert found.U.shape == (120, 2)
+        residual = oracles.residuals(observed, found.U, found.V)
+        assert np.median(np.abs(residual)) < 0.1
+    assert searched[0] == (120, 90)
+    assert searched[1][0] < 100
+    assert searched[1][1] < 80
+
+
+def test_rows_without_entries_in_the_block_are_fitted_to_the_other_columns(monkeypatch):
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((120, 2)) @ rng.standard_normal((2, 90))
+    density = np.where(np.arange(90) < 60, 0.9, 0.4) * np.ones((120, 1))
+    density[7] = np.arange(90) >= 60
+    noisy = truth + 0.05 * rng.standard_normal(truth.shape)
+    observed = Observed.from_dense(np.where(rng.random(truth.shape) < density, noisy, np.nan))
+    options = replace(search_module.OPTIONS, max_entries=4_000)
+    monkeypatch.setattr(search_module, "OPTIONS", options)
+    rows, columns = search_module.dense_block(observed)
+    assert not rows[7]
+    assert not columns[60:].any()
+    operations = CPUOperations(observed, Team(1))
+    found = search_module.searched_factors(operations, 2, np.random.default_rng(0))
+    np.testing.assert_allclose(found.U[7] @ found.V.T, truth[7], atol=0.2)

@@ -272,4 +272,20 @@ def test_noise_alone_has_no_factors():
     """All factors are removed while the noise level is lowered."""
     observed = Observed.from_dense(np.random.default_rng(0).normal(size=(30, 20)))
     with Team(1) as team:
-        assert search_factors(observed, 2, team, np.random.default_rng(0)) is None
+        found = search_factors(observed, 2, team, np.random.default_rng(0))
+    assert found is not None
+    assert found.U.shape == (30, 0)
+    assert 0.85 < found.sigma < 1.15
+
+
+def test_noise_that_differs_by_row_is_found_beside_outliers():
+    rng = np.random.default_rng(0)
+    scale = np.where(np.arange(120) % 3 == 0, 0.42, 0.14)
+    X = rng.standard_normal((120, 2)) @ rng.standard_normal((2, 100))
+    X += scale[:, None] * rng.standard_normal(X.shape)
+    X += np.where(rng.random(X.shape) < 0.1, rng.choice([-5.0, 5.0], X.shape), 0.0)
+    X[rng.random(X.shape) < 0.5] = np.nan
+    found = search_factors(Observed.from_dense(X), None, Team(1), rng)
+    levels = found.noise.row_scales
+    assert found.U.shape[1] == 2
+    assert np.median(levels[::3]) > 2 * np.median(levels[1::3])

@@ -96,7 +96,7 @@ def test_biases_are_found_and_used():
     folded = model.transform(X)
     assert folded.shape == (120, 3)
     assert np.sqrt(np.mean((model.inverse_transform(folded) - clean) ** 2)) < 0.08
-    without = RobustMF(2, random_state=0).fit(X)
+    without = RobustMF(2, bias=False, random_state=0).fit(X)
     assert np.sqrt(np.mean((without.predict(i, j) - clean) ** 2)) > 0.5, (
         "rank 2 alone cannot hold the biases"
     )
@@ -333,3 +333,15 @@ def test_the_initialization_with_the_lowest_objective_is_kept(model):
             fit.fit(observed)
         assert len(ends) == 6
         assert fit.history_["objective"][-1] == min(ends)
+
+
+def test_the_value_after_a_step_is_the_objective_with_the_reduced_width(team):
+    observed, U, V = random_problem()
+    solver = IRLS.on_entries(CPUOperations(observed, team), Objective(make_loss("lsp"), 0.3), 0.5)
+    solver.begin(U, V)
+    widths = [solver._smoothing.width]
+    for _ in range(60):
+        value = solver.step()
+        widths.append(solver._smoothing.width)
+        assert value == pytest.approx(solver._measured_value(), rel=1e-12)
+    assert len(set(widths)) > 3

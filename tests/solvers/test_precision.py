@@ -96,6 +96,7 @@ def test_a_fit_begins_in_float32_and_ends_at_the_float64_result(monkeypatch, swe
                 bias=bias,
                 solver="irls",
                 init="ridge",
+                reg="paper",
                 tol=tol,
                 random_state=0,
                 max_iter=2000,
@@ -356,3 +357,29 @@ def test_the_objective_is_recomputed_when_float64_begins(for_all, team, name):
     assert solver.state()["value"] == pytest.approx(
         losses.sum() + objective.penalty(*solver.factors), rel=1e-13
     )
+
+
+def test_a_nonsmooth_loss_leaves_float32_with_its_width_and_a_smooth_one_does_not(
+    for_all, team, monkeypatch
+):
+    observed = make_synthetic(40, rank=2, observed=0.5, random_state=0).train
+    rng = np.random.default_rng(0)
+    initial = [rng.standard_normal((size, 2)) for size in observed.shape]
+    sigma = 0.5
+    least = 0.05 * sigma  # below the initial width, above the final one
+    monkeypatch.setattr(precision, "least_width", lambda *_: least)
+
+    def precisions(loss):
+        operations = CPUOperations(observed, team)
+        solver = IRLS.on_entries(operations, Objective(make_loss(loss), 0.3), sigma)
+        solver.begin(*initial)
+        made = []
+        for _ in range(60):
+            solver.step()
+            made.append((solver._smoothing.width >= least, solver._single))
+        return made
+
+    nonsmooth = precisions("l1")
+    assert all(single == is_wide for is_wide, single in nonsmooth)
+    assert {single for _, single in nonsmooth} == {False, True}
+    assert precisions("cauchy")[5][1]

@@ -99,6 +99,24 @@ def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
     return given.astype(observed.dtype)
 
 
+def row_weights(sample_weight: ArrayLike, observed: Observed) -> Array:
+    """One weight per entry, in row order, from one per row."""
+    given = np.asarray(sample_weight)
+    if given.dtype.kind not in "iufb":
+        raise TypeError(f"sample_weight must hold numbers, got dtype {given.dtype}")
+    if given.shape != (observed.shape[0],):
+        raise ValueError(
+            f"sample_weight must have one number per row of X, ({observed.shape[0]},), "
+            f"got shape {given.shape}"
+        )
+    if not (np.isfinite(given).all() and (given >= 0).all()):
+        raise ValueError("sample_weight must be finite and >= 0")
+    on_entries = np.repeat(given.astype(np.float64), observed.rows.counts)
+    if not on_entries.any():
+        raise ValueError("sample_weight must be positive for a row with an observed entry")
+    return on_entries
+
+
 def new_rows(X: Any, convert: Callable[[Any], Observed] = as_observed) -> Observed:
     """Rows to fold in: as for ``fit``, but rows without any observed entry are allowed.
 

@@ -12,10 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.exceptions import DuplicateEntryError
-from robustmf.kernels.compress import count, first_repeat, merge_repeats, scatter, transpose
+from robustmf.kernels.compress import (
+    count,
+    first_repeat,
+    group_order,
+    merge_repeats,
+    scatter,
+    transpose,
+)
 
 Values = NDArray[np.float32] | NDArray[np.float64]
 Duplicates = Literal["error", "last", "mean"]
+
+#: With fewer entries NumPy sorts, so that the kernels need not be compiled for a first small table.
+FEW = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,8 @@ def compress(
 
     The entries are grouped by column and then by row with two stable counting sorts.
     """
+    if len(v) < FEW:
+        return transpose_compressed(_sorted(j, i, v, shape[1]), shape[0], v.dtype)
     by_column = _allocate(j, shape[1], v.dtype)
     scatter(j, i, v, by_column.pointers, by_column.indices, by_column.values)
     return transpose_compressed(by_column, shape[0], v.dtype)
@@ -99,6 +111,9 @@ def compress(
 
 def transpose_compressed(entries: Compressed, n_groups: int, dtype: np.dtype[Any]) -> Compressed:
     """CSC of CSR, or the reverse: ``n_groups`` groups with ascending indices."""
+    if len(entries.values) < FEW:
+        values = entries.values.astype(dtype, copy=False)
+        return _sorted(entries.indices, entries.group_of_entry(), values, n_groups)
     out = _allocate(entries.indices, n_groups, dtype)
     transpose(
         entries.pointers, entries.indices, entries.values, out.pointers, out.indices, out.values
@@ -114,7 +129,7 @@ def merge_duplicates(rows: Compressed, duplicates: Duplicates) -> Compressed:
     DuplicateEntryError
         If there are any and ``duplicates`` is "error".
     """
-    repeat = int(first_repeat(rows.pointers, rows.indices))
+    repeat = _first_repeat(rows)
     if repeat < 0:
         return rows
     if duplicates == "error":
@@ -125,6 +140,34 @@ def merge_duplicates(rows: Compressed, duplicates: Duplicates) -> Compressed:
         )
     kept = merge_repeats(rows.pointers, rows.indices, rows.values, duplicates == "mean")
     return Compressed(rows.pointers, rows.indices[:kept], rows.values[:kept])
+
+
+def grouping_order(entries: Compressed, others: Compressed) -> NDArray[np.int64]:
+    """Positions of ``entries`` in the order of ``others``, which are their transpose."""
+    if len(entries.values) < FEW:
+        return np.argsort(entries.indices, kind="stable")
+    order = np.empty(len(entries.values), np.int64)
+    group_order(entries.indices, others.pointers, order)
+    return order
+
+
+def _first_repeat(rows: Compressed) -> int:
+    """The first entry whose index equals the one before it in its sorted group, or -1."""
+    if len(rows.values) >= FEW:
+        return int(first_repeat(rows.pointers, rows.indices))
+    equal = np.append(False, rows.indices[1:] == rows.indices[:-1])
+    equal[rows.pointers[:-1][rows.counts > 0]] = False
+    return int(np.argmax(equal)) if equal.any() else -1
+
+
+def _sorted(
+    groups: NDArray[np.int32], others: NDArray[np.int32], values: Values, n_groups: int
+) -> Compressed:
+    """Coordinates sorted by group, stable, without a compiled kernel."""
+    order = np.argsort(groups, kind="stable")
+    pointers = np.zeros(n_groups + 1, np.int64)
+    np.cumsum(np.bincount(groups, minlength=n_groups), out=pointers[1:])
+    return Compressed(pointers, others[order].astype(np.int32, copy=False), values[order])
 
 
 def _allocate(groups: NDArray[np.int32], n_groups: int, dtype: np.dtype[Any]) -> Compressed:

@@ -19,6 +19,7 @@ from robustmf.data.compressed import (
     Duplicates,
     Values,
     compress,
+    grouping_order,
     merge_duplicates,
     transpose_compressed,
 )
@@ -26,7 +27,6 @@ from robustmf.data.ids import Vocabulary, listed_ids
 from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
 from robustmf.data.tables import is_table, long_form, triplet_columns, wide_table
 from robustmf.exceptions import DuplicateEntryError
-from robustmf.kernels.compress import group_order
 
 __all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
 
@@ -115,9 +115,7 @@ class Observed:
         return transpose_compressed(self.rows, self.shape[1], self.dtype)
 
     def _compute_column_order(self) -> NDArray[np.int64]:
-        order = np.empty(self.n_entries, np.int64)
-        group_order(self.rows.indices, self.columns.pointers, order)
-        return order
+        return grouping_order(self.rows, self.columns)
 
     @property
     def transposed(self) -> Observed:
@@ -143,6 +141,14 @@ class Observed:
             self.row_ids,
             self.column_ids,
         )
+
+    def divided(self, row_scales: Values | None, column_scales: Values) -> Observed:
+        """The values divided by scales of their rows, if given, and of their columns."""
+        rows = self.rows
+        scales = column_scales[rows.indices]
+        if row_scales is not None:
+            scales = row_scales[rows.group_of_entry()] * scales
+        return self.with_values(rows.values / scales)
 
     def select(self, mask: NDArray[np.bool_]) -> Observed:
         """The entries where ``mask`` (in row order) is true; the shape is not changed."""

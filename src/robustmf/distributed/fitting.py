@@ -17,6 +17,7 @@ from robustmf.backends.dask.loading import load_matrix
 from robustmf.backends.dask.matrix import Block, Factors, Matrix
 from robustmf.backends.dask.source import Triplets
 from robustmf.backends.dask.sweeps import DaskSweeps, Terms
+from robustmf.backends.ridge import Ridges
 from robustmf.data.compressed import Coordinates
 from robustmf.data.holdout import holdout_seed
 from robustmf.data.ids import SIDE_NAMES
@@ -70,7 +71,9 @@ class RemoteEntries:
         return self.kept
 
 
-def require_cluster(solver: str, n_init: int, certify: Any, *, has_rank: bool) -> None:
+def require_cluster(
+    solver: str, n_init: int, certify: Any, *, has_rank: bool, nonnegative: bool = False
+) -> None:
     """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
     capabilities = DaskBackend.capabilities
     if not has_rank:
@@ -78,7 +81,7 @@ def require_cluster(solver: str, n_init: int, certify: Any, *, has_rank: bool) -
             "rank must be an integer with client=, got rank='auto': the search for the rank needs "
             "all entries in one process; give a number, for example rank=10"
         )
-    require_possible(solver, plain_model=True, capabilities=capabilities)
+    require_possible(solver, plain_model=True, capabilities=capabilities, nonnegative=nonnegative)
     if certify and not CERTIFIER.is_possible(plain_model=True, capabilities=capabilities):
         raise ValueError(f"certify must be False with client=, got certify={certify!r}")
     if n_init != 1 and not capabilities.several_initializations:
@@ -111,13 +114,20 @@ class ClusterData:
 
     def sweeps(
         self,
-        reg: float,
+        reg: float | Ridges,
         biases: BiasModel,
         sample_weights: None = None,
         reg_by_count: bool = False,
+        nonnegative: bool = False,
     ) -> DaskSweeps:
         """Sweeps over the blocks, which have the weights of their entries."""
-        self._sweeps = DaskSweeps(self.observed, Terms(reg, reg_by_count, biases, self.bounds))
+        ridges = None
+        if isinstance(reg, tuple):
+            # The multipliers of rows belong to the sample that the rules were learned from.
+            ridges = (replace(reg[0], rows=None), replace(reg[1], rows=None))
+        reg = reg if isinstance(reg, float) else 0.0
+        terms = Terms(reg, reg_by_count, biases, self.bounds, ridges)
+        self._sweeps = DaskSweeps(self.observed, terms)
         return self._sweeps
 
     def error(self, U: Any, V: Any, bounds: tuple[float, float]) -> float:
@@ -189,6 +199,11 @@ class ClusterFit:
         seed = holdout_seed(self._stream)
         self.matrix = load_matrix(connection, triplets, n_blocks, fraction, seed)
 
+    def sampled_values(self) -> Array:
+        """Values of evenly spaced entries."""
+        samples = self.matrix.connection.gather(_samples(self.matrix))
+        return np.concatenate([sample.values for sample in samples])
+
     def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
         """Initialize and iterate; the factors of the result are empty if written as shards."""
         matrix = self.matrix
@@ -229,8 +244,7 @@ class ClusterFit:
 def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
     """A sample of the entries, and the numbers of entries of all rows and columns."""
     connection = matrix.connection
-    limits = (max(KEPT_ENTRIES // matrix.n_blocks, 1), SAMPLING.client_share(matrix.n_blocks))
-    tasks = connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
+    tasks = _samples(matrix)
     counts = [connection.map(getattr, of.blocks, constants=("counts",)) for of in matrix.sides]
     samples, *parts = connection.gather([tasks, *counts])
     sample: Coordinates = concatenate(samples)
@@ -240,6 +254,12 @@ def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
         kept[f"{name}_counts"] = np.concatenate(parts[side])[np.argsort(order)]
         kept[f"{name}s"] = order[getattr(sample, f"{name}s")].astype(np.int64)
     return kept
+
+
+def _samples(matrix: Matrix) -> Any:
+    """Tasks that sample the entries of each block of rows."""
+    limits = (max(KEPT_ENTRIES // matrix.n_blocks, 1), SAMPLING.client_share(matrix.n_blocks))
+    return matrix.connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
 
 
 def _sample_evenly(block: Block, max_entries: int, max_share: float) -> Coordinates:

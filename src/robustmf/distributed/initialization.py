@@ -17,6 +17,7 @@ from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask.loading import weighted_entries
 from robustmf.backends.dask.matrix import Block, Factors, Matrix
+from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.compressed import Coordinates
 from robustmf.data.factorization import Factorization
 from robustmf.data.sampling import evenly_spaced
@@ -90,6 +91,16 @@ class RemoteFactorization:
     column_factors: Factors
     center: float | None
     bias_unit: float
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the model has biases."""
+        return self.center is not None
+
+    @property
+    def rank(self) -> int:
+        """The number of factors."""
+        return self.row_factors.shape[1] - self.has_bias
 
     def augmented(self, bias_unit: float) -> tuple[Factors, Factors]:
         """The augmented factors."""
@@ -245,7 +256,23 @@ def initialize_sample(
     center = initial.factorization.center
     empty = Factorization.from_augmented(A[:0], B[:0], center, initial.bias_unit)
     # blocks are not divided by the scales of rows and columns
-    return SampleFit(replace(initial, factorization=empty, scales=None), (A, B), (rows, columns))
+    common = replace(initial, factorization=empty, scales=None, ridges=_of_all(initial, share))
+    return SampleFit(common, (A, B), (rows, columns))
+
+
+def _of_all(initial: Initialization, share: float) -> Ridges | None:
+    """The ridges of all rows and columns, from those of a sample of the rows.
+
+    The factors of columns are known better from all rows, and in the units of balanced factors.
+    """
+    if initial.ridges is None:
+        return None
+    rows, columns = initial.ridges
+    unit = share**0.5
+    return (
+        FactorRidge(rows.constant, rows.by_count * share / unit),
+        FactorRidge(columns.constant, columns.by_count * unit),
+    )
 
 
 def factors_of(offset: int, size: int, side: int, found: SampleFit, settings: Settings) -> Array:

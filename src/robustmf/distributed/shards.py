@@ -247,7 +247,16 @@ def _noise_facts(matrix: Matrix, point: Point, terms: Terms) -> tuple[dict[str, 
     sample: SampledEntries = concatenate(samples)
     every = np.arange(len(sample.residual))
     counts = (sample.row_counts, sample.column_counts)
-    prior = SampledNoise(PRIOR, sample.U, sample.V, rows, columns, *counts, 1.0, by_row, by_column)
+    prior = SampledNoise(
+        PRIOR,
+        sample.U,
+        sample.V,
+        rows,
+        columns,
+        *counts,
+        rows_by_count=by_row,
+        columns_by_count=by_column,
+    )
     noise = prior.calibrated(sample.residual, every, every)
     distribution = noise.distribution
     return {

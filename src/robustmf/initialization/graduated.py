@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf import phases
+from robustmf.backends.ridge import Ridges
 from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.problem import Problem
 from robustmf.initialization.resampling import repair
@@ -91,8 +93,10 @@ class Candidate:
         What else is known of the noise.
     ridge : float or None, default=None
         The ridge that corresponds to the noise and to the size of the factors.
-    log_density : float, default=-inf
-        The mean log density of entries given the others.
+    ridges : (FactorRidge, FactorRidge) or None, default=None
+        The same for each factor.
+    residuals : array or None, default=None
+        The difference of each entry that was searched from its prediction by the others.
     """
 
     U: Array
@@ -100,7 +104,8 @@ class Candidate:
     sigma: float
     noise: NoiseModel | None = None
     ridge: float | None = None
-    log_density: float = -np.inf
+    ridges: Ridges | None = None
+    residuals: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -136,13 +141,16 @@ def graduated_factors(problem: Problem, rng: np.random.Generator) -> Candidate:
     """Factors in the right basin of attraction, and the noise level there."""
     U, V = problem.ridge_factors(rng, OPTIONS.ridge_sweeps)
     sigma = own = problem.scale
+    phases.begin("initialization, graduated", OPTIONS.noise_path[2])
     for k, share in enumerate(np.geomspace(*OPTIONS.noise_path), start=1):
         sigma = share * problem.scale
         problem.sweep(U, V, problem.ridge(sigma), sigma)
+        phases.step(k)
         if k % OPTIONS.check_interval == 0:
             own = problem.noise(problem.residuals(U, V))
             if own > OPTIONS.max_noise_ratio * sigma:
                 break
+    phases.begin("initialization, repair")
     sigma, _ = repair(
         problem,
         U,
@@ -169,7 +177,9 @@ def polish(
     θ follows σ̂; see :class:`GraduatedOptions` for how fast it decreases and for the end.
     """
     residual = problem.residuals(U, V)
-    for _ in range(0, sweeps, OPTIONS.polish_interval):
+    phases.begin("initialization, polishing", sweeps)
+    for done in range(0, sweeps, OPTIONS.polish_interval):
+        phases.step(done)
         for _ in range(OPTIONS.polish_interval):
             problem.sweep(U, V, problem.ridge(sigma), sigma)
         before = residual

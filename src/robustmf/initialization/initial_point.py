@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.backends.ridge import Ridges
 from robustmf.data.factorization import Factorization
 from robustmf.initialization.graduated import (
     Candidate,
@@ -68,8 +69,8 @@ class InitialPoint:
         them exactly and treat the others as outliers.
     noise : NoiseModel or None, default=None
         Scales of rows and columns and the distribution, where they were learned.
-    log_density : float, default=-inf
-        The mean log density of entries given the others, where the noise was learned.
+    ridges : (FactorRidge, FactorRidge) or None, default=None
+        The ridge of each factor of rows and columns, where it was learned.
     """
 
     factorization: Factorization
@@ -78,13 +79,16 @@ class InitialPoint:
     weak_signal: bool = False
     missed_signal: bool = False
     noise: NoiseModel | None = None
-    log_density: float = -np.inf
+    ridges: Ridges | None = None
 
     @property
     def transposed(self) -> InitialPoint:
         """The same for the transposed matrix."""
         noise = None if self.noise is None else self.noise.transposed
-        return replace(self, factorization=self.factorization.transposed, noise=noise)
+        ridges = None if self.ridges is None else (self.ridges[1], self.ridges[0])
+        return replace(
+            self, factorization=self.factorization.transposed, noise=noise, ridges=ridges
+        )
 
     @classmethod
     def from_candidate(cls, found: Candidate, problem: Problem) -> InitialPoint:
@@ -97,7 +101,7 @@ class InitialPoint:
             missed or problem.is_weak(found.sigma, found.noise is not None),
             missed,
             found.noise,
-            found.log_density,
+            found.ridges,
         )
 
 
@@ -155,7 +159,7 @@ def initial_point(
 def default_candidate(problem: Problem, rng: np.random.Generator) -> Candidate:
     """Factors of the problem's rank or fewer, by the search that fits the size of the data."""
     found = searched_factors(problem.operations, problem.rank, rng)
-    return graduated_factors(problem, rng) if found is None else found
+    return graduated_factors(problem, rng) if found is None or found.rank == 0 else found
 
 
 def bias_sweeps(values: Array) -> tuple[float, list[Loss]]:

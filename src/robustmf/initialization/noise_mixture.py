@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from robustmf.losses import Loss
 
@@ -43,6 +44,9 @@ class NoiseOptions:
         Steps on each side: standard deviations up to 55 times larger or smaller.
     level_prior : float
         The share of rows whose level is not near the others' before levels are learned.
+    low_quantile, low_deviations : float
+        Noise levels below the median by more than this many standard deviations, which are
+        estimated from a quantile, are raised to that.
     equal_levels : float
         Scales whose logarithms have a smaller standard deviation are taken to be equal.
     nodes : int
@@ -63,6 +67,8 @@ class NoiseOptions:
     level_step: float = 0.25
     level_steps: int = 32
     level_prior: float = 1e-3
+    low_quantile: float = 0.1
+    low_deviations: float = 3.5
     equal_levels: float = 0.1
     nodes: int = 31
     least_theta: float = 0.3
@@ -297,8 +303,10 @@ class NoiseLevels:
             self.prior = posterior.mean(axis=0) + OPTIONS.level_prior / len(self.offsets)
             self.prior /= self.prior.sum()
         logs = step * (posterior @ self.offsets)
-        # the noise variance is that of the median row
-        self.values = self.base * np.exp(logs - np.median(logs))
+        logs -= np.median(logs)  # the noise variance is that of the median row
+        # a row whose values happen to be equal would otherwise outweigh all others
+        spread = -np.quantile(logs, OPTIONS.low_quantile) / -ndtri(OPTIONS.low_quantile)
+        self.values = self.base * np.exp(np.maximum(logs, -OPTIONS.low_deviations * spread))
         self.base = np.exp(line)
 
 

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf import phases
 from robustmf.backends.base import EntryOperations
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, select_by_permutation
 from robustmf.data.observed import Compressed
 from robustmf.initialization.initial_point import initial_biases, subtract_biases
+from robustmf.initialization.nonnegative import nonnegative_factors, positive_parts
 from robustmf.initialization.problem import SMALL_WORK, Problem
 from robustmf.initialization.scales import Scales, power
 from robustmf.losses import Loss
@@ -145,6 +147,7 @@ def search_regularization(
 
     None where there are too few entries to decide.
     """
+    phases.begin("initialization, λ on held-out entries")
     open_biases = biases_are_open(settings, operations)
     biases = (False, True) if open_biases else (settings.bias is True,)
     operations, weights = _sample_rows(operations, weights)
@@ -168,6 +171,7 @@ def search_regularization(
         operations.on(kept),
         kept_weights,
         partial(_error, holdout, settings.bounds),
+        settings.nonnegative,
     )
     return _best_model(search, biases, int(rng.integers(1 << 40)), n_held_out)
 
@@ -214,6 +218,8 @@ class Search:
     weights : array over the entries, or None
     error : callable
         The error of factors on the entries held out.
+    nonnegative : bool, default=False
+        Whether factors are constrained to be non-negative.
     """
 
     rank: int
@@ -224,6 +230,7 @@ class Search:
     operations: EntryOperations
     weights: Array | None
     error: Callable[[Array, Array], float]
+    nonnegative: bool = False
 
     def best(self, bias: bool, seed: int) -> tuple[float, float]:
         """The lowest error on the held-out entries, and its λ.
@@ -242,6 +249,16 @@ class Search:
             without = subtract_biases(self.operations, center, row_bias, column_bias)
             problem = Problem(without, self.rank, 0.0)
         U, V = problem.ridge_factors(np.random.default_rng(seed), OPTIONS.ridge_sweeps)
+        if self.nonnegative:
+            start = positive_parts(np.asarray(U), np.asarray(V), self.rank)
+            U, V = nonnegative_factors(
+                self.operations,
+                (U, V),
+                start,
+                self.least_reg(problem),
+                problem.noise(problem.residuals(U, V)),
+                robust=False,
+            )
         residual = problem.residuals(U, V)
         point = Factorization(U, V, center, row_bias, column_bias).augmented(self.bias_unit)
         reg = self.least_reg(problem)
@@ -258,6 +275,7 @@ class Search:
                 self.weights,
                 self.reg_by_count,
                 self.bias_unit,
+                nonnegative=self.nonnegative,
             )
             irls.begin(*point)
             for _ in range(OPTIONS.sweeps if k else OPTIONS.first_sweeps):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf import phases
 from robustmf.backends.base import EntryOperations
 from robustmf.initialization.graduated import Candidate, better_of, polish
 from robustmf.initialization.initial_point import InitialPoint, default_candidate
@@ -276,7 +277,9 @@ def _best_run(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator)
     """The best of several random runs, until enough of them agree."""
     values: list[float] = []
     best: Point | None = None
-    for _ in range(OPTIONS.max_runs):
+    phases.begin("initialization, random runs")
+    for number in range(OPTIONS.max_runs):
+        phases.step(number)
         point, value = _run_from_random_subspace(entries, loss, rank, rng)
         if best is None or value < min(values):
             best = point

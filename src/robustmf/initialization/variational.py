@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf import phases
+from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.noise_mixture import OPTIONS as NOISE
@@ -49,6 +51,8 @@ class VariationalOptions:
         Blocks of rows for threads.
     max_rank : int
         The largest rank that is found.
+    entries_per_parameter : float
+        More factors than this allows cannot be determined, whatever the noise.
     min_side : int
         Fewer rows or columns are too few for a search.
     largest_value : float
@@ -62,6 +66,11 @@ class VariationalOptions:
         this share of the values' size, unless residuals do not follow:
     slack : float
         the variance is at least the residuals' (by their median) divided by this.
+    min_annealing, floor_sweeps, floor_change : float, int, float
+        Annealing ends after this share of its sweeps if the residuals no longer follow the noise
+        level and have decreased by no more than the change in so many sweeps.
+    exact : float
+        The smallest noise variance of a model without factors, where most entries are equal.
     outlier_variance : float
         The variance of outliers during annealing.
     initial_size : float
@@ -117,22 +126,34 @@ class VariationalOptions:
     sweeps : int
         The largest number of sweeps until the estimates settle.
     tol : float
-        They have settled when noise variance and prior variances change by less in a sweep.
+        They have settled when noise variance and prior variances change by less in a sweep, and
+    level_weight : float
+        the standard deviation of the changes of noise levels by less than its reciprocal times
+        that.
     pruned : float
         A factor is removed whose posterior means have less than this share of its second moment.
+    max_repetitions : int
+        At the end all rows may be repaired again, while that raises the evidence, at most so often.
     log_energies : (float, float)
         The range of the logarithms of squared residuals, in units of the noise, in a table of its
         density.
+    tail : float
+        The density there of the logarithm of residuals beyond all components.
     """
 
     blocks: int = 64
     max_rank: int = 50
+    entries_per_parameter: float = 1.25
     min_side: int = 4
     largest_value: float = 1e8
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
     least_noise: float = 0.03
     slack: float = 3.0
+    min_annealing: float = 0.3
+    floor_sweeps: int = 5
+    floor_change: float = 0.02
+    exact: float = 1e-12
     outlier_variance: float = 4.0
     initial_size: float = 0.7
     initial_covariance: float = 0.3
@@ -141,7 +162,7 @@ class VariationalOptions:
     max_growth: int = 3
     growth_size: float = 0.3
     many_outliers: float = 0.08
-    removal_sweeps: int = 6
+    removal_sweeps: int = 12
     hopeless: float = 4.0
     early_repairs: tuple[float, ...] = (0.5, 0.75)
     repair_interval: int = 4
@@ -158,8 +179,11 @@ class VariationalOptions:
     level_interval: int = 3
     sweeps: int = 30
     tol: float = 2e-3
+    level_weight: float = 0.1
     pruned: float = 0.3
     log_energies: tuple[float, float] = (-14.0, 40.0)
+    tail: float = 1e-5
+    max_repetitions: int = 3
 
 
 OPTIONS = VariationalOptions()
@@ -178,8 +202,12 @@ class FoundFactors:
     noise : NoiseModel
     ridge : float
         The ridge that corresponds to the prior, for squared residuals.
-    log_density : float
-        The mean log density of entries given the others.
+    ridges : (FactorRidge, FactorRidge)
+        The same for each factor of rows and columns in units of the noise scales, with the
+        uncertainty of the other side's factors.
+    n_entries : int
+    residuals : array over the entries
+        The difference of each entry from its prediction by the others.
     evidence : float
         The log evidence of the model: the higher, the better.
     is_clear : bool
@@ -191,7 +219,9 @@ class FoundFactors:
     sigma: float
     noise: NoiseModel
     ridge: float
-    log_density: float
+    ridges: Ridges
+    n_entries: int
+    residuals: Array
     evidence: float
     is_clear: bool
 
@@ -331,9 +361,12 @@ class VariationalSearch:
         self.energies = np.empty(len(values))
         self.clean = np.empty(len(values))
         self.log_densities = np.empty(len(values))
+        self.residuals = np.empty(len(values))
         self.noise = NoiseMixture(self.size, 1.5 * float(np.max(self.values**2)))
         self.sums: tuple[NDArray[np.intp], Array, float] | None = None
         self.n_repairs = 0
+        self.levels_are_learned = False
+        self.level_change = 0.0
 
     # --- passes ---
 
@@ -346,7 +379,9 @@ class VariationalSearch:
         """Begin at these factors."""
         self.rows.start(U, covariance)
         self.columns.start(V, covariance)
-        self.precision = np.full(U.shape[1], 1 / np.sqrt(self.size / U.shape[1]))
+        rank = U.shape[1]
+        self.precision = np.full(rank, 1 / np.sqrt(self.size / max(rank, 1)))
+        self.variances = 1 / self.precision
 
     def posteriors(self, own: _Side, other: _Side) -> None:
         """Posteriors of one side, given the other and the weights."""
@@ -396,6 +431,7 @@ class VariationalSearch:
             self.energies,
             self.clean,
             self.log_densities,
+            self.residuals,
             sums,
         )
         moments, energy = (part.sum(axis=0) for part in sums)
@@ -437,10 +473,13 @@ class VariationalSearch:
         steps = OPTIONS.annealing
         repairs = {round(share * steps) for share in OPTIONS.early_repairs}
         outliers = OPTIONS.outlier_variance * self.size
+        floors: list[float] = []
         noise.impose(self.size, outliers)
         self.expectations()
         self.weights[self.gross] = 0
+        phases.begin("initialization, annealing", steps)
         for k in range(1, steps + 1):
+            phases.step(k - 1)
             self.sweep()
             self.learn_precision(least_prior)
             target = self.size * OPTIONS.least_noise ** (2 * k / steps)
@@ -451,6 +490,11 @@ class VariationalSearch:
             if k in repairs:
                 self.repair()
                 self.weights[self.gross] = 0
+            # residuals that have ceased to follow are those of the noise
+            floors.append(own)
+            late = k >= OPTIONS.min_annealing * steps and target < own / OPTIONS.slack
+            if late and own > (1 - OPTIONS.floor_change) * floors[-OPTIONS.floor_sweeps]:
+                break
         noise.variance = float(np.median(self.energies)) * MAD_TO_SIGMA**2
         self.learn_levels(common=True)
         noise.release(float(np.median(self.energies)) * MAD_TO_SIGMA**2 / 2)
@@ -458,9 +502,14 @@ class VariationalSearch:
 
     def learn_levels(self, common: bool) -> None:
         """New noise levels of rows, then of columns; if ``common``, as their scales have them."""
+        self.levels_are_learned |= not common
+        self.level_change = 0.0
         step = NOISE.level_step
         lowest, highest = OPTIONS.log_energies
-        table = self.noise.log_density(np.arange(lowest, highest, step))
+        grid = np.arange(lowest, highest, step)
+        # beyond all components, a tail that is uniform in the logarithm: one entry that is far off
+        # must not make its row noisy
+        table = np.logaddexp(self.noise.log_density(grid), np.log(OPTIONS.tail) - 0.5 * grid)
         for own in (self.rows, self.columns):
             levels = own.levels
             # in units of the noise and of the other side's levels, but of the own side's base
@@ -484,6 +533,8 @@ class VariationalSearch:
             before = levels.values
             levels.learn(likelihoods, own.groups.counts, common)
             own.scale(self.energies, before / levels.values)
+            change = float(np.std(np.log(levels.values / before)))
+            self.level_change = max(self.level_change, change)
 
     def repair(self) -> int:
         """Fit rows, then columns, again from random subsets where that is better.
@@ -557,14 +608,27 @@ class VariationalSearch:
         own.failures[rows] += 1
         return rows, subsets[:within]
 
+    def forget_failures(self) -> None:
+        """Every row may be repaired again."""
+        for side in self.sides:
+            side.failures[:] = 0
+
     def settle(self) -> None:
         """Learn noise, levels and prior variances, with repairs, until they change no more."""
         repairs = 0
         changed = 1
+        phases.begin("initialization, rank and noise")
         for k in range(OPTIONS.sweeps + OPTIONS.max_repairs * OPTIONS.repair_interval):
+            phases.step(k, f"rank {self.rank}")
+            if self.rank == 0:
+                self.settle_noise()
+                break
             before = self.noise.variance
-            every = k % OPTIONS.level_interval == 0
-            moved = self.learning_sweep(levels=every, common=changed > 0)
+            # a row that is to be repaired looks noisy: its own level is learned afterwards
+            repairing = changed > 0
+            due = k % OPTIONS.level_interval == 0
+            due &= not (repairing and self.levels_are_learned)
+            moved = self.learning_sweep(levels=due, common=repairing)
             if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
                 changed = self.repair()
                 repairs += 1
@@ -573,9 +637,28 @@ class VariationalSearch:
                 last_repair = k
             self.prune()
             moved = max(moved, abs(self.noise.variance / before - 1))
+            moved = max(moved, OPTIONS.level_weight * self.level_change)
             if not changed and k > last_repair + 2 * OPTIONS.level_interval and moved < OPTIONS.tol:
                 break
-            if self.rank == 0 or (not changed and k > last_repair + OPTIONS.sweeps):
+            if not changed and k > last_repair + OPTIONS.sweeps:
+                break
+
+    def settle_noise(self) -> None:
+        """Learn noise and levels of a model without factors, until they change no more."""
+        self.noise.impose(self.size, OPTIONS.outlier_variance * self.size)
+        self.expectations()
+        least = OPTIONS.exact * self.size
+        self.noise.release(max(float(np.median(self.energies)) * MAD_TO_SIGMA**2, least))
+        self.expectations()
+        for k in range(OPTIONS.sweeps):
+            before = self.noise.variance
+            assert self.sums is not None
+            self.noise.learn(*self.sums)
+            self.noise.variance = max(self.noise.variance, least)
+            if k % OPTIONS.level_interval == 0:
+                self.learn_levels(common=False)
+            self.expectations()
+            if abs(self.noise.variance / before - 1) < OPTIONS.tol:
                 break
 
     def learning_sweep(self, levels: bool = False, common: bool = False) -> float:
@@ -646,10 +729,12 @@ class VariationalSearch:
                 value = float(self.log_densities.sum())
                 if number >= 1 and value < least - OPTIONS.hopeless * cost:
                     break
-            if value > least and (best is None or value > best[0]):
-                best = (value, self.state())
+            else:
+                if best is None or value > best[0]:
+                    best = (value, self.state())
         self.restore(start if best is None else best[1])
         if best is not None:
+            self.forget_failures()
             self.settle()
         return best is not None
 
@@ -665,6 +750,7 @@ class VariationalSearch:
         for side, changed in zip(self.sides, own.pop("sides"), strict=True):
             vars(side).update(changed)
         vars(self).update(own)
+        self.expectations()
 
     def evidence(self) -> float:
         """Approximate log evidence of the model: fit to the entries less the cost of the factors.
@@ -672,14 +758,26 @@ class VariationalSearch:
         The cost is the Kullback–Leibler divergence of the factors' posterior from their prior.
         """
         weights = self.weights
-        kept = (self.energies, self.clean, self.log_densities, self.sums)
+        names = ("energies", "clean", "log_densities", "residuals")
+        kept = {name: getattr(self, name) for name in (*names, "sums")}
         self.weights = np.zeros_like(weights)  # without the removal of an entry's own influence
-        self.energies, self.clean, self.log_densities = (np.empty_like(a) for a in kept[:3])
+        vars(self).update({name: np.empty_like(weights) for name in names})
         self.expectations()
         fit = float(self.log_densities.sum())
         self.weights = weights
-        self.energies, self.clean, self.log_densities, self.sums = kept
+        vars(self).update(kept)
         return fit - sum(side.divergence(self.precision) for side in self.sides)
+
+    def _ridge(self, own: _Side, other: _Side, other_unit: float) -> FactorRidge:
+        """The ridge of one side's factors, in units in which the noise of all entries is equal."""
+        levels = own.levels.values
+        unit = self.noise.variance * self.unit * other_unit**2
+        precisions = own.take(self.weights) * levels[own.of_entry]
+        of_other = np.bincount(own.groups.indices, precisions, minlength=len(other.U))
+        a, c = np.tril_indices(self.rank)
+        variances = other.covariances[:, a == c]
+        by_count = of_other @ variances / len(self.values)
+        return FactorRidge(unit * self.precision, unit * by_count, levels)
 
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
@@ -700,8 +798,13 @@ class VariationalSearch:
             float(sigma),
             NoiseModel(row_levels / row_unit, column_levels / column_unit, copy(self.noise)),
             float(ridge),
-            float(np.mean(self.log_densities) - np.mean(np.log(self.unit * scales))),
-            self.evidence() if self.rank else -np.inf,
+            (
+                self._ridge(self.rows, self.columns, column_unit),
+                self._ridge(self.columns, self.rows, row_unit),
+            ),
+            len(self.values),
+            self.residuals * (self.unit * scales),
+            self.evidence(),
             not low <= noise <= high,
         )
 
@@ -711,12 +814,11 @@ def search_factors(
 ) -> FoundFactors | None:
     """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show.
 
-    None where the data show no factors, or are too few to show any: a model of rank 1 has nearly as
-    many parameters as there are rows and columns.
+    None where the data are too few to show any: a model of rank 1 has nearly as many parameters as
+    there are rows and columns.
     """
     seed = int(rng.integers(1 << 40))
-    few = observed.n_entries <= sum(observed.shape) or min(observed.shape) < OPTIONS.min_side
-    if few or not observed.rows.values.any():
+    if not is_searchable(observed):
         return None
     best: FoundFactors | None = None
     for least_prior in OPTIONS.least_priors:
@@ -725,7 +827,29 @@ def search_factors(
             best = found
         if found.is_clear:
             break
-    return best if best is not None and best.U.shape[1] else None
+    return best
+
+
+def is_searchable(observed: Observed) -> bool:
+    """Whether there are enough entries to find factors and noise."""
+    enough = observed.n_entries > sum(observed.shape) and min(observed.shape) >= OPTIONS.min_side
+    return bool(enough and observed.rows.values.any())
+
+
+def largest_rank(observed: Observed) -> int:
+    """The largest number of factors that the entries can determine, at least 1."""
+    filled = [int((side.counts > 0).sum()) for side in (observed.rows, observed.columns)]
+    determined = int(observed.n_entries / (OPTIONS.entries_per_parameter * sum(filled)))
+    return max(1, min(determined, min(observed.shape) - 1))
+
+
+def noise_without_factors(observed: Observed, team: Team) -> FoundFactors:
+    """The distribution of the noise if the entries are noise alone."""
+    search = VariationalSearch(observed, team, 0)
+    m, n = observed.shape
+    search.start(np.zeros((m, 0)), np.zeros((n, 0)), 0.0)
+    search.settle_noise()
+    return search.found()
 
 
 def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> FoundFactors:
@@ -734,13 +858,11 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     m, n = observed.shape
     values = clipped(search.values)
     values[search.gross] = np.median(values)
-    most = max(1, min(min(observed.shape) - 1, OPTIONS.max_rank) if rank is None else rank)
-    start = most
-    if rank is None:
-        centered = values - np.median(values)
-        shown = bethe_hessian_rank(observed, centered, most, search.seed)
-        number, share = OPTIONS.margin
-        start = min(most, shown + max(number, round(share * shown)))
+    most = min(largest_rank(observed), OPTIONS.max_rank if rank is None else rank)
+    centered = values - np.median(values)
+    shown = bethe_hessian_rank(observed, centered, most, search.seed)
+    number, share = OPTIONS.margin
+    start = min(most, shown + max(number, round(share * shown)))
     left, right = spectral_factors(observed, values, start, search.seed)
     size = OPTIONS.initial_size * (search.size / start) ** 0.25
     search.start(
@@ -749,23 +871,43 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
         OPTIONS.initial_covariance * np.sqrt(search.size / start),
     )
     search.anneal(least_prior)
-    if search.rank:
-        search.settle()
+    search.settle()
     if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
         search.noise.is_free = True
         search.settle()
     best = search.found()
+    kept = search.state()
     for _ in range(OPTIONS.max_growth if search.rank else 0):
         if not search.grow(most):
             break
         search.settle()
         found = search.found()
-        if found.U.shape[1] <= best.U.shape[1] or found.evidence <= best.evidence:
+        if found.evidence <= best.evidence:
             break
+        has_grown = found.U.shape[1] > best.U.shape[1]
         best = found
+        kept = search.state()
+        if not has_grown:
+            break
+    search.restore(kept)
+    return _refined(search, best)
+
+
+def _refined(search: VariationalSearch, best: FoundFactors) -> FoundFactors:
+    """Remove factors that outliers formed, and repair all rows again, as the evidence rises."""
+    kept = search.state()
     while search.rank > 1 and search.noise.outlier_share > OPTIONS.many_outliers:
         if not search.remove_factor():
             break
+        found = search.found()
+        if found.evidence <= best.evidence:
+            break
+        best = found
+        kept = search.state()
+    search.restore(kept)
+    for _ in range(OPTIONS.max_repetitions if search.rank else 0):
+        search.forget_failures()
+        search.settle()
         found = search.found()
         if found.evidence <= best.evidence:
             break

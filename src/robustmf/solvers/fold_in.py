@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.backends.ridge import Ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed
+from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.losses import L1, L2, Loss, smoothed
 
 Array = NDArray[np.floating[Any]]
@@ -28,11 +30,19 @@ class FoldInOptions:
         The smoothing width of a nonsmooth loss, in units of a typical value.
     n_folds : int
         The number of parts of a row's entries that are left out in turn.
+    log_variance : float
+        The variance of the logarithm of a scale that is estimated from the median of one absolute
+        residual; that from n of them is an n-th.
+    truncated_at, truncations : float, int
+        Residuals beyond so many scales are left out of that median, so many times.
     """
 
     sweeps: tuple[int, int, int] = (1, 8, 12)
     smoothing: float = 1e-3
     n_folds: int = 5
+    log_variance: float = 1.36
+    truncated_at: float = 4.0
+    truncations: int = 3
 
 
 OPTIONS = FoldInOptions()
@@ -41,11 +51,13 @@ OPTIONS = FoldInOptions()
 def fold_in(
     operations: EntryOperations,
     loss: Loss,
-    reg: float | Array,
+    reg: float | Array | Ridge,
     V: Array,
     shifts: Array | None = None,
     weights: Array | None = None,
     typical: float | None = None,
+    sweeps: tuple[int, int, int] = OPTIONS.sweeps,
+    nonnegative: bool = False,
 ) -> Array:
     """U that minimizes the objective with V held fixed, by reweighted least squares.
 
@@ -57,8 +69,8 @@ def fold_in(
     operations : EntryOperations
         On the entries of the rows.
     loss : Loss
-    reg : float or array of shape (m,)
-        The ridge, one for all rows or one per row.
+    reg : float, array of shape (m,), or Ridge
+        The ridge: one for all rows, one per row, or one per factor of each row.
     V : array of shape (n, r)
     shifts : array of shape (n,), optional
         A term of the prediction for each column.
@@ -67,6 +79,10 @@ def fold_in(
     typical : float, optional
         The size of a typical value; by default that of these rows. If it is the same in all calls,
         the result for a row does not depend on the other rows.
+    sweeps : (int, int, int), default=OPTIONS.sweeps
+        Sweeps of least squares, of the l1 loss, and of the loss itself.
+    nonnegative : bool, default=False
+        Constrain U to be non-negative.
     """
     observed = operations.observed
     if typical is None:
@@ -74,9 +90,9 @@ def fold_in(
     smoothing = OPTIONS.smoothing * (typical or 1.0)
     stages = (L2(), smoothed(L1(), smoothing), smoothed(loss, smoothing))
     U = operations.array(np.zeros((observed.shape[0], V.shape[1]), V.dtype))
-    for stage, sweeps in zip(stages, OPTIONS.sweeps, strict=True):
-        for _ in range(sweeps):
-            operations.half_step(stage, reg, U, V, weights, shifts)
+    for stage, n_sweeps in zip(stages, sweeps, strict=True):
+        for _ in range(n_sweeps):
+            operations.half_step(stage, reg, U, V, weights, shifts, nonnegative=nonnegative)
     return U
 
 
@@ -98,6 +114,14 @@ class Columns:
         The size of a typical value.
     bias_unit : float
         The ridge on a bias is λ/bias_unit².
+    scales : array of shape (n,) or None, default=None
+        Scales of the noise of the columns, for a model without biases.
+    row_noise : (float, float) or None, default=None
+        The noise of a typical row of the fit, and the standard deviation of the logarithm of the
+        noise between rows. With None, or without ``scales``, new rows have the noise of a typical
+        one.
+    nonnegative : bool, default=False
+        Whether factors of rows are constrained to be non-negative; for a model without biases.
     """
 
     V: Array
@@ -107,6 +131,9 @@ class Columns:
     shifts: Array | None
     typical: float
     bias_unit: float
+    scales: Array | None = None
+    row_noise: tuple[float, float] | None = None
+    nonnegative: bool = False
 
     def _design(self, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
         V = self.V.astype(dtype, copy=False)
@@ -120,6 +147,58 @@ class Columns:
 
     def fold_in(self, operations: EntryOperations, weights: Array | None = None) -> Array:
         """Factors of the rows; zeros for a row without an entry of positive weight."""
+        return self.fold_in_with_scales(operations, weights)[0]
+
+    def fold_in_with_scales(
+        self, operations: EntryOperations, weights: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Factors of the rows, and the scales of their noise relative to a typical row."""
+        m = operations.observed.shape[0]
+        if self.scales is None:
+            return self._fold_in(operations, weights), np.ones(m)
+        dtype = operations.observed.dtype
+        of_columns = operations.array(self.scales.astype(dtype))
+        operations = operations.on(operations.observed.divided(None, of_columns))
+        divided = replace(self, V=self.V / self.scales[:, None].astype(self.V.dtype), scales=None)
+        scales = np.ones(m)
+        if self.row_noise is not None:
+            convex = replace(divided, loss=L1())._fold_in(operations, weights)
+            residual = np.asarray(operations.residuals(convex, operations.array(divided.V)))
+            scales = self._estimated_scales(operations.observed, residual, weights)
+        of_rows = operations.array(scales.astype(dtype))
+        ones = operations.array(np.ones(len(self.V), dtype))
+        operations = operations.on(operations.observed.divided(of_rows, ones))
+        return divided._fold_in(operations, weights) * of_rows[:, None], scales
+
+    def _estimated_scales(
+        self, observed: Observed, residual: Array, weights: Array | None
+    ) -> NDArray[np.float64]:
+        """Scales of rows, from residuals of l1 regression.
+
+        The regression interpolates as many entries as there are factors. The median of the other
+        absolute residuals gives the noise of the row; its logarithm is shrunk as in the posterior
+        mean under a normal prior.
+        """
+        assert self.row_noise is not None
+        typical, deviation = self.row_noise
+        pointers = np.asarray(observed.rows.pointers)
+        used = np.ones(len(residual), bool) if weights is None else np.asarray(weights) > 0
+        scales = np.ones(len(pointers) - 1)
+        for k in range(len(scales)):
+            row = slice(pointers[k], pointers[k + 1])
+            size = np.sort(np.abs(residual[row][used[row]]).astype(np.float64))[self.V.shape[1] :]
+            kept = size
+            noise = 0.0
+            for _ in range(OPTIONS.truncations if len(size) else 0):
+                noise = MAD_TO_SIGMA * float(np.median(kept))
+                kept = size[size <= OPTIONS.truncated_at * noise]
+            if noise > 0:
+                shrinkage = deviation**2 / (deviation**2 + OPTIONS.log_variance / len(size))
+                scales[k] = (noise / typical) ** shrinkage
+        return scales
+
+    def _fold_in(self, operations: EntryOperations, weights: Array | None) -> Array:
+        """Factors of rows whose noise is that of the loss."""
         observed = operations.observed
         V, shifts = self._placed_design(operations)
         counts = observed.rows.counts if weights is None else _counts(observed, weights)
@@ -127,7 +206,15 @@ class Columns:
         if self.reg_by_count:
             reg = self.reg * np.maximum(counts, 1).astype(np.float64)
         if shifts is None:
-            return fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)
+            return fold_in(
+                operations,
+                self.loss,
+                reg,
+                V,
+                weights=weights,
+                typical=self.typical,
+                nonnegative=self.nonnegative,
+            )
         unit = V.dtype.type(self.bias_unit)
         V[:, -1] = unit
         T = fold_in(operations, self.loss, reg, V, shifts, weights, self.typical)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations, Measurement, Point, Sweeps
 from robustmf.backends.biases import BiasModel
+from robustmf.backends.ridge import Ridges
 from robustmf.exceptions import NumericalError
 from robustmf.solvers import precision
 from robustmf.solvers.base import require_same_layout, small_change
@@ -85,6 +86,8 @@ class IRLS:
         sample_weights: Array | None = None,
         reg_by_count: bool = False,
         bias_unit: float = 1.0,
+        ridges: Ridges | None = None,
+        nonnegative: bool = False,
     ) -> IRLS:
         """The solver for entries in one memory.
 
@@ -100,9 +103,14 @@ class IRLS:
             Biases are solved for in this unit, as factors of a constant: the ridge on them is
             λ/unit². With a unit that grows as the root of the data's unit, as factors do, λ has the
             same effect on both.
+        ridges : (FactorRidge, FactorRidge), optional
+            The ridge of each factor of rows and columns, instead of λ.
+        nonnegative : bool, default=False
+            Constrain the factors to be non-negative.
         """
         biases = BiasModel(center, bias_unit)
-        sweeps = operations.sweeps(objective.reg, biases, sample_weights, reg_by_count)
+        reg = objective.reg if ridges is None else ridges
+        sweeps = operations.sweeps(reg, biases, sample_weights, reg_by_count, nonnegative)
         return cls(sweeps, objective, sigma)
 
     @property

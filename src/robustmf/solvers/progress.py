@@ -1,42 +1,111 @@
-"""A live progress bar for a fit, as a callback."""
+"""Progress bars: the phases of a fit, and a number of fits."""
 
 from __future__ import annotations
 
+import math
+import time
+from collections import deque
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
+from robustmf import phases
 from robustmf.solvers.base import Snapshot
 
+#: Iterations from which the rate of convergence and the time per iteration are estimated.
+_WINDOW = 8
 
-class ProgressBar:
-    """A progress bar on standard error: a context manager and a callback.
+#: Seconds between two updates in a notebook.
+_INTERVAL = 0.25
 
-    During the initialization the bar pulses. Then it shows the iteration, the objective, the
-    validation error, the elapsed time and the remaining time if all ``max_iter`` iterations are
-    needed.
+
+class IterationEstimate:
+    """How many iterations are left, from the decrease of the objective.
+
+    The loop ends when the relative decrease is below ``tol``. Decreases fall about geometrically;
+    their rate is that of a line through the logarithms of the last eight. Where they do not fall,
+    all iterations up to ``max_iter`` are expected.
 
     Parameters
     ----------
-    title : str
     max_iter : int
+    tol : float
     """
 
-    def __init__(self, title: str, max_iter: int) -> None:
-        self._title = title
+    def __init__(self, max_iter: int, tol: float) -> None:
         self._max_iter = max_iter
+        self._tol = max(tol, 1e-300)
+        self._decreases: deque[float] = deque(maxlen=_WINDOW)
+        self._objective = math.nan
+
+    def left(self, iteration: int, objective: float) -> float | None:
+        """Iterations that are left after this one; None as long as that is unknown."""
+        decrease = (self._objective - objective) / max(abs(objective), 1e-300)
+        self._objective = objective
+        most = self._max_iter - iteration
+        if not decrease > 0:  # the first iteration, or one that was repeated
+            return most if len(self._decreases) >= 3 else None
+        self._decreases.append(math.log(decrease))
+        if len(self._decreases) < 3:
+            return None
+        slope = _slope(list(self._decreases))
+        if slope > -1e-3:
+            return most
+        return min(max((math.log(self._tol) - self._decreases[-1]) / slope, 0.0), most)
+
+
+def _slope(values: list[float]) -> float:
+    """The slope of the least squares line through values at equidistant points."""
+    middle = (len(values) - 1) / 2
+    mean = sum(values) / len(values)
+    moments = [(k - middle, value - mean) for k, value in enumerate(values)]
+    return sum(x * y for x, y in moments) / sum(x * x for x, _ in moments)
+
+
+def duration(seconds: float) -> str:
+    """A duration with a precision that an estimate can have: "4 s", "1 min 20 s", "2 h 5 min"."""
+    seconds = max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 60:
+        return f"{minutes} min {seconds % 60} s" if minutes < 10 else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+class _Field(ProgressColumn):
+    """A field of the task, never wrapped: a terminal that is too narrow cuts it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def render(self, task: Task) -> Text:
+        return Text(str(task.fields[self._name]), no_wrap=True)
+
+
+class _Bar:
+    """One line on standard error, or in the output of a notebook cell."""
+
+    def __init__(self, title: str, phase: str, transient: bool = False) -> None:
+        self._notebook = _notebook_handle()
+        self._drawn = -math.inf
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
+            BarColumn(bar_width=16),
+            _Field("state"),
             TimeElapsedColumn(),
-            TextColumn("left, at most"),
-            TimeRemainingColumn(),
+            _Field("left"),
             console=Console(stderr=True),
+            disable=self._notebook is not None,
+            transient=transient,
         )
-        self._task = self._bar.add_task(f"{title}: initializing", total=None, state="")
+        self._title = title
+        self._task = self._bar.add_task(f"{title}: {phase}", total=None, state="", left="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -48,16 +117,156 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._bar.tasks:
-            done = max(task.completed, 1)
-            self._bar.update(task.id, total=done, completed=done)
+        task = self._bar.tasks[0]
+        done = max(task.completed, 1)
+        self._update(force=True, total=done, completed=done, left="")
         self._bar.stop()
+
+    def _update(self, force: bool = False, phase: str | None = None, **changes: Any) -> None:
+        if phase is not None:
+            changes["description"] = f"{self._title}: {phase}"
+        self._bar.update(self._task, **changes)
+        if self._notebook is None:
+            return
+        now = time.perf_counter()
+        if force or now - self._drawn > _INTERVAL:
+            self._drawn = now
+            self._notebook.update({"text/plain": self._text()}, raw=True)
+
+    def _text(self) -> str:
+        """The line as text. Rich animates notebooks only with ipywidgets."""
+        console = Console(width=120, force_jupyter=False, force_terminal=False)
+        with console.capture() as captured:
+            console.print(self._bar.get_renderable())
+        return captured.get().rstrip()
+
+
+def _notebook_handle() -> Any:
+    """A place in the output of a notebook cell that can be written again; None elsewhere."""
+    if not Console(stderr=True).is_jupyter:
+        return None
+    from IPython.display import display  # noqa: PLC0415 - exists in a notebook
+
+    return display({"text/plain": ""}, raw=True, display_id=True)
+
+
+class ProgressBar(_Bar):
+    """The progress of one fit: a context manager, a callback and a display of phases.
+
+    It shows the phase and how far it is, the elapsed time, and an estimate of the time left: in a
+    phase of known length, of this phase; during the iterations, from the rate at which the
+    objective converges, and at most what ``max_iter`` iterations take. Phases whose end the data
+    decide have no estimate.
+
+    Parameters
+    ----------
+    title : str
+    max_iter : int
+    tol : float
+    """
+
+    def __init__(self, title: str, max_iter: int, tol: float) -> None:
+        super().__init__(title, "initialization")
+        self._max_iter = max_iter
+        self._tol = tol
+        self._steps: int | None = None
+        self._begun = time.perf_counter()
+        self._times: deque[float] = deque(maxlen=_WINDOW + 1)
+        self._estimate = IterationEstimate(max_iter, tol)
+        self._shown: AbstractContextManager[None] = phases.shown_by(self)
+
+    def __enter__(self) -> Self:
+        self._shown.__enter__()
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._shown.__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)
+
+    def begin(self, name: str, steps: int | None) -> None:
+        """Show that a phase begins."""
+        self._steps = steps
+        self._begun = time.perf_counter()
+        self._update(phase=name, total=steps, completed=0, state="", left="")
+
+    def step(self, done: int, detail: str) -> None:
+        """Show that ``done`` steps of the phase are made."""
+        if self._steps is None:
+            self._update(state=", ".join(filter(None, [detail, f"step {done}"])))
+            return
+        if done == 0:
+            return
+        rest = (time.perf_counter() - self._begun) / done * max(self._steps - done, 0)
+        left = f"about {duration(rest)} left in this phase"
+        state = f"{done}/{self._steps}  {detail}".rstrip()
+        self._update(completed=done, state=state, left=left)
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Show one more iteration; number 0 begins a fit, of which there are ``n_init``."""
+        now = time.perf_counter()
         if snapshot.iteration == 0:
-            self._bar.reset(self._task, total=max(self._max_iter, 1), description=self._title)
-        state = f"{snapshot.iteration}/{self._max_iter}  objective {snapshot.objective:.6g}"
+            self._times.clear()
+            self._estimate = IterationEstimate(self._max_iter, self._tol)
+            self.begin("iterations", max(self._max_iter, 1))
+        self._times.append(now)
+        state = f"{snapshot.iteration}  objective {snapshot.objective:.6g}"
         if "validation" in snapshot.details:
             state += f"  validation error {snapshot.details['validation']:.4g}"
-        self._bar.update(self._task, completed=snapshot.iteration, state=state)
+        left = self._estimate.left(snapshot.iteration, snapshot.objective)
+        if left is None:
+            self._update(total=None, state=state)
+            return
+        each = (self._times[-1] - self._times[0]) / max(len(self._times) - 1, 1)
+        at_limit = left >= self._max_iter - snapshot.iteration
+        self._update(
+            total=max(snapshot.iteration + left, 1),
+            completed=snapshot.iteration,
+            state=state,
+            left=f"{'at most' if at_limit else 'about'} {duration(left * each)} left",
+        )
+
+
+class WorkBar(_Bar):
+    """The progress of a known number of similar computations, such as fits.
+
+    The time left is the mean time of those that ended, times those that are left.
+
+    Parameters
+    ----------
+    title, unit : str
+        What is done, and what is counted.
+    total : int
+    """
+
+    def __init__(self, title: str, unit: str, total: int) -> None:
+        super().__init__(title, f"{total} {unit}")
+        self._total = total
+        self._done = 0
+        self._begun = time.perf_counter()
+        self._update(total=total)
+
+    def advance(self, number: int = 1, detail: str = "") -> None:
+        """``number`` computations have ended."""
+        self._done += number
+        rest = (time.perf_counter() - self._begun) / self._done * (self._total - self._done)
+        left = f"about {duration(rest)} left" if self._done < self._total else ""
+        state = f"{self._done}/{self._total}  {detail}".rstrip()
+        self._update(completed=self._done, state=state, left=left)
+
+
+class PhaseBar(_Bar):
+    """One phase of unknown length with its elapsed time; the line vanishes at the end.
+
+    Parameters
+    ----------
+    title, phase : str
+        What runs, and what it does.
+    """
+
+    def __init__(self, title: str, phase: str) -> None:
+        super().__init__(title, phase, transient=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import Capabilities, EntryOperations, SolverMemory
+from robustmf.backends.ridge import Ridges
 from robustmf.losses import Loss, smoothed
 from robustmf.solvers.base import Resumable
 from robustmf.solvers.irls import IRLS
@@ -46,6 +47,10 @@ class SolverProblem:
         The unit of biases in augmented factors.
     sample_weights : array over the entries, optional
     reg_by_count : bool, default=False
+    ridges : (FactorRidge, FactorRidge), optional
+        The ridge of each factor of rows and columns, instead of λ.
+    nonnegative : bool, default=False
+        Constrain the factors to be non-negative.
     mm : MM, default=MM()
         The options of ``mm``.
     """
@@ -58,6 +63,8 @@ class SolverProblem:
     bias_unit: float = 1.0
     sample_weights: Array | None = None
     reg_by_count: bool = False
+    ridges: Ridges | None = None
+    nonnegative: bool = False
     mm: MM = field(default_factory=MM)
 
 
@@ -98,6 +105,8 @@ class SolverSpec:
         :mod:`robustmf.initialization`.
     supports_biases_and_weights : bool, default=False
         Whether the model may have biases, entry weights and ``reg_by_count``.
+    supports_nonnegative : bool, default=False
+        Whether factors can be constrained to be non-negative.
     requires_entry_operations : bool, default=True
         Whether the backend must have the capability ``entry_operations``; otherwise its
         :class:`~robustmf.backends.base.Sweeps` suffice.
@@ -122,6 +131,7 @@ class SolverSpec:
     memory: SolverMemory = field(default_factory=SolverMemory)
     initialized_by_projection: bool = False
     supports_biases_and_weights: bool = False
+    supports_nonnegative: bool = False
     requires_entry_operations: bool = True
     requires_host_arrays: bool = False
     check: Callable[[Loss, MM, Capabilities], None] | None = None
@@ -129,9 +139,12 @@ class SolverSpec:
     criticality: Callable[[Any], float] | None = None
     single_blas_thread: bool = True
 
-    def is_possible(self, plain_model: bool, capabilities: Capabilities) -> bool:
+    def is_possible(
+        self, plain_model: bool, capabilities: Capabilities, nonnegative: bool = False
+    ) -> bool:
         """Whether the solver can be used for this model on a backend with these capabilities."""
-        return all(met for met, _ in _conditions(self, plain_model, capabilities))
+        conditions = _conditions(self, plain_model, capabilities, nonnegative)
+        return all(met for met, _ in conditions)
 
 
 class SolverChoice(NamedTuple):
@@ -205,6 +218,8 @@ def _build_irls(problem: SolverProblem) -> IRLS:
         problem.sample_weights,
         problem.reg_by_count,
         problem.bias_unit,
+        problem.ridges,
+        problem.nonnegative,
     )
 
 
@@ -229,6 +244,7 @@ _SPECS = (
         summary="iteratively reweighted least squares by sweeps, for large sparse data",
         build=_build_irls,
         supports_biases_and_weights=True,
+        supports_nonnegative=True,
         requires_entry_operations=False,
         suits=_suits_irls,
         single_blas_thread=False,
@@ -298,6 +314,7 @@ def choose_solver(
     *,
     plain_model: bool,
     capabilities: Capabilities,
+    nonnegative: bool = False,
 ) -> SolverChoice:
     """The solver for the parameter ``solver``, and the reason.
 
@@ -309,37 +326,51 @@ def choose_solver(
         Whether the model has no biases, no weights and no ``reg_by_count``.
     capabilities : Capabilities
         Those of the backend.
+    nonnegative : bool, default=False
+        Whether factors are constrained to be non-negative.
     """
-    require_possible(solver, plain_model, capabilities)
+    require_possible(solver, plain_model, capabilities, nonnegative)
     if solver != "auto":
         return SolverChoice(get_solver(solver), "requested")
     problem = ProblemShape(shape, n_entries, rank, loss)
     for spec in _AUTOMATIC:
-        if spec.suits is not None and spec.is_possible(plain_model, capabilities):
+        if spec.suits is not None and spec.is_possible(plain_model, capabilities, nonnegative):
             reason = spec.suits(problem)
             if reason is not None:
                 return SolverChoice(spec, reason)
     raise AssertionError("the last automatic solver suits every problem")
 
 
-def require_possible(solver: str, plain_model: bool, capabilities: Capabilities) -> None:
+def require_possible(
+    solver: str, plain_model: bool, capabilities: Capabilities, nonnegative: bool = False
+) -> None:
     """Refuse a solver that cannot be used for this model on a backend with these capabilities."""
+    if nonnegative and not capabilities.nonnegative:
+        raise ValueError(
+            "nonnegative=True needs all entries in the memory of one machine: fit without client="
+        )
     if solver != "auto":
-        for met, message in _conditions(get_solver(solver), plain_model, capabilities):
+        for met, message in _conditions(get_solver(solver), plain_model, capabilities, nonnegative):
             if not met:
                 raise ValueError(message)
 
 
 def _conditions(
-    spec: SolverSpec, plain_model: bool, capabilities: Capabilities
+    spec: SolverSpec, plain_model: bool, capabilities: Capabilities, nonnegative: bool
 ) -> list[tuple[bool, str]]:
     """Each condition for the use of a solver: whether it is met, and the message if it is not."""
     with_biases = [repr(one.name) for one in _SPECS if one.supports_biases_and_weights]
+    constrained = [repr(one.name) for one in _SPECS if one.supports_nonnegative]
     on_any_device = [repr(one.name) for one in _SPECS if not one.requires_host_arrays]
     return [
         (
             plain_model or spec.supports_biases_and_weights,
             f"bias, weights and reg_by_count need solver={' or '.join(with_biases)} (or 'auto'), "
+            f"got solver={spec.name!r}",
+        ),
+        (
+            spec.supports_nonnegative or not nonnegative,
+            f"nonnegative=True needs solver={' or '.join(constrained)} (or 'auto'), "
             f"got solver={spec.name!r}",
         ),
         (

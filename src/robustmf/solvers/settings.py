@@ -58,6 +58,7 @@ class Settings:
     reg_by_count: bool
     bias: bool | Literal["auto"]
     bias_unit: float
+    nonnegative: bool
     solver: str
     mm: MM
     init: Init | Factorization

@@ -106,7 +106,12 @@ def test_criticality_does_not_depend_on_offset_and_scale_of_the_values(team, off
 
 
 @pytest.mark.parametrize(
-    ("m", "bound"), [(250, 0.112), (500, 0.100), pytest.param(1000, 0.093, marks=pytest.mark.slow)]
+    ("m", "bound"),
+    [
+        (250, 0.112),
+        pytest.param(500, 0.100, marks=pytest.mark.slow),
+        pytest.param(1000, 0.093, marks=pytest.mark.slow),
+    ],
 )
 def test_accuracy_on_the_papers_problem(m, bound):
     """Mean RMSE of each nonconvex loss over five seeds with the paper's θ and λ; l1 is worse."""

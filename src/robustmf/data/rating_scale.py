@@ -1,0 +1,79 @@
+"""Recognition of values on a bounded discrete scale, such as ratings from 1 to 5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import pdtr
+
+
+@dataclass(frozen=True)
+class RatingScaleOptions:
+    """Constants of the recognition.
+
+    Attributes
+    ----------
+    least_share : float
+        A value is a level of the scale if it has this share of the entries. Values that occur by
+        accident, as those of continuous data and stray ones, are no levels.
+    coverage : float
+        Share of the entries that the levels must have together; the others may be outliers.
+    levels : (int, int)
+        Range of the number of levels. The continuation beyond an end is extrapolated from three.
+    significance : float
+        An end is one of the scale if so few entries beyond it have at most this probability.
+    max_values : int
+        Number of values that are examined, evenly spaced.
+    """
+
+    least_share: float = 1e-3
+    coverage: float = 0.95
+    levels: tuple[int, int] = (3, 101)
+    significance: float = 1e-6
+    max_values: int = 1_000_000
+
+
+OPTIONS = RatingScaleOptions()
+
+
+def rating_scale(values: NDArray[Any]) -> tuple[float, float] | None:
+    """The ends of the discrete scale that the values are on, or None.
+
+    The levels are values with many entries, evenly spaced. Counts and rounded measurements have
+    levels too, but these become rare towards the ends. A scale ends: the entries one step beyond
+    are significantly fewer than extrapolated from the last three levels. The extrapolation is
+    quadratic in the logarithm of the counts, which is exact for a normal distribution.
+    """
+    step = max(1, len(values) // OPTIONS.max_values)
+    distinct, counts = np.unique(np.asarray(values[::step], np.float64), return_counts=True)
+    total = int(counts.sum())
+    is_level = counts >= max(OPTIONS.least_share * total, 1)
+    levels = distinct[is_level]
+    least, most = OPTIONS.levels
+    if len(levels) < least:
+        return None
+    gap = float(np.diff(levels).min())
+    # The longest run of neighbours: a frequent code far off, such as 99, is not part of the scale.
+    runs = np.split(np.arange(len(levels)), np.flatnonzero(np.diff(levels) > 1.001 * gap) + 1)
+    run = max(runs, key=lambda one: int(counts[is_level][one].sum()))
+    on_levels = counts[is_level][run]
+    if not least <= len(run) <= most or on_levels.sum() < OPTIONS.coverage * total:
+        return None
+    low = float(levels[run[0]])
+    high = float(levels[run[-1]])
+    below = counts[(distinct < low - 0.5 * gap) & (distinct > low - 1.5 * gap)].sum()
+    above = counts[(distinct > high + 0.5 * gap) & (distinct < high + 1.5 * gap)].sum()
+    if _ends(on_levels[:3], int(below)) and _ends(on_levels[:-4:-1], int(above)):
+        return low, high
+    return None
+
+
+def _ends(counts: NDArray[np.int64], beyond: int) -> bool:
+    """Whether a scale ends, from the counts of its last three levels and of one level beyond."""
+    last, second, third = counts.astype(np.float64)
+    ratio = last / second
+    expected = last * min(1.0, ratio * min(1.0, ratio / (second / third)))
+    return bool(pdtr(beyond, expected) < OPTIONS.significance)

@@ -1,0 +1,72 @@
+"""Models that were compared by how well they predict each entry from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class ModelCandidate:
+    """A model that was considered.
+
+    Attributes
+    ----------
+    model : str
+        "center", "biases", "factors", "center and factors" or "biases and factors".
+    rank : int
+        The number of factors.
+    error, standard_error : float
+        The mean absolute error of entries that are predicted from the others, where errors above
+        three noise levels count as that, and the standard error of this mean.
+    chosen : bool
+    """
+
+    model: str
+    rank: int
+    error: float
+    standard_error: float
+    chosen: bool
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> ModelCandidate:
+        """The candidate with these fields; ValueError unless they are valid."""
+        try:
+            found = cls(**plain)
+        except TypeError:
+            found = None
+        if (
+            found is None
+            or not isinstance(found.model, str)
+            or not isinstance(found.chosen, bool)
+            or not (isinstance(found.rank, int) and found.rank >= 0)
+            or not all(isinstance(value, float) for value in (found.error, found.standard_error))
+        ):
+            raise ValueError("a candidate of the model choice is invalid")
+        return found
+
+    @classmethod
+    def from_errors(cls, model: str, rank: int, errors: Array, chosen: bool) -> ModelCandidate:
+        """The candidate with these absolute errors."""
+        standard_error = float(errors.std() / np.sqrt(len(errors)))
+        return cls(model, rank, float(errors.mean()), standard_error, chosen)
+
+
+def simplest(errors: Sequence[Array]) -> int:
+    """The index of the first model that is as good as the best, up to one standard error.
+
+    Models are in order of complexity. The standard error is that of the mean difference of the
+    errors of the same entries, in which outliers nearly cancel.
+    """
+    best = min(errors, key=lambda own: float(own.mean()))
+    for k, own in enumerate(errors):
+        difference = own - best
+        if difference.mean() <= difference.std() / np.sqrt(len(difference)):
+            return k
+    raise AssertionError("the best model is as good as itself")

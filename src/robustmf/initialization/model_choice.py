@@ -1,0 +1,224 @@
+"""The choice of the model: a center, biases, factors, or factors beside a center or biases.
+
+Models are compared by the errors of entries that are predicted from the others, and the simplest
+one is chosen that is as good as the best up to one standard error. See
+docs/design/regularization.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.backends.base import EntryOperations
+from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.initialization.candidates import ModelCandidate, simplest
+from robustmf.initialization.graduated import Candidate
+from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
+from robustmf.initialization.problem import sampled_entries
+from robustmf.initialization.search import Block, candidate_without_factors, searched_factors
+from robustmf.losses import Huber
+
+Array = NDArray[np.floating[Any]]
+
+#: Errors are truncated at this many standard deviations of the noise,
+_CUTOFF = 3.0
+
+#: or where there is no noise at this share of a typical error of the simplest model.
+_EXACT = 1e-6
+
+#: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
+_MIN_FREEDOM = 0.05
+
+#: The ridge of biases that are not part of the model, in units of the largest number of entries.
+_NO_BIAS = 1e6
+
+
+@dataclass(frozen=True)
+class Biases:
+    """Center and biases, with the ridges that belong to them.
+
+    Attributes
+    ----------
+    center : float
+    row_bias, column_bias : array
+    row_ridge, column_ridge : float
+        The noise variance over the variance of the biases.
+    width : float
+        Of Huber's loss, by which the biases were fitted.
+    """
+
+    center: float
+    row_bias: Array
+    column_bias: Array
+    row_ridge: float
+    column_ridge: float
+    width: float
+
+    def subtracted_from(self, operations: EntryOperations) -> EntryOperations:
+        """Operations on what the biases leave."""
+        return subtract_biases(operations, self.center, self.row_bias, self.column_bias)
+
+    def leverage(self, block: Block, residual: Array) -> Array:
+        """The leverage of each entry of a block in the regressions for the biases.
+
+        An entry counts with its weight, that of an outlier is small.
+        """
+        groups = (block.observed.rows, block.observed.columns)
+        ridges = (self.row_ridge, self.column_ridge)
+        rows, columns = (
+            1 / (side.counts[kept] + ridge)
+            for side, kept, ridge in zip(groups, block.indices, ridges, strict=True)
+        )
+        entries = block.of(block.observed).rows
+        weights = Huber(self.width).weight(residual)
+        return np.asarray(weights * (rows[entries.group_of_entry()] + columns[entries.indices]))
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model that was chosen.
+
+    Attributes
+    ----------
+    factors : Candidate
+        Its factors, perhaps none, and the noise.
+    biases : Biases or None
+    candidates : tuple of ModelCandidate
+        All models that were compared.
+    """
+
+    factors: Candidate
+    biases: Biases | None
+    candidates: tuple[ModelCandidate, ...]
+
+
+def choose_model(
+    operations: EntryOperations,
+    rank: int | None,
+    with_biases: bool,
+    without_biases: bool,
+    rng: np.random.Generator,
+) -> ModelChoice | None:
+    """The simplest model that predicts entries from the others as well as the best.
+
+    Parameters
+    ----------
+    operations : EntryOperations
+    rank : int or None
+        The largest number of factors; None to find it.
+    with_biases, without_biases : bool
+        Whether models with biases, and models without them, are considered.
+    rng : Generator
+
+    Returns
+    -------
+    ModelChoice or None
+        None where there are too few entries to compare models.
+    """
+    block = Block.to_search(operations)
+    plain = None
+    if without_biases:
+        plain = searched_factors(operations, rank, rng, block)
+        if plain is None:
+            return None
+    considered: list[tuple[str, Candidate, Biases | None]] = []
+    base: Biases | None = None
+    if with_biases:
+        biases = learned_biases(operations)
+        center = replace(_without_biases(operations), center=biases.center, width=biases.width)
+        for name, own in (("center", center), ("biases", biases)):
+            left = candidate_without_factors(own.subtracted_from(operations), block)
+            if left is None:
+                return None
+            considered.append((name, left, own))
+        zero = np.abs(block.of(block.observed).rows.values)
+        errors = [zero, *(_errors(factors, own, block) for _, factors, own in considered)]
+        base = (None, center, biases)[simplest(_truncated(errors, [one[1] for one in considered]))]
+        if plain is None:
+            base = biases
+    if plain is not None and plain.rank > 0:
+        considered.append(("factors", plain, None))
+    if base is not None:
+        both = searched_factors(base.subtracted_from(operations), rank, rng, block)
+        if both is not None and both.rank > 0:
+            name = "biases" if base is biases else "center"
+            considered.append((f"{name} and factors", both, base))
+    if not considered:
+        assert plain is not None
+        return ModelChoice(plain, None, ())
+    # the sort is stable: of models with as many parameters the first is the simpler one
+    considered.sort(key=lambda one: one[1].rank + (one[2] is not None))
+    errors = [_errors(factors, own, block) for _, factors, own in considered]
+    errors = _truncated(errors, [one[1] for one in considered])
+    best = simplest(errors)
+    candidates = tuple(
+        ModelCandidate.from_errors(name, factors.rank, own, k == best)
+        for k, ((name, factors, _), own) in enumerate(zip(considered, errors, strict=True))
+    )
+    return ModelChoice(*considered[best][1:], candidates)
+
+
+def _truncated(errors: Sequence[Array], models: Sequence[Candidate]) -> list[Array]:
+    """Errors, but at most three noise levels: a model must not be better by fitting outliers.
+
+    The noise level is the lowest of the models'.
+    """
+    typical = float(np.median(errors[0])) or 1.0
+    most = max(_CUTOFF * min(model.sigma for model in models), _EXACT * typical)
+    return [np.minimum(own, most) for own in errors]
+
+
+def _errors(factors: Candidate, biases: Biases | None, block: Block) -> Array:
+    """Absolute errors of the entries of a block, each predicted from the others.
+
+    Biases were fitted to all entries: the leave-one-out residual is larger by the leverage.
+    """
+    assert factors.residuals is not None
+    sizes = np.abs(factors.residuals)
+    if biases is None:
+        return sizes
+    leverage = biases.leverage(block, factors.residuals)
+    return np.asarray(sizes / np.maximum(1 - leverage, _MIN_FREEDOM))
+
+
+def learned_biases(operations: EntryOperations) -> Biases:
+    """Center and biases by Huber regressions, with ridges learned from the biases themselves."""
+    observed = operations.observed
+    center, losses = bias_sweeps(observed.rows.values)
+    b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
+    i, j, values = sampled_entries(operations.host().observed)
+    ridges = [1.0, 1.0]
+    sides = ((operations, b, c), (operations.transposed, c, b))
+    for loss in losses:
+        for side, (own_operations, own, other) in enumerate(sides):
+            bias_half_step(own_operations, loss, ridges[side], own, other, center)
+            row_bias, column_bias = (np.asarray(bias)[:, 0] for bias in (b, c))
+            residual = values - row_bias[i] - column_bias[j] - values.dtype.type(center)
+            sigma = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
+            counts = np.asarray(own_operations.observed.rows.counts)
+            ridges[side] = _learned_ridge(np.asarray(own)[:, 0], counts, sigma, ridges[side])
+    return Biases(center, b[:, 0], c[:, 0], ridges[0], ridges[1], losses[-1].theta)
+
+
+def _learned_ridge(
+    biases: Array, counts: NDArray[np.integer[Any]], sigma: float, ridge: float
+) -> float:
+    """Noise variance over the variance of the biases: a step of expectation maximization."""
+    filled = counts > 0
+    if sigma <= 0:
+        return ridge
+    z = biases[filled].astype(np.float64) / sigma
+    return float(1 / np.mean(z * z + 1 / (counts[filled] + ridge)))
+
+
+def _without_biases(operations: EntryOperations) -> Biases:
+    """Biases that are zero, and remain so."""
+    observed = operations.observed
+    zeros = [operations.array(np.zeros(k, observed.dtype)) for k in observed.shape]
+    most = max(int(np.asarray(side.counts).max()) for side in (observed.rows, observed.columns))
+    return Biases(0.0, zeros[0], zeros[1], _NO_BIAS * most, _NO_BIAS * most, 1.0)

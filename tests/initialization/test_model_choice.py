@@ -1,0 +1,135 @@
+"""The choice between a center, biases, factors, and biases with factors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import robustmf
+from robustmf import Observed, RobustMF
+from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.initialization.candidates import ModelCandidate, simplest
+from robustmf.initialization.model_choice import learned_biases
+from robustmf.kernels.team import Team
+
+
+def table(kind: str, seed: int = 0, outliers: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
+    """A table of one kind with 30 % missing and 3 % gross outliers, and the truth."""
+    rng = np.random.default_rng(seed)
+    m, n = 150, 80
+    biases = rng.standard_normal((m, 1)) + 2 * rng.standard_normal((1, n))
+    product = rng.standard_normal((m, 3)) @ rng.standard_normal((3, n))
+    truth, noise = {
+        "center": (np.full((m, n), 3.0), 1.0),
+        "biases": (3 + biases, 1.0),
+        "factors": (product, 0.1),
+        "biases and factors": (3 + biases + 0.5 * product, 0.7),
+    }[kind]
+    X = truth + noise * rng.standard_normal((m, n))
+    X[rng.random((m, n)) < outliers] += 25
+    X[rng.random((m, n)) < 0.3] = np.nan
+    return X, truth
+
+
+def chosen(model: RobustMF) -> str:
+    (one,) = [candidate.model for candidate in model.candidates_ if candidate.chosen]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("kind", "rank", "error"),
+    [
+        ("center", 0, 0.06),
+        ("biases", 0, 0.2),
+        ("factors", 3, 0.05),
+        ("biases and factors", 3, 0.27),
+    ],
+)
+def test_the_kind_of_the_table_is_found(kind, rank, error):
+    X, truth = table(kind, seed=1)
+    model = RobustMF(random_state=0).fit(X)
+    assert chosen(model) == kind or kind == "center"  # biases that are nearly zero do no harm
+    assert model.rank_ == rank
+    missing = np.isnan(X)
+    assert np.sqrt(np.mean((model.impute(X) - truth)[missing] ** 2)) < error
+
+
+def test_a_model_without_factors_answers_everything(tmp_path):
+    X, _ = table("center", seed=1)
+    model = RobustMF(random_state=0).fit(X)
+    assert model.rank_ == 0
+    assert model.row_factors_.shape == (150, 0)
+    assert model.predict(3, 4) == pytest.approx(3, abs=0.1)
+    assert model.transform(X[:5]).shape == (5, 1)
+    assert (model.outlier_scores()[X[~np.isnan(X)] > 15] < 1e-3).all()
+    cleaned, mask = model.clean(X)
+    assert mask.sum() > 200
+    assert np.nanmax(cleaned) < 15
+    assert len(model.recommend([0, 1], n=3)) == 2
+    model.save(tmp_path / "model.rmf")
+    loaded = robustmf.load(tmp_path / "model.rmf")
+    assert loaded.candidates_ == model.candidates_
+    np.testing.assert_array_equal(loaded.impute(X), model.impute(X))
+    page = model.report(tmp_path / "page.html")
+    assert "center" in page.read_text(encoding="utf-8")
+    assert "rank 0, found" in repr(model)
+
+
+def test_a_given_rank_without_support_has_factors_that_are_zero():
+    X, _ = table("center", seed=1)
+    model = RobustMF(4, random_state=0).fit(X)
+    assert model.rank_ == 4
+    assert not model.row_factors_.any()
+
+
+def test_candidates_have_errors_of_entries_that_were_not_used():
+    """The errors of the chosen model are those of entries that were really held out."""
+    X, _ = table("biases and factors", outliers=0)
+    held = np.zeros(X.shape, bool)
+    rows, columns = np.nonzero(~np.isnan(X))
+    part = np.random.default_rng(1).choice(len(rows), len(rows) // 20, replace=False)
+    held[rows[part], columns[part]] = True
+    model = RobustMF(random_state=0).fit(np.where(held, np.nan, X))
+    errors = np.abs(
+        model.predict(rows[part], columns[part])
+        - X[held.nonzero()][np.argsort(np.lexsort((columns[part], rows[part])))]
+    )
+    (one,) = [candidate for candidate in model.candidates_ if candidate.chosen]
+    spread = errors.std() / np.sqrt(len(errors))
+    assert abs(one.error - errors.mean()) < 4 * np.hypot(spread, one.standard_error)
+
+
+def test_the_simplest_model_within_a_standard_error_is_chosen():
+    rng = np.random.default_rng(0)
+    best = rng.exponential(size=1000)
+    noise = 0.1 * rng.standard_normal(1000)
+    noise -= noise.mean()
+    assert simplest([best + noise + 0.002, best]) == 0
+    assert simplest([best + noise + 0.02, best]) == 1
+    assert simplest([best + 5, best + noise + 0.002, best]) == 1
+
+
+def test_ridges_of_biases_follow_their_variance():
+    rng = np.random.default_rng(0)
+    truth = 2 * rng.standard_normal((400, 1)) + 0.1 * rng.standard_normal((1, 300))
+    X = truth + rng.standard_normal((400, 300))
+    X[rng.random(X.shape) < 0.7] = np.nan
+    biases = learned_biases(CPUOperations(Observed.from_dense(X), Team(1)))
+    assert biases.row_ridge == pytest.approx(1 / 4, rel=0.25)
+    assert 50 < biases.column_ridge < 200
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"model": "center"},
+        {"model": 1, "rank": 0, "error": 1.0, "standard_error": 0.1, "chosen": True},
+        {"model": "center", "rank": -1, "error": 1.0, "standard_error": 0.1, "chosen": True},
+        {"model": "center", "rank": 0, "error": "1", "standard_error": 0.1, "chosen": True},
+        {"model": "center", "rank": 0, "error": 1.0, "standard_error": 0.1, "chosen": "yes"},
+        [],
+    ],
+)
+def test_invalid_candidates_of_a_file_are_refused(plain):
+    with pytest.raises(ValueError, match="invalid"):
+        ModelCandidate.from_plain(plain)

@@ -1,0 +1,145 @@
+"""The noise distribution of the search for factors, and the noise levels of rows and columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustmf.initialization.noise_mixture import (
+    OPTIONS as NOISE,
+)
+from robustmf.initialization.noise_mixture import (
+    NoiseLevels,
+    NoiseMixture,
+    NoiseModel,
+    _slope,
+)
+from robustmf.losses import SCAD
+
+
+def test_imposed_and_released_shares():
+    mixture = NoiseMixture(1.0, 100.0)
+    mixture.impose(2.0, 2.0)
+    assert mixture.variance == 2.0
+    assert mixture.shares[:2].tolist() == pytest.approx(
+        [1 - NOISE.outlier_share, NOISE.outlier_share]
+    )
+    mixture.impose(1.0, 16.0)
+    assert np.flatnonzero(mixture.shares).tolist() == [0, 2]  # standard deviations 1 and 4
+    mixture.impose(1e-30, 1.0)
+    assert mixture.shares[NOISE.scales[1] - 1] == NOISE.outlier_share
+    mixture.release(1.0)
+    assert mixture.shares.sum() == pytest.approx(1)
+    assert mixture.shares[0] > 1 - NOISE.outlier_share
+    large = np.maximum(mixture.centers**2, mixture.variances) >= 100
+    assert large.any()
+    assert (mixture.shares[large] == 0).all()
+    assert (mixture.shares[~large] > 0).all()
+
+
+def test_a_component_that_was_not_used_can_return():
+    mixture = NoiseMixture(1.0, 100.0)
+    mixture.learn(np.array([0]), np.array([[50.0], [0.0], [0.0]]), 25.0)
+    assert mixture.variance == pytest.approx(0.5)
+    assert mixture.shares.sum() == pytest.approx(1)
+    assert (mixture.shares[1:4] > 0).all()
+
+
+def test_outliers_do_not_count_for_the_variance():
+    mixture = NoiseMixture(1.0, 1e4)
+    outlier = int(np.flatnonzero(mixture.centers)[0])
+    mixture.learn(np.array([0, outlier]), np.array([[80.0, 20.0], [0, 70.0], [0, 250.0]]), 80.0)
+    assert mixture.variance == pytest.approx(1.0)
+    assert mixture.centers[outlier] == mixture.first_centers[outlier]
+
+
+def test_free_components_of_outliers_are_learned_within_bounds():
+    mixture = NoiseMixture(4.0, 1e6)
+    mixture.is_free = True
+    near, far = np.flatnonzero(mixture.first_centers > 0)[[0, 8]]
+    negative = int(np.flatnonzero(mixture.first_centers < 0)[8])
+    used = np.array([0, near, far, negative])
+    counts = np.array([70.0, 10.0, 10.0, 10.0])
+    means = np.array([0.0, 2.0, 50.0, -60.0])
+    squares = means**2 + np.array([0.0, 0.1, 1e4, 36.0])
+    mixture.learn(used, np.array([counts, counts * means, counts * squares]), 70.0)
+    assert mixture.variance == pytest.approx(4.0)
+    # in units of the noise; not nearer than the first, neither narrower nor wider than the bounds
+    np.testing.assert_allclose(mixture.centers[used], [0, 3, 25, -30])
+    np.testing.assert_allclose(mixture.variances[used], [1, 0.36, 25, 9])
+    mixture.release(4.0)
+    assert np.array_equal(mixture.centers, mixture.first_centers)
+    assert np.array_equal(mixture.variances, mixture.first_variances)
+
+
+def test_components_with_a_small_share_are_not_learned():
+    mixture = NoiseMixture(1.0, 1e6)
+    mixture.is_free = True
+    outlier = int(np.flatnonzero(mixture.first_centers > 0)[4])
+    moments = np.array([[999.0, 1.0], [0.0, 500.0], [0.0, 250_001.0]])
+    mixture.learn(np.array([0, outlier]), moments, 999.0)
+    assert mixture.centers[outlier] == mixture.first_centers[outlier]
+
+
+def test_log_density_is_that_of_the_mixture():
+    mixture = NoiseMixture(3.0, 1e4)
+    mixture.release(3.0)
+    log_energy = np.array([-2.0, 0.0, 3.0])
+    e = np.exp(log_energy / 2)[:, None]
+    density = mixture.shares * np.exp(-0.5 * (e - mixture.centers) ** 2 / mixture.variances)
+    expected = np.log((density / np.sqrt(mixture.variances)).sum(axis=1))
+    np.testing.assert_allclose(mixture.log_density(log_energy), expected)
+
+
+def noise_model(row_scales, column_scales, outliers=0.0):
+    mixture = NoiseMixture(1.0, 1e4)
+    bump = int(np.argmin(np.abs(mixture.centers - 4)))
+    mixture.shares[[0, bump]] = 1 - outliers, outliers
+    return NoiseModel(np.asarray(row_scales), np.asarray(column_scales), mixture)
+
+
+def test_scales_that_are_nearly_equal_are_not_used():
+    equal = noise_model(np.exp([-0.05, 0.05]), np.ones(3))
+    assert equal.scales is None
+    different = noise_model(np.ones(2), np.exp([-0.5, 0.0, 0.5]))
+    rows, columns = different.scales
+    assert len(rows) == 2
+    assert len(columns) == 3
+    assert len(different.transposed.row_scales) == 3
+
+
+def test_theta_stays_in_the_domain_of_the_loss():
+    theta = noise_model(np.ones(2), np.ones(2), outliers=0.3).theta(SCAD(), 2.6)
+    assert 2 < theta <= 2.6
+
+
+def test_levels_are_relative_to_the_median_row():
+    levels = NoiseLevels(np.zeros(5))
+    likelihoods = -0.5 * (levels.offsets - np.array([[0], [2], [4], [6], [8]])) ** 2 * 10.0
+    levels.learn(likelihoods, np.full(5, 10), common=False)
+    assert np.median(levels.values) == pytest.approx(1)
+    ratios = np.log(levels.values) / NOISE.level_step
+    np.testing.assert_allclose(ratios, [-4, -2, 0, 2, 4], atol=0.2)
+
+
+def test_common_levels_are_on_the_regression_line():
+    log_scale = np.linspace(-2, 2, 9)
+    levels = NoiseLevels(log_scale)
+    wanted = np.rint(-2 * log_scale / NOISE.level_step)
+    likelihoods = -np.abs(levels.offsets - wanted[:, None])
+    levels.learn(likelihoods, np.full(9, 10), common=True)
+    np.testing.assert_allclose(np.log(levels.values), -2 * log_scale, atol=0.2)
+    assert np.array_equal(levels.base, levels.values)
+
+
+@pytest.mark.parametrize(("true", "found"), [(-1.5, -1.5), (-7.0, -2.0), (3.0, 0.0)])
+def test_slopes_are_between_those_of_equal_and_proportional_noise(true, found):
+    x = np.linspace(-1, 1, 7)
+    assert _slope(x, 4 + true * x, np.arange(1, 8)) == pytest.approx(found)
+    assert _slope(np.ones(7), x, np.arange(1, 8)) == 0
+
+
+def test_points_of_the_regression_are_weighted_by_entries():
+    x = np.array([0.0, 1.0, 2.0])
+    y = np.array([0.0, -1.0, 50.0])
+    assert _slope(x, y, np.array([10, 10, 0])) == pytest.approx(-1)
