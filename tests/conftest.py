@@ -6,11 +6,14 @@ import importlib.util
 import inspect
 import os
 import signal
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sklearn
+from threadpoolctl import threadpool_limits
 
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
@@ -34,9 +37,17 @@ if NO_GPU is None:
 #: Set in continuous integration to accept that the tests of the CUDA backend are skipped.
 ALLOW_SKIPPED_GPU_TESTS = "ROBUSTMF_ALLOW_SKIPPED_GPU_TESTS"
 
+#: Workers of the cluster of the tests, and the folder of the tests that use it.
+N_WORKERS = 3
+USE_CLUSTER = Path(__file__).parent / "backends"
+
 
 def pytest_configure(config):
-    """Register markers, restore Ctrl-C, and ignore a warning of Triton's interpreter."""
+    """Register markers, limit BLAS, restore Ctrl-C, ignore a warning of Triton's interpreter."""
+    # Threads of BLAS that wait for a core which another process uses cost more than they save.
+    # Tests for which the number of threads matters set it themselves.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]), user_api="blas")
     # A background job ignores SIGINT, and so would the processes that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -181,20 +192,59 @@ def ratings():
     )
 
 
+class _SharedCluster:
+    """A Dask cluster of worker processes, started at its first use."""
+
+    def __init__(self):
+        self._started = None
+
+    def get(self):
+        import distributed  # noqa: PLC0415 - imported only by tests of the cluster
+
+        if self._started is None:
+            self._started = distributed.LocalCluster(
+                n_workers=N_WORKERS,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=":0",
+                silence_logs=50,
+            )
+        return self._started
+
+    def close(self):
+        if self._started is not None:
+            self._started.close()
+        self._started = None
+
+
+_shared_cluster = _SharedCluster()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Close the cluster after the last test that may use it: it takes a tenth of a core."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or not nextitem.path.is_relative_to(USE_CLUSTER):
+            _shared_cluster.close()
+
+
 @pytest.fixture(scope="module")
 def cluster():
-    """A Dask cluster of three worker processes."""
-    import distributed  # noqa: PLC0415 - imported only by tests of the cluster
-
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-    ) as started:
-        yield started
+    """The Dask cluster of all tests; workers that were killed are replaced."""
+    return _shared_cluster.get()
 
 
 @pytest.fixture(scope="module")
 def client(cluster):
+    """A client of the cluster, which has its workers and no others when a module begins."""
     import distributed  # noqa: PLC0415 - imported only by tests of the cluster
 
     with distributed.Client(cluster) as connected:
+        cluster.scale(N_WORKERS)
+        deadline = time.monotonic() + 120
+        while len(connected.nthreads()) != N_WORKERS:
+            assert time.monotonic() < deadline, connected.nthreads()
+            time.sleep(0.02)
         yield connected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
 
 def dense(observed, x):
@@ -51,6 +52,19 @@ def weighted_ridge_rows(observed, weights, reg, V):
         [
             np.linalg.solve((V * W[i][:, None]).T @ V + reg * np.eye(rank), V.T @ (W[i] * Y[i]))
             for i in range(len(Y))
+        ]
+    )
+
+
+def nonnegative_ridge_rows(observed, weights, reg, V):
+    """argmin_{u ≥ 0} Σ w(y − u·v)² + reg‖u‖², row by row, by Lawson and Hanson's method."""
+    root = np.sqrt(dense(observed, weights))
+    Y = dense(observed, observed.rows.values)
+    ridge = np.sqrt(reg) * np.eye(V.shape[1])
+    return np.stack(
+        [
+            nnls(np.vstack([V * w[:, None], ridge]), np.append(w * y, np.zeros(V.shape[1])))[0]
+            for w, y in zip(root, Y, strict=True)
         ]
     )
 

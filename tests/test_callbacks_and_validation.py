@@ -293,7 +293,7 @@ def test_ctrl_c_during_the_initialization_raises_a_keyboard_interrupt():
         COLUMNS="150",
     )
     shown = ""
-    while "RobustMF rank 5: initializing" not in shown:
+    while "RobustMF rank 5: initialization" not in shown:
         shown += process.stderr.read(1) or pytest.fail(shown)
     time.sleep(0.7)
     process.send_signal(signal.SIGINT)
@@ -333,7 +333,8 @@ def test_the_bar_shows_objective_validation_error_and_time_left():
         "RobustMF rank 5",
         "objective",
         "validation error",
-        "left, at most",
+        "iterations",
+        " left",
         "solver irls",
     ):
         assert shown in err

@@ -132,6 +132,8 @@ def test_recommendations_for_a_new_user(model, frame, truth):
     items, scores = model.recommend(ratings={"c0": 2 * truth[0, 0], "c13": 2 * truth[0, 13]}, n=2)
     assert items.tolist() == ["c12", "c11"]
     np.testing.assert_allclose(scores, 2 * truth[0, [12, 11]], rtol=0.02)
+    as_series = pd.Series({"c0": 2 * truth[0, 0], "c13": 2 * truth[0, 13]})
+    assert model.recommend(ratings=as_series, n=2).items.tolist() == items.tolist()
     both = model.recommend(ratings={"c0": 4.0}, n=1, exclude_seen=False)
     assert both.items.tolist() == ["c13"]
     several = model.recommend(ratings=frame.iloc[:3].assign(c13=np.nan), n=1)

@@ -11,7 +11,7 @@ import pytest
 from robustmf import Observed
 from robustmf.data.factorization import Factorization
 from robustmf.exceptions import ModelFileError
-from robustmf.io.model_state import STATE_NAMES
+from robustmf.io.model_state import OPTIONAL_NAMES, STATE_NAMES
 from robustmf.losses import make_loss
 from robustmf.model import FitSummary, FittedModel, value_statistics
 
@@ -89,7 +89,7 @@ def test_the_state_contains_the_model(bias, ids, dtype):
     np.testing.assert_array_equal(again.predict_pairs(i, j), model.predict_pairs(i, j))
 
 
-@pytest.mark.parametrize("name", sorted(STATE_NAMES))
+@pytest.mark.parametrize("name", sorted(STATE_NAMES - OPTIONAL_NAMES))
 def test_a_state_with_a_missing_part_is_refused(name):
     state = make_model().to_state()
     del state[name]
@@ -112,6 +112,27 @@ def test_a_state_with_a_missing_part_is_refused(name):
 def test_an_inconsistent_state_is_refused(name, value):
     with pytest.raises(ModelFileError, match=name):
         FittedModel.from_state(make_model().to_state() | {name: value})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"nonnegative_factors": 1},
+        {"row_factors_": np.full((4, 2), -1.0)},
+        {"_has_bias": True},
+    ],
+)
+def test_factors_that_are_declared_non_negative_are(changed):
+    model = make_model(bias=False)
+    factors = replace(
+        model.factors,
+        row_factors=np.abs(model.factors.row_factors),
+        column_factors=np.abs(model.factors.column_factors),
+    )
+    state = replace(model, factors=factors, nonnegative=True).to_state()
+    assert FittedModel.from_state(state).columns.nonnegative
+    with pytest.raises(ModelFileError, match=r"non-?negative"):
+        FittedModel.from_state(state | changed)
 
 
 def test_entries_outside_the_matrix_are_refused():

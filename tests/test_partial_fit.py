@@ -36,7 +36,7 @@ def named(observed, entries):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_rows_in_batches_predict_as_well_as_one_fit(seed, bias):
     data = make_synthetic(400, 150, observed=0.4, random_state=seed)
     whole = RobustMF(5, random_state=0, bias=bias).fit(data.train)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from robustmf import Observed, RobustMF, fitting, selection
+from robustmf import Observed, RobustMF, selection
 from robustmf.datasets import make_synthetic
+from robustmf.exceptions import NotConvergedWarning
+from robustmf.initialization import model_choice
 from robustmf.initialization.search import searched_factors
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
 
@@ -167,6 +170,7 @@ def test_results_are_those_of_scikit_learn(search):
         "split2_test_score",
     }
     splits = np.column_stack([results[f"split{k}_test_score"] for k in range(3)])
+    np.testing.assert_allclose(results["std_test_score"], splits.std(axis=1))
     np.testing.assert_allclose(results["mean_test_score"], splits.mean(axis=1))
     assert results["rank_test_score"][search.best_index_] == 1
     assert search.best_score_ == results["mean_test_score"].max()
@@ -232,7 +236,7 @@ def test_a_path_has_the_scores_of_single_fits_with_one_initialization(monkeypatc
         searches.append(arguments)
         return searched_factors(*arguments)
 
-    monkeypatch.setattr(fitting, "searched_factors", counted)
+    monkeypatch.setattr(model_choice, "searched_factors", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 2 + 1  # one per fold, and the refit
     monkeypatch.setattr(selection._Path, "_predecessor", lambda self, k, models: None)
@@ -308,4 +312,29 @@ def test_values_are_tried_along_the_path_with_names_first():
         "paper",
         1.5,
         3,
+    ]
+
+
+def test_a_long_table_is_searched_by_its_columns():
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20)) + 0.05 * rng.normal(size=(30, 20))
+    table = pd.DataFrame(cells, index=[f"r{k}" for k in range(30)])
+    long = table.rename_axis("r").reset_index().melt("r", var_name="c", value_name="v")
+    template = RobustMF(random_state=0)
+    search = RobustMFCV(rank=[1, 2], estimator=template, cv=2, random_state=0)
+    search.fit(long, row="r", col="c", value="v")
+    assert search.best_params_["rank"] == 2
+    assert search.best_estimator_.outlier_scores().index.equals(long.index)
+    assert abs(float(search.predict("r3", 4)) - cells[3, 4]) < 0.3
+    assert list(search.get_feature_names_out()) == ["robustmf0", "robustmf1"]
+
+
+def test_fits_that_do_not_converge_are_reported_once():
+    data = make_synthetic(60, rank=2, observed=0.5, random_state=0)
+    template = RobustMF(max_iter=1, tol=0, solver="irls", random_state=0)
+    search = RobustMFCV(rank=[1, 2], estimator=template, cv=2, random_state=0, refit=False)
+    with pytest.warns(NotConvergedWarning) as issued:
+        search.fit(data.train)
+    assert [str(one.message).split(" before")[0] for one in issued] == [
+        "4 of 4 fits stopped at max_iter=1"
     ]

@@ -26,7 +26,16 @@ _MODULE_OF = {
     "load": "robustmf.estimator",
 }
 
-_SUBMODULES = ("baselines", "datasets", "intervals", "io", "losses", "metrics", "selection")
+_SUBMODULES = (
+    "baselines",
+    "datasets",
+    "intervals",
+    "io",
+    "losses",
+    "metrics",
+    "plot",
+    "selection",
+)
 
 # A library does not configure logging: records go where the application sends them.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -32,19 +32,20 @@ from robustmf.data.checks import (
 from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.ranking import Ranked
+from robustmf.data.rating_scale import rating_scale
 from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
 from robustmf.data.tables import without_column
 from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.fitting import FitResult, fit
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
-from robustmf.initialization.search import is_searchable
+from robustmf.initialization.search import searched_size
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.io.model_file import Saved, read, write
 from robustmf.io.model_state import STATE_NAMES
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
-from robustmf.model import FitSummary, FittedModel, value_statistics
+from robustmf.model import UNBOUNDED, FitSummary, FittedModel, value_statistics
 from robustmf.outliers import scores
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.cleaning import Cleaned, clean
@@ -96,6 +97,11 @@ def _model_of(estimator: Any) -> FittedModel:
     return model
 
 
+def _on_host(row_scales: Array, column_scales: Array) -> tuple[Array, Array]:
+    """Scales of rows and columns as NumPy arrays."""
+    return np.asarray(row_scales), np.asarray(column_scales)
+
+
 class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries.
 
@@ -128,6 +134,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         "auto" is decided together with ``reg="auto"``: biases are added where the signal is weak
         and held-out entries are predicted clearly better with them. Otherwise, and wherever λ is
         given, there are none. With biases ``transform`` returns one more column.
+    nonnegative : bool, default=False
+        Constrain all elements of U and V to be non-negative, also the factors that ``transform``
+        returns: robust non-negative matrix factorization, for counts, intensities and mixtures.
+        It is available with the solver "irls", which "auto" then chooses. The model has no biases:
+        ``bias="auto"`` is False, and True is refused. Values may be negative, such as those of
+        noise around zero.
     solver : {"auto", "irls", "varpro", "mm"} or MM, default="auto"
         "irls" is iteratively reweighted least squares, for large sparse data; "varpro" is variable
         projection, for matrices with few rows or columns; "mm" is the paper's algorithm (RMFNL),
@@ -155,8 +167,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         the iterate where it was lowest is kept.
     patience : int, default=5
         See ``validation_fraction``.
-    bounds : (low, high) or None, default=None
-        Clip predictions to this interval, as for ratings from 1 to 5.
+    bounds : "auto", (low, high) or None, default="auto"
+        Clip predictions to this interval. "auto" recognizes ratings on a bounded discrete scale,
+        such as 1, 2, …, 5: at least 95 % of the entries have one of 3 to 101 evenly spaced values,
+        and the scale ends at both ends rather than becoming rare. Values outside of it, such as a
+        stray 99, do not widen it. Other data are not clipped; None clips nothing. On a cluster the
+        scale is that of a sample of the values.
     random_state : int, Generator or None, default=None
         Random numbers of the initialization and of the entries that are held out.
     device : {"cpu", "cuda"}, default="cpu"
@@ -166,7 +182,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     n_jobs : int or None, default=None
         Number of threads. None and -1 mean all cores, -2 all but one. Results do not depend on it.
     verbose : int, default=0
-        1 shows a progress bar, and which solver was chosen and why.
+        1 shows a progress bar with the phase and an estimate of the time left, and which solver was
+        chosen and why.
     callbacks : sequence of callables, default=()
         Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True
         ends the fit.
@@ -174,7 +191,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Attributes
     ----------
     rank_ : int
-        The rank r, found or given.
+        The rank r, found or given; 0 for a model of center and biases alone.
+    candidates_ : tuple of ModelCandidate
+        The models that were compared: ``model`` ("center", "biases", "factors", "center and
+        factors" or "biases and factors"), ``rank``, ``error`` and ``standard_error`` (mean absolute
+        error of entries predicted from the others, truncated at three noise levels) and ``chosen``.
+        Empty where none were compared.
     row_factors_, column_factors_ : ndarray of shape (m, r) and (n, r)
         U and V.
     components_ : ndarray of shape (r, n)
@@ -204,8 +226,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     row_ids_, column_ids_ : list or None
         The ids of rows and columns, where X had them: the labels of a wide table, the ids of a
         long one or of an :class:`Observed`.
+    bounds_ : (low, high) or None
+        The interval to which predictions are clipped, given or found.
     median_, scale_ : float
         Median of the values, and of their absolute values.
+    row_scales_, column_scales_ : ndarray of shape (m,) and (n,)
+        The noise of entry (i, j) is ``row_scales_[i] * column_scales_[j]`` times that of a typical
+        entry. Learned with ``init="auto"`` for models without biases; ones where the data show no
+        differences, and where they are not learned. θ is that of a typical entry.
     entries_ : mapping of ndarray
         The fitted entries by rows (pointers, indices, values, weights), for :meth:`recommend` and
         :meth:`partial_fit`. Those of a fit on a GPU stay there until first used.
@@ -244,6 +272,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     reg_ = _fitted("reg", "The regularization λ.")
     median_ = _fitted("median", "Median of the values.")
     scale_ = _fitted("scale", "Median of the absolute values.")
+    row_scales_ = _fitted("row_scales", "Noise of the rows relative to the typical one.")
+    column_scales_ = _fitted("column_scales", "Noise of the columns relative to the typical one.")
     row_ids_ = _fitted("row_ids", "Ids of the rows, or None.")
     column_ids_ = _fitted("column_ids", "Ids of the columns, or None.")
     entries_ = _fitted("entries", "The fitted entries by rows.")
@@ -254,12 +284,27 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     converged_ = _fitted("summary.converged", "Whether the objective converged.")
     stop_reason_ = _fitted("summary.stop_reason", "Why the iteration stopped.")
     best_iteration_ = _fitted("summary.best_iteration", "The iteration that was kept.")
+    candidates_ = _fitted("summary.candidates", "The models that were compared.")
     criticality_ = _fitted("summary.criticality", "Norm of the smallest subgradient, or NaN.")
 
     @property
     def center_(self) -> float:
         """The center of a model with biases; 0 without biases."""
         return _model_of(self).factors.center or 0.0
+
+    @property
+    def bounds_(self) -> tuple[float, float] | None:
+        """The interval to which predictions are clipped; None where they are not."""
+        bounds = self._bounds(_model_of(self).bounds)
+        return None if bounds == UNBOUNDED else bounds
+
+    def _bounds(self, found: tuple[float, float]) -> tuple[float, float]:
+        """The given bounds, or those that were ``found`` with "auto"."""
+        return found if self._finds_bounds else require_bounds(self.bounds)
+
+    @property
+    def _finds_bounds(self) -> bool:
+        return isinstance(self.bounds, str) and self.bounds == "auto"
 
     def __init__(
         self,
@@ -270,6 +315,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         reg: float | Literal["auto", "paper"] = "auto",
         reg_by_count: bool = False,
         bias: bool | Literal["auto"] = "auto",
+        nonnegative: bool = False,
         solver: str | MM = "auto",
         init: Init = "auto",
         n_init: int = 1,
@@ -278,7 +324,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tol: float = 1e-4,
         validation_fraction: float | None = None,
         patience: int = 5,
-        bounds: tuple[float, float] | None = None,
+        bounds: tuple[float, float] | Literal["auto"] | None = "auto",
         random_state: int | np.random.Generator | None = None,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -291,6 +337,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.reg = reg
         self.reg_by_count = reg_by_count
         self.bias = bias
+        self.nonnegative = nonnegative
         self.solver = solver
         self.init = init
         self.n_init = n_init
@@ -354,7 +401,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         client : dask.distributed.Client, default=None
             Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet
             file or a folder of them, a list of tables, or
-            :class:`robustmf.backends.dask.Triplets`, which names the columns; weights are a column.
+            :class:`robustmf.backends.dask.Triplets`, which has more options; weights are a column.
             The checkpoint is a folder.
 
         Returns
@@ -372,12 +419,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         state = as_checkpoint(checkpoint, checkpoint_every, resume, seeded, self.device)
         names = ColumnNames(row, col, value).checked()
         if client is not None:
-            if names != NO_NAMES:
-                raise ValueError(
-                    "row, col and value must be named by robustmf.backends.dask.Triplets with "
-                    f"client=, got row={row!r}, col={col!r}, value={value!r}"
-                )
-            return self._fit_on_cluster(X, weights, client, state)
+            return self._fit_on_cluster(X, weights, client, state, names)
         require_in_memory(X)
         observed = self._observe(X, read_table(X, names), reset=True)
         on_entries = None if weights is None else entry_weights(weights, observed)
@@ -435,6 +477,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             "auto",
             model.factors.has_bias,
         )
+        same_model = same_model and model.nonnegative == bool(self.nonnegative)
         placed = get_backend(self.device).observe(observed)
         previous = self._model() if same_model and not grown else None
         return self._fit(placed, all_weights, previous, ignore_given_init=True)
@@ -457,7 +500,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         # A separate stream: with the one that drew the data, random factors would be the truth.
         rng = as_generator(self.random_state).spawn(1)[0]
         with Team(self.n_jobs) as team, self._progress() as shown:
-            settings = self._settings(observed, shown)
+            settings = self._settings(observed, shown, observed.rows.values)
             operations = get_backend(self.device).operations(
                 observed,
                 team,
@@ -465,7 +508,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 solver_memory(settings.solver),
             )
             on_entries = None if weights is None else operations.array(weights)
+            scales = None if previous is None else previous.scales_for(observed.shape)
+            if scales is not None:
+                placed = [operations.array(scale.astype(observed.dtype)) for scale in scales]
+                operations = operations.on(operations.observed.divided(*placed))
             if previous is not None:
+                previous = previous.equilibrated
                 known = extend(operations, on_entries, previous.columns, previous.factors)
                 settings = replace(
                     settings,
@@ -483,8 +531,11 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             elif ignore_given_init and not isinstance(self.init, str):
                 settings = replace(settings, auto_rank=self.rank == "auto", init="auto")
             result = fit(settings, operations, on_entries, rng, checkpoint)
+            if scales is not None:
+                factors = result.factorization.scaled(*placed)
+                result = replace(result, factorization=factors, scales=scales)
         initialized = observed.n_entries if previous is None else previous.n_entries_initialized
-        self._set_model(result, observed, weights, initialized)
+        self._set_model(result, observed, weights, initialized, settings.bounds)
         warn_of_empty(observed, result.factorization.has_bias)
         if self.verbose:
             print(
@@ -495,7 +546,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self
 
     def _fit_on_cluster(
-        self, X: Any, weights: Any, client: Any, checkpoint: Checkpoint | None
+        self,
+        X: Any,
+        weights: Any,
+        client: Any,
+        checkpoint: Checkpoint | None,
+        names: ColumnNames,
     ) -> Self:
         get_cluster_backend(self.device).check_available()
         from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
@@ -508,20 +564,33 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             )
         solver, _ = name_and_options(self.solver)
         require_rank(self.rank)
-        require_cluster(solver, self.n_init, bool(self.certify), has_rank=not self._finds_rank)
         self._check_settings()  # before the data are read
-        triplets = as_triplets(X)
+        require_cluster(
+            solver,
+            self.n_init,
+            bool(self.certify),
+            has_rank=not self._finds_rank,
+            nonnegative=bool(self.nonnegative),
+        )
+        triplets = as_triplets(X, names)
         rng = as_generator(self.random_state).spawn(1)[0]
         fit_on_cluster = ClusterFit(client, triplets, checkpoint, self.validation_fraction, rng)
         matrix = fit_on_cluster.matrix
         self._check_parameters(matrix.shape)
         with self._progress() as shown:
-            result, entries = fit_on_cluster.fit(self._settings(matrix, shown))
-        self._set_model(result, entries, None, entries.n_entries)
+            values = fit_on_cluster.sampled_values() if self._finds_bounds else np.empty(0)
+            settings = self._settings(matrix, shown, values)
+            result, entries = fit_on_cluster.fit(settings)
+        self._set_model(result, entries, None, entries.n_entries, settings.bounds)
         return self
 
     def _set_model(
-        self, result: FitResult, observed: Any, weights: Array | None, n_initialized: int
+        self,
+        result: FitResult,
+        observed: Any,
+        weights: Array | None,
+        n_initialized: int,
+        bounds: tuple[float, float],
     ) -> None:
         outcome = result.outcome
         kept_last = outcome.best is None
@@ -539,7 +608,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             column_ids=observed.column_ids,
             entries=observed.to_keep(weights),
             n_entries_initialized=n_initialized,
+            bounds=bounds,
             form=getattr(observed, "form", None),
+            scales=None if result.scales is None else _on_host(*result.scales),
+            nonnegative=bool(self.nonnegative),
             summary=FitSummary(
                 solver=result.solver,
                 solver_reason=result.reason,
@@ -549,8 +621,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 stop_reason=outcome.reason,
                 best_iteration=outcome.iterations if kept_last else outcome.best_iteration,
                 criticality=result.criticality,
+                candidates=result.candidates,
             ),
         )
+        if self.model_.scales is not None:
+            sigma = scores.noise_model(self.model_).distribution.scale
+            self.model_ = replace(self.model_, sigma=sigma)
 
     def fit_transform(
         self, X: Any, y: None = None, weights: ArrayLike | None = None, **options: Any
@@ -563,10 +639,15 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             T = np.hstack([T, factors.row_bias[:, None]])
         return self._labelled_rows(T, self.model_)
 
-    def _settings(self, observed: Any, shown: Sequence[Callback]) -> Settings:
-        """What to fit and how; ``shown`` are callbacks beside the user's own."""
+    def _settings(self, observed: Any, shown: Sequence[Callback], values: Array) -> Settings:
+        """What to fit and how; ``shown`` are callbacks beside the user's own.
+
+        ``values`` are those of the entries, or a sample, in which a rating scale is looked for.
+        """
         automatic_reg = isinstance(self.reg, str)
         solver, mm = name_and_options(self.solver)
+        found = rating_scale(values) if self._finds_bounds else None
+        bounds = self._bounds(found or UNBOUNDED)
         return Settings(
             rank=self._rank_before_fit(observed.shape),
             auto_rank=self._finds_rank,
@@ -575,8 +656,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             reg=paper_reg(observed.shape) if automatic_reg else float(self.reg),
             auto_reg=self.reg == "auto",
             reg_by_count=self.reg_by_count,
-            bias=self.bias if isinstance(self.bias, str) else bool(self.bias),
+            bias=False if self.nonnegative else self._bias(),
             bias_unit=1.0,
+            nonnegative=bool(self.nonnegative),
             solver=solver,
             mm=mm,
             init=self.init,
@@ -587,11 +669,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             callbacks=[*(self.callbacks or ()), *shown],
             validation_fraction=self.validation_fraction,
             patience=int(self.patience),
-            bounds=require_bounds(self.bounds),
+            bounds=bounds,
         )
 
     def _loss(self) -> Loss:
         return make_loss(self.loss, None if self.theta == "auto" else self.theta)
+
+    def _bias(self) -> bool | Literal["auto"]:
+        return "auto" if self.bias == "auto" else bool(self.bias)
 
     def _certifying_options(self) -> MM | None:
         """The options of the "mm" iterations that certify a critical point, if any."""
@@ -642,9 +727,16 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             require_flag("certify", self.certify, also="MM(...)")
         if not isinstance(self.bias, str) or self.bias != "auto":
             require_flag("bias", self.bias, also="'auto'")
+        require_flag("nonnegative", self.nonnegative)
+        if self.nonnegative and self._bias() is True:
+            raise ValueError(
+                "nonnegative=True is for a model without biases: use bias='auto' or False, "
+                "got bias=True"
+            )
         require_callables("callbacks", self.callbacks)
         require_fraction("validation_fraction", self.validation_fraction)
-        require_bounds(self.bounds)
+        if not self._finds_bounds:
+            require_bounds(self.bounds)
         if self.theta is not None and self.theta != "auto":
             require_positive("theta", self.theta, also="'auto' or None")
         if self.reg not in ("auto", "paper"):
@@ -684,7 +776,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         name = type(self).__name__
         title = name if self.rank == "auto" else f"{name} rank {self.rank}"
-        with ProgressBar(title, self.max_iter) as bar:
+        with ProgressBar(title, self.max_iter, self.tol) as bar:
             yield (bar,)
 
     def memory_estimate(
@@ -745,6 +837,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._loss(),
             plain_model=not bias and not self.reg_by_count,
             capabilities=backend.capabilities,
+            nonnegative=bool(self.nonnegative),
         )
         rank = self._rank_before_fit(shape) + int(bias)
         size = ProblemSize(shape, int(n_entries), rank, np.dtype(dtype).itemsize)
@@ -753,7 +846,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             spec.memory,
             scale_sample=SCALE_SAMPLE,
             graduated=automatic,
-            searched=automatic and is_searchable(size.n_entries, size.rank),
+            searched=searched_size(size) if automatic else None,
             held_out=self.validation_fraction is not None,
             bias=bias,
             source_bytes=int(source_bytes),
@@ -772,7 +865,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             )
         return replace(
             self.model_,
-            bounds=require_bounds(self.bounds),
+            bounds=self._bounds(self.model_.bounds),
             device=self.device,
             n_jobs=self.n_jobs,
         )
@@ -958,7 +1051,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Number of columns.
         ratings : mapping, or as in ``transform``, default=None
             Instead of ``users``: the ratings of new users, which are folded in without a fit. A
-            mapping of column ids to values is one user; otherwise each row is one.
+            mapping of column ids to values, or a Series whose index is column ids, is one user;
+            otherwise each row is one.
         exclude_seen : bool, default=True
             Leave out the columns in which the row had an entry in the fit, or in ``ratings``.
 
@@ -991,6 +1085,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             raise ValueError("recommend must have either users or ratings, got both or neither")
         if ratings is None:
             return model.recommend(users, n, exclude_seen=exclude_seen)
+        if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
+            ratings = ratings.to_dict()
         if not isinstance(ratings, Mapping):
             return model.recommend_new(self._rows(ratings), n, exclude_seen=exclude_seen)
         one = model.rated(ratings)
@@ -1055,7 +1151,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """The rows predicted by factors T as :meth:`transform` returns them; not clipped."""
         return self._model().reconstruct(T)
 
-    def score(self, X: Any, y: None = None, *, rows: Literal["new", "fitted"] = "new") -> float:
+    def score(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        rows: Literal["new", "fitted"] = "new",
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
         """Negative mean absolute error over the observed entries of X: larger is better.
 
         Parameters
@@ -1069,13 +1172,15 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             over rows: each entry is predicted from the other entries of its row, a fifth of these
             left out at a time. With "fitted" X has the rows of ``fit``, and holds entries of that
             matrix, fitted or held out.
+        sample_weight : array of shape (rows,), default=None
+            Weights of the rows of X, which multiply the errors of their entries.
 
         Returns
         -------
         float
         """
         model = self._model()
-        return -model.mean_absolute_error(self._entries(X, rows), rows)
+        return -model.mean_absolute_error(self._entries(X, rows), rows, sample_weight)
 
     def outlier_scores(self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False) -> Any:
         """For each observed entry, the share of clean entries that deviate as much or more.
@@ -1242,10 +1347,11 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tracks: bool = False,
         at_most: float = 0.01,
     ) -> Path:
-        """Write a page about the fit: one HTML file that opens offline. Needs the extra ``plot``.
+        """Write a page about the fit: one HTML file that opens offline.
 
-        It shows the most suspicious entries, rows and columns, residuals and weights, convergence,
-        a map of the factors, and what is needed to repeat the fit.
+        It shows the table before and after cleaning, the most suspicious entries, rows and columns
+        with reasons, what θ and λ mean for these data, the evidence for the rank, residuals and
+        weights, convergence, a map of the factors, and what is needed to repeat the fit.
 
         Parameters
         ----------
@@ -1264,7 +1370,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Path
             The file.
         """
-        from robustmf.report.fit_page import write  # noqa: PLC0415 - Plotly is an extra
+        from robustmf.report.fit_page import write  # noqa: PLC0415 - the layer above
         from robustmf.report.fit_record import fit_record  # noqa: PLC0415 - likewise
 
         file = Path(path)

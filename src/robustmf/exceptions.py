@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 
 class RobustMFWarning(UserWarning):
@@ -108,9 +110,19 @@ class ClusterLostError(ConnectionError):
 #: Stack frames of these packages lie between the caller's line and the line that warns.
 _INTERNAL_PACKAGES = ("robustmf", "sklearn", "joblib")
 
+#: The functions of this package fit many models in one call of the user.
+_SEARCHES = "sklearn.model_selection"
+
+#: By the object of a search: its call, as the id of its frame, and the categories of warnings that
+#: were issued during that call.
+_issued: WeakKeyDictionary[Any, tuple[int, set[type[Warning]]]] = WeakKeyDictionary()
+
 
 def warn_user(message: str, category: type[Warning]) -> None:
     """Issue a warning that points at the line of the caller's code which called this package.
+
+    During a search of scikit-learn, which fits many models, the first warning of each category is
+    issued only.
 
     Parameters
     ----------
@@ -121,10 +133,33 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """
     level = 2
     frame = sys._getframe(1)
+    search = None
     while (
         frame.f_back is not None
         and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES
     ):
+        if frame.f_globals["__name__"].startswith(_SEARCHES):
+            search = frame
         level += 1
         frame = frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    if search is None or _is_first(search, category):
+        warnings.warn(message, category, stacklevel=level)
+
+
+def _is_first(search: FrameType, category: type[Warning]) -> bool:
+    """Whether no warning of this category was issued during the search that runs in this frame.
+
+    A search is identified by its object, as GridSearchCV, or by the estimator that a function such
+    as cross_val_score is given.
+    """
+    names = search.f_locals
+    owner = names.get("self", names.get("estimator"))
+    if owner is None or type(owner).__hash__ is None:
+        return True
+    call, seen = _issued.get(owner, (0, set()))
+    if call != id(search):
+        seen = set()
+        _issued[owner] = (id(search), seen)
+    is_first = category not in seen
+    seen.add(category)
+    return is_first

@@ -6,7 +6,7 @@ Nothing here changes the model: every method is a function of its fields and arg
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
 from robustmf.backends.registry import get_backend
-from robustmf.data.checks import match_columns, new_rows, require_magnitude
+from robustmf.data.checks import match_columns, new_rows, require_magnitude, row_weights
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Compressed, Observed, nothing_observed, read_table
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
+from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.data.table_form import NO_NAMES, TableForm
 from robustmf.data.tables import has_columns
-from robustmf.exceptions import UnknownIdsWarning, warn_user
+from robustmf.exceptions import ModelFileError, UnknownIdsWarning, warn_user
+from robustmf.initialization.candidates import ModelCandidate
 from robustmf.io.model_state import check_state
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -49,6 +51,23 @@ class FitSummary:
     stop_reason: str
     best_iteration: int
     criticality: float
+    candidates: tuple[ModelCandidate, ...] = ()
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values by the names of the estimator's attributes."""
+        plain = vars(self) | {"candidates": [vars(candidate) for candidate in self.candidates]}
+        return {f"{name}_": value for name, value in plain.items()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> FitSummary:
+        """The inverse of :meth:`to_state`; raises ModelFileError for an invalid candidate."""
+        names = [name for name in cls.__dataclass_fields__ if f"{name}_" in state]
+        plain = {name: state[f"{name}_"] for name in names}
+        try:
+            found = [ModelCandidate.from_plain(one) for one in plain.get("candidates", ())]
+        except ValueError as error:
+            raise ModelFileError(str(error)) from None
+        return cls(**plain | {"candidates": tuple(found)})
 
 
 @dataclass(frozen=True)
@@ -87,6 +106,13 @@ class FittedModel:
         Number of threads; None uses all cores.
     form : TableForm or None, default=None
         The form of the fitted table, in which answers are returned; None if it was not a table.
+    scales : (array of shape (m,), array of shape (n,)) or None, default=None
+        Scales of rows and columns: the noise of an entry is that of the fit times both. The
+        entries were divided by them in the fit. None where all are 1.
+    sigma : float, default=0.0
+        The noise level of an entry of scale 1, where there are scales; 0 where it is not known.
+    nonnegative : bool, default=False
+        Whether factors are constrained to be non-negative, also those of new rows.
     """
 
     factors: Factorization
@@ -105,6 +131,9 @@ class FittedModel:
     device: str = "cpu"
     n_jobs: int | None = None
     form: TableForm | None = None
+    scales: tuple[Array, Array] | None = None
+    sigma: float = 0.0
+    nonnegative: bool = False
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -204,6 +233,42 @@ class FittedModel:
             )
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
         return Observed(rows, self.shape, self.row_ids, self.column_ids, self.form)
+
+    # --- Scales of the noise ----------------------------------------------------------------
+
+    @property
+    def row_scales(self) -> Array:
+        """The noise of each row relative to the others; ones where all are the same."""
+        return np.ones(self.shape[0]) if self.scales is None else self.scales[0]
+
+    @property
+    def column_scales(self) -> Array:
+        """The noise of each column relative to the others; ones where all are the same."""
+        return np.ones(self.shape[1]) if self.scales is None else self.scales[1]
+
+    def scales_for(self, shape: tuple[int, int]) -> tuple[Array, Array] | None:
+        """The scales for a larger matrix: those of new rows and columns are 1."""
+        if self.scales is None:
+            return None
+        rows, columns = (
+            np.concatenate([of_side, np.ones(size - len(of_side))])
+            for of_side, size in zip(self.scales, shape, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def equilibrated(self) -> FittedModel:
+        """The model of the matrix divided by the scales, whose own scales are all 1."""
+        if self.scales is None:
+            return self
+        dtype = self.factors.row_factors.dtype
+        inverses = ((1 / of_side).astype(dtype) for of_side in self.scales)
+        return replace(self, factors=self.factors.scaled(*inverses), scales=None)
+
+    def entry_scales(self, i: NDArray[np.integer[Any]], j: NDArray[np.integer[Any]]) -> Array:
+        """The noise of entries relative to a typical one; 1 for an unknown row or column."""
+        rows = np.where(i == UNKNOWN, 1.0, self.row_scales[i])
+        return np.asarray(rows * np.where(j == UNKNOWN, 1.0, self.column_scales[j]))
 
     # --- Predictions ------------------------------------------------------------------------
 
@@ -315,6 +380,11 @@ class FittedModel:
             others = "" if len(unknown) == 1 else f" and {len(unknown) - 1} more unknown id(s)"
             raise ValueError(f"items must be known to the fit, got {first!r}{others}")
         V = self.factors.column_factors
+        if not V.any():
+            raise ValueError(
+                "the model has no factors: it consists of a center and biases, so that no "
+                "similarity is defined"
+            )
         if not V[flat].any(axis=1).all():
             raise ValueError(
                 "items must have entries in the fit: the factors of one of them are zero, "
@@ -346,7 +416,20 @@ class FittedModel:
             self.factors.column_offsets if self.factors.has_bias else None,
             self.scale,
             self.bias_unit,
+            None if self.scales is None else self.scales[1],
+            self._row_noise,
+            self.nonnegative,
         )
+
+    @property
+    def _row_noise(self) -> tuple[float, float] | None:
+        """The noise of a typical row, and the standard deviation of its logarithm between rows."""
+        if self.scales is None or self.sigma <= 0:
+            return None
+        logs = np.log(self.scales[0])
+        middle = float(np.median(logs))
+        deviation = MAD_TO_SIGMA * float(np.median(np.abs(logs - middle)))
+        return self.sigma * float(np.exp(middle)), deviation
 
     def new_rows(self, X: Any) -> Observed:
         """Rows to fold in, on the backend, their columns matched by id where X has ids."""
@@ -382,6 +465,14 @@ class FittedModel:
         with Team(self.n_jobs) as team:
             return np.asarray(self.columns.fold_in(self.operations(observed, team)))
 
+    def fold_in_with_scales(self, X: Any) -> tuple[Array, Array]:
+        """Factors of new rows, and the scales of their noise relative to that of the fit."""
+        observed = self.new_rows(X)
+        with Team(self.n_jobs) as team:
+            T, scales = self.columns.fold_in_with_scales(self.operations(observed, team))
+        middle = float(np.exp(np.median(np.log(self.row_scales))))
+        return np.asarray(T), middle * scales
+
     def reconstruct(self, T: ArrayLike) -> Array:
         """The rows predicted by factors as :meth:`fold_in` returns them, not clipped."""
         factors = np.asarray(T)
@@ -410,26 +501,41 @@ class FittedModel:
             residual = values - np.clip(values - residual, *self.bounds)
         return np.asarray(residual)
 
-    def mean_absolute_error(self, X: Any, rows: str) -> float:
-        """Mean absolute error on X, whose rows are "fitted" or "new".
+    def scaled_residuals(self, X: Any) -> Array:
+        """Residuals divided by the scales of the entries; not clipped, as in the fit."""
+        residual = replace(self, bounds=UNBOUNDED).residuals(X)
+        if self.scales is None:
+            return residual
+        _, i, j = self.locate(X)
+        return np.asarray(residual / self.entry_scales(i, j), residual.dtype)
+
+    def mean_absolute_error(
+        self, X: Any, rows: str, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Mean absolute error on X, whose rows are "fitted" or "new", weighted by row.
 
         An entry of a new row is predicted from the other entries of its row.
         """
         if rows == "fitted":
-            return float(np.abs(self.residuals(X)).mean(dtype=np.float64))
-        if rows != "new":
+            errors = np.abs(self.residuals(X))
+            observed = self.backend.observe(self.read(X)) if sample_weight is not None else X
+        elif rows == "new":
+            observed = self.new_rows(X)
+            if not observed.n_entries:
+                raise ValueError("X must have at least one observed entry, got none")
+            with Team(self.n_jobs) as team:
+                predicted = np.asarray(self.columns.left_out(self.operations(observed, team)))
+            errors = np.abs(observed.to_host().rows.values - self.clip(predicted))
+        else:
             raise ValueError(f"rows must be 'new' or 'fitted', got rows={rows!r}")
-        observed = self.new_rows(X)
-        if not observed.n_entries:
-            raise ValueError("X must have at least one observed entry, got none")
-        with Team(self.n_jobs) as team:
-            predicted = np.asarray(self.columns.left_out(self.operations(observed, team)))
-        errors = np.abs(observed.to_host().rows.values - self.clip(predicted))
-        return float(errors.mean(dtype=np.float64))
+        if sample_weight is None:
+            return float(errors.mean(dtype=np.float64))
+        weights = row_weights(sample_weight, observed.to_host())
+        return float(np.average(errors.astype(np.float64), weights=weights))
 
     def entry_weights(self, X: Any) -> Array:
         """The weight of each entry of X in the fit, relative to that of an exact entry."""
-        residual = self.residuals(X)
+        residual = self.scaled_residuals(X)
         weight = self.loss.derivative if self.loss.concave else self.loss.weight
         return np.asarray(weight(residual) / weight(np.zeros(1, residual.dtype)))
 
@@ -456,7 +562,11 @@ class FittedModel:
             "column_ids_": self.column_ids,
             "entries_": dict(self.entries),
             "n_entries_initialized": self.n_entries_initialized,
-            **{f"{name}_": value for name, value in vars(self.summary).items()},
+            "noise_scales": self.scales,
+            "sigma_": self.sigma,
+            "nonnegative_factors": self.nonnegative,
+            "bounds_": None if self.bounds == UNBOUNDED else self.bounds,
+            **self.summary.to_state(),
         }
 
     @classmethod
@@ -482,9 +592,11 @@ class FittedModel:
             column_ids=state["column_ids_"],
             entries=state["entries_"],
             n_entries_initialized=state["n_entries_initialized"],
-            summary=FitSummary(
-                **{name: state[f"{name}_"] for name in FitSummary.__dataclass_fields__}
-            ),
+            scales=state.get("noise_scales"),
+            sigma=state.get("sigma_", 0.0),
+            nonnegative=state.get("nonnegative_factors", False),
+            bounds=state.get("bounds_") or UNBOUNDED,
+            summary=FitSummary.from_state(state),
         )
 
 

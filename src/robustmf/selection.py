@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from robustmf.data.observed import Observed, as_observed
+from robustmf.data.observed import Observed, as_observed, read_table
+from robustmf.data.table_form import ColumnNames
 from robustmf.estimator import RobustMF
-from robustmf.exceptions import EmptyRowsWarning
+from robustmf.exceptions import EmptyRowsWarning, NotConvergedWarning, warn_user
 from robustmf.losses import Loss, make_loss
 from robustmf.validation import as_generator, require_integer, require_positive, require_rank
 
@@ -188,9 +189,9 @@ class _Path:
 
     def fit(
         self, template: RobustMF, train: Observed, test: Observed, score: Callable[..., float]
-    ) -> list[tuple[float, float]]:
-        """Score and seconds of every setting."""
-        found: list[tuple[float, float]] = []
+    ) -> list[tuple[float, float, bool]]:
+        """Score and seconds of every setting, and whether its fit converged."""
+        found: list[tuple[float, float, bool]] = []
         models: list[RobustMF] = []
         for k, setting in enumerate(self.settings()):
             predecessor = self._predecessor(k, models)
@@ -202,10 +203,15 @@ class _Path:
             model = clone(template).set_params(**setting, init=init)
             started = time.perf_counter()
             with warnings.catch_warnings():
-                # Rows may be empty because entries are held out.
+                # Rows may be empty because entries are held out; fits that did not converge are
+                # counted, and reported once.
                 warnings.simplefilter("ignore", EmptyRowsWarning)
+                warnings.simplefilter("ignore", NotConvergedWarning)
                 model.fit(train)
-            found.append((score(model, test), time.perf_counter() - started))
+            seconds = time.perf_counter() - started
+            found.append(
+                (score(model, test), seconds, not model.stop_reason_.startswith("max_iter"))
+            )
             models.append(model)
         return found
 
@@ -259,6 +265,9 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         depend on it.
     random_state : int, Generator or None, default=None
         Seed of the folds; fits use that of the template.
+    verbose : int, default=0
+        1 shows one progress bar for all fits, with an estimate of the time left, and one for the
+        fit of the best setting.
 
     Attributes
     ----------
@@ -295,6 +304,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         refit: bool = True,
         n_jobs: int | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self.rank = rank
         self.reg = reg
@@ -306,10 +316,23 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.refit = refit
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Choose a setting by cross-validation on X, and fit it to all entries."""
-        observed = as_observed(X)
+    def fit(
+        self, X: Any, y: None = None, *, row: Any = None, col: Any = None, value: Any = None
+    ) -> Self:
+        """Choose a setting by cross-validation on X, and fit it to all entries.
+
+        Parameters
+        ----------
+        X, y, row, col, value
+            As in :meth:`robustmf.RobustMF.fit`.
+
+        Returns
+        -------
+        self
+        """
+        observed = as_observed(read_table(X, ColumnNames(row, col, value).checked()))
         template = RobustMF() if self.estimator is None else self.estimator
         score = self._score()
         paths = self._paths(observed)
@@ -320,19 +343,26 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 else self.cv
             ).split(observed)
         )
+        quiet = clone(template).set_params(verbose=0) if self.verbose else template
         tasks = (
-            delayed(path.fit)(template, train, test, score)
-            for path in paths
-            for train, test in folds
+            delayed(path.fit)(quiet, train, test, score) for path in paths for train, test in folds
         )
-        done = list(Parallel(n_jobs=self.n_jobs)(tasks))
-        # (settings, folds, score and seconds)
+        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
+        done = list(self._shown(parallel(tasks), len(paths) * len(folds), len(paths[0].settings())))
+        # (settings, folds, score, seconds and convergence)
         found = np.concatenate(
             [
                 np.array(done[k : k + len(folds)]).swapaxes(0, 1)
                 for k in range(0, len(done), len(folds))
             ]
         )
+        stopped = int((found[..., 2] == 0).sum())
+        if stopped:
+            warn_user(
+                f"{stopped} of {found[..., 2].size} fits stopped at max_iter={template.max_iter} "
+                "before the objective settled; raise max_iter or tol of the estimator",
+                NotConvergedWarning,
+            )
         settings = [setting for path in paths for setting in path.settings()]
         self.n_splits_ = len(folds)
         self.cv_results_ = _results(settings, found[..., 0], found[..., 1])
@@ -340,9 +370,24 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.best_params_ = settings[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:
-            self.best_estimator_ = clone(template).set_params(**self.best_params_).fit(observed)
+            best = clone(template).set_params(**self.best_params_)
+            if self.verbose:
+                best.set_params(verbose=self.verbose)
+            self.best_estimator_ = best.fit(observed)
             self.n_features_in_ = observed.shape[1]
         return self
+
+    def _shown(self, results: Iterable[Any], n_paths: int, per_path: int) -> Iterator[Any]:
+        """The results of all paths in all folds; with ``verbose``, a bar counts their fits."""
+        if not self.verbose:
+            yield from results
+            return
+        from robustmf.solvers.progress import WorkBar  # noqa: PLC0415 - imports rich
+
+        with WorkBar(type(self).__name__, "fits", n_paths * per_path) as bar:
+            for result in results:
+                bar.advance(per_path)
+                yield result
 
     def _score(self) -> Callable[[RobustMF, Observed], float]:
         if callable(self.scoring):
@@ -391,6 +436,10 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows that factors predict, by the best model."""
         return self._best().inverse_transform(T)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the columns of :meth:`transform`."""
+        return self._best().get_feature_names_out(input_features)
 
     def score(self, X: Any, y: None = None) -> float:
         """The score of the best model on the entries of X."""

@@ -69,7 +69,7 @@ def require_bounds(bounds: Any) -> tuple[float, float]:
         isinstance(end, numbers.Real) and not isinstance(end, bool) for end in pair
     ):
         raise TypeError(
-            f"bounds must be None or a pair of numbers (low, high), got bounds={bounds!r}"
+            f"bounds must be 'auto', None or a pair of numbers (low, high), got bounds={bounds!r}"
         )
     low = float(pair[0])
     high = float(pair[1])

@@ -79,7 +79,7 @@ def test_deviations_of_fitted_held_out_and_new_entries(fitted):
     found = noise.deviations(i, j, np.zeros(3, bool))
     np.testing.assert_allclose(found, np.sqrt(1 + a + b))
     # new rows of one entry each: nothing else determines their factors
-    new = noise.new_row_deviations(np.arange(3), j, noise.U[i])
+    new = noise.new_row_deviations(np.arange(3), j, noise.U[i], np.ones(3))
     a, b = leverages(np.zeros(3), columns)
     np.testing.assert_allclose(new, np.sqrt((1 + b) / (1 + a)))
 

@@ -36,6 +36,10 @@ STATE_NAMES = frozenset(
         "column_ids_",
         "entries_",
         "n_entries_initialized",
+        "noise_scales",
+        "sigma_",
+        "nonnegative_factors",
+        "bounds_",
         "solver_",
         "solver_reason_",
         "history_",
@@ -44,9 +48,15 @@ STATE_NAMES = frozenset(
         "stop_reason_",
         "best_iteration_",
         "criticality_",
+        "candidates_",
     }
 )
 
+
+#: Those that files of earlier releases do not have: the model then has no such part.
+OPTIONAL_NAMES = frozenset(
+    {"noise_scales", "sigma_", "nonnegative_factors", "bounds_", "candidates_"}
+)
 
 #: Least values of numbers, all of which are finite.
 _LEAST = {
@@ -71,6 +81,12 @@ def check_state(state: dict[str, Any]) -> None:
     for name, size in (("row_ids_", m), ("column_ids_", n)):
         _check_ids(name, state.get(name, ()), size)
     _check_entries(state.get("entries_"), (m, n))
+    _check_scales(state.get("noise_scales"), (m, n))
+    _check_bounds(state.get("bounds_"))
+    sigma = state.get("sigma_", 0.0)
+    if not (isinstance(sigma, float) and np.isfinite(sigma) and sigma >= 0):
+        raise ModelFileError(f"sigma_ must be a finite number >= 0, got {sigma!r:.60}")
+    _check_signs(state)
     kinds: dict[str, type | tuple[type, ...]] = {
         "loss_": Loss,
         "reg_": float,
@@ -172,6 +188,43 @@ def _check_factors(state: dict[str, Any]) -> tuple[int, int]:
                 f"{name} must hold finite float32 or float64 numbers, got dtype {array.dtype}"
             )
     return m, n
+
+
+def _check_signs(state: dict[str, Any]) -> None:
+    """Raise unless factors that are declared to be non-negative are, and have no biases."""
+    nonnegative = state.get("nonnegative_factors", False)
+    if not isinstance(nonnegative, bool):
+        raise ModelFileError(f"nonnegative_factors must be a bool, got {nonnegative!r:.60}")
+    factors = (state["row_factors_"], state["column_factors_"])
+    if nonnegative and (state.get("_has_bias") or any((A < 0).any() for A in factors)):
+        raise ModelFileError("non-negative factors must be >= 0, and have no biases")
+
+
+def _check_scales(scales: Any, shape: tuple[int, int]) -> None:
+    """Raise unless there is a positive scale per row and column, or None (no scales)."""
+    if scales is None:
+        return
+    valid = isinstance(scales, (tuple, list)) and len(scales) == 2
+    for of_side, size in zip(scales, shape, strict=True) if valid else ():
+        valid &= (
+            isinstance(of_side, np.ndarray)
+            and of_side.shape == (size,)
+            and of_side.dtype in (np.float32, np.float64)
+            and bool((np.isfinite(of_side) & (of_side > 0)).all())
+        )
+    if not valid:
+        raise ModelFileError(
+            f"noise_scales must be two vectors of {shape[0]} and {shape[1]} positive numbers"
+        )
+
+
+def _check_bounds(bounds: Any) -> None:
+    """Raise unless these are two numbers in ascending order, or None."""
+    if bounds is None:
+        return
+    valid = isinstance(bounds, tuple) and len(bounds) == 2
+    if not (valid and all(isinstance(end, float) for end in bounds) and bounds[0] < bounds[1]):
+        raise ModelFileError(f"bounds_ must be (low, high), got {bounds!r:.60}")
 
 
 _ALL_ENTRIES = {"pointers", "indices", "values", "weights"}

@@ -13,6 +13,10 @@ from robustmf.outliers.evidence import Evidence, Groups
 
 Array = NDArray[np.float64]
 
+#: False-alarm rates are measured down to this score; smaller ones are extrapolated, and their use
+#: is to rank.
+_LEAST_MEASURED = 1e-3
+
 
 @dataclass(frozen=True)
 class SuspectEntry:
@@ -40,7 +44,8 @@ class SuspectGroup:
 class Audit:
     """The most suspicious entries, rows and columns, worst first.
 
-    A score is the share of clean entries (rows, columns) that would look as bad or worse.
+    A score is the share of clean entries (rows, columns) that would look as bad or worse. It is
+    calibrated down to 0.001; reasons state no smaller share.
 
     Attributes
     ----------
@@ -194,4 +199,7 @@ def _smallest(scores: Array, top: int, at_most: float) -> list[int]:
 
 
 def _odds(score: float) -> str:
-    return f"one in {1 / score:,.0f}" if score > 1e-6 else "less than one in a million"
+    """The share of clean entries or groups in words, no smaller than what is measured."""
+    if score <= _LEAST_MEASURED:
+        return f"fewer than one in {1 / _LEAST_MEASURED:,.0f}"
+    return f"about one in {1 / score:,.0f}"

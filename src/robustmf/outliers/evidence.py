@@ -8,6 +8,7 @@ from the groups at hand, most of which are assumed to be clean.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +56,14 @@ class EvidenceOptions:
     near, freedom : float
         The upper tail of group scores is fitted within ``near`` scales, beyond which attacked
         groups lie, by a t distribution with so many degrees of freedom.
+    scale_level : float
+        The scale of group scores is this quantile of those above the median.
+    scale_ratio : float
+        The scale of group scores may depend on the number of entries up to this factor.
+    least_range : float
+        Smallest range of the logarithm of the numbers of entries that a dependence is fitted to.
+    line_steps : int
+        Iterations of the regressions on the number of entries.
     """
 
     winsor: float = 5.0
@@ -67,6 +76,10 @@ class EvidenceOptions:
     rounds: int = 3
     near: float = 2.5
     freedom: float = 10.0
+    scale_level: float = 0.7
+    scale_ratio: float = 3.0
+    least_range: float = 0.5
+    line_steps: int = 20
 
 
 OPTIONS = EvidenceOptions()
@@ -211,9 +224,32 @@ def _suspicious_neighbours(groups: Groups, suspicious: NDArray[np.bool_]) -> dic
         return {}
     hits = groups.sums(suspicious[groups.j].astype(np.float64))
     counts = groups.sums()
-    share = float(hits.sum() / counts.sum())
+    share = _hit_shares(hits, counts)
     tail = betainc(np.maximum(hits, 1), np.maximum(counts - hits, 0) + 1, share)
     return {"suspicious neighbours": np.where(hits > 0, tail, 1.0)}
+
+
+def _hit_shares(hits: Array, counts: Array) -> Array:
+    """The expected share of hits of each group: log-linear in its number of entries.
+
+    Groups with few entries share them with unusual groups of the other side more often. Poisson
+    regression by Newton's method; the slope is at most 0, and the share at least the mean one.
+    """
+    mean = float(hits.sum() / counts.sum())
+    used = counts > 0
+    size = np.log(counts[used])
+    center = float(size @ counts[used] / counts.sum())
+    design = np.column_stack([np.ones(len(size)), size - center])
+    line = np.array([np.log(mean), 0.0])
+    for _ in range(OPTIONS.line_steps):
+        expected = counts[used] * np.exp(np.minimum(design @ line, 0.0))
+        information = (design * expected[:, None]).T @ design
+        information[np.diag_indices(2)] += _TINY + 1e-9 * np.trace(information)
+        step = np.linalg.solve(information, design.T @ (hits[used] - expected))
+        line = line + np.clip(step, -1, 1)
+    shares = np.full(len(counts), mean)
+    shares[used] = np.clip(np.exp(design @ line), mean, 1.0)
+    return shares
 
 
 class _VarianceTails(NamedTuple):
@@ -264,15 +300,47 @@ def _upper_tail(statistic: Array, eligible: NDArray[np.bool_], counts: Array) ->
     """The probability that a clean group has a statistic at least as large.
 
     The distribution is fitted to the statistics above their median: only these are informative
-    about the upper tail.
+    about the upper tail. Median and scale are linear in the logarithm of the number of entries:
+    groups with many entries differ more from each other than chance explains, because they are
+    never random samples. Below 1/(number of groups) a probability p is an extrapolation, and its
+    geometric mean with that limit takes its place.
     """
     usable = eligible & _typical_groups(counts)
-    if usable.sum() < OPTIONS.least_groups:
+    n_usable = int(usable.sum())
+    if n_usable < OPTIONS.least_groups:
         return np.ones(len(statistic))
-    middle = float(np.median(statistic[usable]))
-    upper = statistic[usable & (statistic > middle)] - middle
-    distribution = fit_distribution(upper, OPTIONS.near, OPTIONS.freedom)
-    return np.where(eligible, distribution.above(statistic - middle), 1.0)
+    size = np.log(np.maximum(counts, 1))
+    excess = statistic - _quantile_line(size[usable], statistic[usable], 0.5)(size)
+    upper = usable & (excess > 0)
+    if not upper.any():
+        return np.ones(len(statistic))
+    level = OPTIONS.scale_level
+    scale = float(np.quantile(excess[upper], level))
+    line = _quantile_line(size[upper], excess[upper], level)(size)
+    excess = excess / np.clip(line, scale / OPTIONS.scale_ratio, scale * OPTIONS.scale_ratio)
+    distribution = fit_distribution(excess[upper], OPTIONS.near, OPTIONS.freedom)
+    tail = np.where(eligible, distribution.above(excess), 1.0)
+    return np.where(tail < 1 / n_usable, np.sqrt(tail / n_usable), tail)
+
+
+def _quantile_line(x: Array, y: Array, level: float) -> Callable[[Array], Array]:
+    """The line that describes a quantile of y given x, by reweighted least squares.
+
+    Without variation in x, the quantile of y.
+    """
+    middle = float(np.quantile(y, level))
+    center = float(np.median(x))
+    scale = float(np.median(np.abs(y - middle)))
+    if scale <= 0 or np.ptp(x) < OPTIONS.least_range:
+        return lambda at: np.full(len(at), middle)
+    design = np.column_stack([np.ones(len(x)), x - center])
+    line = np.array([middle, 0.0])
+    for _ in range(OPTIONS.line_steps):
+        residual = y - design @ line
+        sides = np.where(residual > 0, level, 1 - level)
+        weighted = design * (sides / np.maximum(np.abs(residual), 1e-3 * scale))[:, None]
+        line = np.linalg.solve(weighted.T @ design, weighted.T @ y)
+    return lambda at: np.asarray(line[0] + line[1] * (at - center))
 
 
 def _typical_groups(counts: Array) -> NDArray[np.bool_]:

@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 from robustmf.data.statistics import MAD_TO_SIGMA
 
@@ -59,6 +59,12 @@ class NoiseOptions:
         Upper bound on effective degrees of freedom per entry, for fits close to interpolation.
     most_leverage : float
         Upper bound on a leverage: without entries it is infinite, and its square must be finite.
+    scale_quantile, scale_limit : float
+        The logarithms of the scales of rows (columns) have a standard deviation that is estimated
+        from their median and this quantile, and are clipped at so many of them above the median. A
+        larger share of noisy rows than 1 − ``scale_quantile`` is ordinary; fewer are bad rows.
+    least_scale_deviation : float
+        Lower bound on that standard deviation: the error of a scale that is learned.
     """
 
     central: float = 4.0
@@ -67,6 +73,9 @@ class NoiseOptions:
     least_residuals: int = 200
     most_freedom_used: float = 0.8
     most_leverage: float = 1e12
+    scale_quantile: float = 0.9
+    scale_limit: float = 3.5
+    least_scale_deviation: float = 0.1
 
 
 OPTIONS = NoiseOptions()
@@ -248,6 +257,18 @@ def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> ND
     return np.asarray((design * counts[:, None]).T @ design)
 
 
+def ordinary_scales(scales: Array, counts: NDArray[np.int64]) -> Array:
+    """Scales of rows (or columns) with those that the others do not explain clipped.
+
+    A fit learns a large scale for a row whose entries are all bad. Divided by it, they would look
+    clean; the scale that is plausible among the other rows shows what they are.
+    """
+    logs = np.log(scales[counts > 0])
+    middle, upper = np.quantile(logs, [0.5, OPTIONS.scale_quantile])
+    deviation = max((upper - middle) / ndtri(OPTIONS.scale_quantile), OPTIONS.least_scale_deviation)
+    return np.minimum(scales, np.exp(middle + OPTIONS.scale_limit * deviation))
+
+
 @dataclass(frozen=True)
 class NoiseModel:
     """The noise of one fit.
@@ -264,6 +285,9 @@ class NoiseModel:
         Number of fitted entries of each row and column.
     inflation : float, default=1.0
         Factor of the leverages that makes their sum the effective degrees of freedom.
+    scales : (array, array) or None, default=None
+        Scales of rows and columns, see :func:`ordinary_scales`. The factors are those of the matrix
+        divided by the scales of the fit; residuals and deviations are those of the matrix itself.
     """
 
     distribution: NoiseDistribution
@@ -274,6 +298,7 @@ class NoiseModel:
     row_counts: NDArray[np.int64]
     column_counts: NDArray[np.int64]
     inflation: float = 1.0
+    scales: tuple[Array, Array] | None = None
 
     @classmethod
     def fit(
@@ -287,13 +312,19 @@ class NoiseModel:
         residual: Array,
         i: NDArray[Any],
         j: NDArray[Any],
+        scales: tuple[Array, Array] | None = None,
     ) -> NoiseModel:
         """The noise of a fit, from the residuals of a sample of its entries at (i, j)."""
+        if scales is not None:
+            U = U / scales[0][:, None]
+            V = V / scales[1][:, None]
+            scales = ordinary_scales(scales[0], counts[0]), ordinary_scales(scales[1], counts[1])
         of_rows, of_columns = (
             Regressors.from_factors(A, n, constant, reg, reg_by_count)
             for A, n in zip((U, V), counts, strict=True)
         )
-        return cls(PRIOR, U, V, of_rows, of_columns, *counts).calibrated(residual, i, j)
+        noise = cls(PRIOR, U, V, of_rows, of_columns, *counts, scales=scales)
+        return noise.calibrated(residual, i, j)
 
     def calibrated(self, residual: Array, i: NDArray[Any], j: NDArray[Any]) -> Self:
         """The same with distribution and inflation fitted to residuals of entries at (i, j)."""
@@ -316,7 +347,7 @@ class NoiseModel:
         total = self.degrees_of_freedom(clean) - len(self.of_rows.moments) ** 2
         per_entry = max(total, 0.0) / max(clean * self.n_entries, 1.0)
         wanted = min(per_entry, OPTIONS.most_freedom_used)
-        plain = replace(self, inflation=1.0).deviations(i, j, np.ones(len(i), bool))
+        plain = replace(self, inflation=1.0, scales=None).deviations(i, j, np.ones(len(i), bool))
         found = 1 - float(np.square(plain).mean())
         return replace(self, inflation=max(wanted / found, 1.0) if found > 0 else 1.0)
 
@@ -330,23 +361,29 @@ class NoiseModel:
     ) -> NDArray[np.float64]:
         """Standard deviations of the residuals of clean entries at (i, j), relative to the noise.
 
+        The noise is that of an entry in a row and a column of scale 1.
         ``fitted`` marks fitted entries; the others are held out.
         """
         own = fitted.astype(np.int64)
         of_row, of_column = self._leverages(
             self.U, i, j, self.row_counts[i] - own, self.column_counts[j] - own
         )
-        return np.where(
+        deviations = np.where(
             fitted, 1 / np.sqrt((1 + of_row) * (1 + of_column)), np.sqrt(1 + of_row + of_column)
         )
+        if self.scales is None:
+            return deviations
+        return np.asarray(deviations * self.scales[0][i] * self.scales[1][j])
 
-    def new_row_deviations(self, i: NDArray[Any], j: NDArray[Any], T: Array) -> NDArray[np.float64]:
-        """The same for all entries of rows that were folded in, with factors T."""
+    def new_row_deviations(
+        self, i: NDArray[Any], j: NDArray[Any], T: Array, row_scales: Array
+    ) -> NDArray[np.float64]:
+        """The same for all entries of rows that were folded in, with factors T and these scales."""
         folded_in = np.bincount(i, minlength=len(T))
-        of_row, of_column = self._leverages(
-            T[:, : self.U.shape[1]], i, j, folded_in[i] - 1, self.column_counts[j]
-        )
-        return np.sqrt((1 + of_column) / (1 + of_row))
+        factors = T[:, : self.U.shape[1]] / row_scales[:, None]
+        of_row, of_column = self._leverages(factors, i, j, folded_in[i] - 1, self.column_counts[j])
+        deviations = np.sqrt((1 + of_column) / (1 + of_row)) * row_scales[i]
+        return deviations if self.scales is None else np.asarray(deviations * self.scales[1][j])
 
     def _leverages(
         self,

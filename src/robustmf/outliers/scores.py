@@ -19,7 +19,7 @@ from robustmf.data.sampling import evenly_spaced
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
-from robustmf.outliers.evidence import Groups, combined, group_evidence, is_discrete_scale
+from robustmf.outliers.evidence import Groups, combined, group_evidence
 from robustmf.outliers.noise import SAMPLE, NoiseModel
 from robustmf.validation import require_integer, require_positive
 
@@ -87,8 +87,7 @@ def scores_and_predictions(
         i = entries.i + (model.shape[0] if rows == "new" else 0)
         kinds = {"entry": scores, "row": by_row[i], "column": by_column[entries.j]}
         scores = combined(kinds)
-    predicted = _within_scale(model, entries.predicted).astype(np.float64)
-    return entries.for_all(scores), entries.for_all(predicted)
+    return entries.for_all(scores), entries.for_all(entries.predicted.astype(np.float64))
 
 
 def row_scores(model: FittedModel, X: Any, *, rows: Rows) -> NDArray[np.float64]:
@@ -120,7 +119,7 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
         suspect_entries(
             entries,
             (row_labels, column_labels),
-            _within_scale(model, entries.predicted),
+            entries.predicted,
             noise.distribution.quantile(_ONE_SIGMA) * entries.deviations,
             noise.distribution.two_sided(entries.standardized),
             top,
@@ -148,6 +147,7 @@ def noise_model(model: FittedModel) -> NoiseModel:
         values - model.predict_pairs(i, j),
         i,
         j,
+        model.scales,
     )
 
 
@@ -217,7 +217,7 @@ def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -
 
 def _new_entries(model: FittedModel, X: Any, noise: NoiseModel) -> ScoredEntries:
     """Entries of rows that are not part of the fit, which are folded in."""
-    T = model.fold_in(X)
+    T, row_scales = model.fold_in_with_scales(X)
     observed = new_rows(X, model.backend.observe).to_host()
     index: NDArray[Any] = observed.rows.indices
     vocabulary = model.vocabulary("column")
@@ -236,7 +236,7 @@ def _new_entries(model: FittedModel, X: Any, noise: NoiseModel) -> ScoredEntries
         j,
         observed.rows.values[known].astype(np.float64),
         model.clip(np.asarray(predicted)),
-        noise.new_row_deviations(i, j, T),
+        noise.new_row_deviations(i, j, T, row_scales),
     )
 
 
@@ -262,14 +262,6 @@ def _group_scores(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     of_rows, of_columns = group_evidence(_groups(model, entries, noise, rows))
     return of_rows.scores, of_columns.scores
-
-
-def _within_scale(model: FittedModel, predicted: Array) -> Array:
-    """Predictions clipped to the range of the fitted values where these are on a discrete scale."""
-    values = model.entries["values"]
-    if not is_discrete_scale(values):
-        return predicted
-    return np.asarray(np.clip(predicted, values.min(), values.max()))
 
 
 def _labels(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:

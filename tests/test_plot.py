@@ -1,0 +1,165 @@
+"""Plots: what is drawn is what the model answers, and the given Axes are used."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from robustmf import RobustMF, plot
+from robustmf.report.quantities import Grid
+
+mpl = pytest.importorskip("matplotlib", reason="Matplotlib is not installed (extra 'plot')")
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402 - after the backend was selected
+
+
+@pytest.fixture(scope="module")
+def table():
+    """A rank-2 table with labels that Matplotlib would interpret, a gap and two bad cells."""
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 30)) + 0.05 * rng.normal(size=(40, 30))
+    cells[3, 4] += 30
+    cells[8, 9] -= 30
+    cells[5, 6] = np.nan
+    return pd.DataFrame(
+        cells, index=[f"$x_{k}$" for k in range(40)], columns=[f"c{k}" for k in range(30)]
+    )
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return RobustMF(2, bias=False, random_state=0).fit(table)
+
+
+@pytest.fixture
+def ax():
+    figure, axes = plt.subplots()
+    yield axes
+    figure.canvas.draw()  # labels are parsed when they are drawn
+    plt.close(figure)
+
+
+def texts(labels):
+    return [label.get_text() for label in labels]
+
+
+def test_residuals_count_every_entry_and_show_theta(model, ax):
+    assert plot.residuals(model, bins=20, ax=ax) is ax
+    counts, edges, _ = ax.patches[0].get_data()
+    assert counts.sum() == 40 * 30 - 1
+    assert len(edges) == 21
+    assert sorted(line.get_xdata()[0] for line in ax.lines) == pytest.approx(
+        [-model.theta_, model.theta_]
+    )
+    assert "2 beyond" in ax.get_title()
+
+
+def test_weights_are_drawn_over_the_table(model, table, ax):
+    plot.weights(model, ax=ax)
+    drawn = ax.images[0].get_array()
+    np.testing.assert_allclose(drawn.filled(np.nan), model.entry_weights(table).to_numpy())
+    assert texts(ax.get_yticklabels())[0] == "$x_0$"
+    assert texts(ax.get_xticklabels())[-1] == "c29"
+
+
+def test_cleaning_marks_the_bad_cells_and_replaces_them(model, table):
+    axes = plot.cleaning(model, table, at_most=1e-6)
+    before, after = (ax.images[0].get_array() for ax in axes)
+    cleaned, mask = model.clean(table, at_most=1e-6)
+    np.testing.assert_allclose(before.filled(np.nan), table.to_numpy())
+    np.testing.assert_allclose(after.filled(np.nan), cleaned.to_numpy())
+    marked = {tuple(point) for point in axes[0].collections[0].get_offsets()}
+    assert marked == {(j, i) for i, j in np.argwhere(mask.to_numpy())}
+    assert axes[0].get_title() == "Before: 2 bad cells"
+    with pytest.raises(ValueError, match="axes must be two Axes, got 1"):
+        plot.cleaning(model, axes=axes[:1])
+    plt.close("all")
+
+
+def test_a_large_table_is_reduced_to_blocks(model, ax):
+    plot.weights(model, max_side=7, ax=ax)
+    assert ax.images[0].get_array().shape == (7, 6)
+    assert ax.get_xlim() == (-0.5, 29.5)
+
+
+def test_blocks_have_the_means_of_their_entries():
+    i = np.array([0, 0, 4])
+    j = np.array([0, 1, 3])
+    grid = Grid.of(i, j, (5, 4), 2)
+    assert (grid.shape, grid.blocks) == ((2, 2), (3, 2))
+    np.testing.assert_array_equal(
+        grid.means(np.array([1.0, 3.0, 7.0])), [[2.0, np.nan], [np.nan, 7.0]]
+    )
+    marked = grid.marked(np.array([False, True, False]))
+    np.testing.assert_array_equal(marked, [[True, False], [False, False]])
+
+
+def candidate(name, rank, error, chosen=False):
+    return SimpleNamespace(model=name, rank=rank, error=error, standard_error=0.1, chosen=chosen)
+
+
+def test_candidates_are_in_the_order_of_their_ranks(ax):
+    compared = [
+        candidate("rank 2", 2, 0.5, chosen=True),
+        candidate("center", 0, 2.0),
+        candidate("biases", 0, 1.0),
+    ]
+    plot.rank_candidates(compared, ax=ax)
+    assert texts(ax.get_xticklabels()) == ["center", "biases", "rank 2"]
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [2.0, 1.0, 0.5])
+    assert texts(ax.get_legend().get_texts()) == ["chosen"]
+
+
+def test_a_model_without_candidates_has_a_note(ax):
+    plot.rank_candidates(SimpleNamespace(), ax=ax)
+    assert "no candidates" in ax.texts[0].get_text()
+
+
+def test_factor_map_has_rows_and_columns_with_labels(model, ax):
+    plot.factor_map(model, labels=3, ax=ax)
+    rows, columns = (points.get_offsets() for points in ax.collections)
+    predicted = model.row_factors_ @ model.column_factors_.T
+    np.testing.assert_allclose(np.asarray(rows) @ np.asarray(columns).T, predicted, atol=1e-9)
+    shown = texts(ax.texts)
+    assert sum(text.startswith("$x_") for text in shown) == 3
+    assert sum(text.startswith("c") for text in shown) == 3
+    with pytest.raises(ValueError, match="two factors, got a model of rank 1"):
+        plot.factor_map(RobustMF(1, random_state=0).fit(np.outer(range(1, 9), range(1, 8))))
+
+
+def test_row_scores_are_bars_with_the_worst_on_top(model, table, ax):
+    plot.row_scores(model, top=4, at_most=0.5, ax=ax)
+    expected = model.row_scores().nsmallest(4)
+    assert texts(ax.get_yticklabels())[::-1] == list(expected.index)
+    ends = [bar.get_x() + bar.get_width() for bar in ax.patches][::-1]
+    np.testing.assert_allclose(ends, expected, rtol=1e-9)
+
+
+def test_column_scores_are_in_the_order_of_the_columns(model, table, ax):
+    plot.column_scores(model, table, ax=ax)
+    drawn = np.asarray(ax.collections[1].get_offsets())[:, 1]
+    np.testing.assert_allclose(drawn, model.column_scores().to_numpy(), rtol=1e-9)
+
+
+def test_new_rows_have_scores(model, table, ax):
+    new = table.iloc[:3].rename(index=lambda label: f"new {label}")
+    plot.row_scores(model, new, rows="new", ax=ax)
+    assert set(texts(ax.get_yticklabels())) == set(new.index)
+
+
+@pytest.mark.parametrize("name", sorted(set(plot.__all__) - {"rank_candidates"}))
+def test_an_unfitted_model_is_refused(name):
+    with pytest.raises(NotFittedError):
+        getattr(plot, name)(RobustMF())
+
+
+def test_without_matplotlib_the_extra_is_named(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot")
+    with pytest.raises(ImportError, match=r"robustmf\[plot\]"):
+        plot.residuals(model)
