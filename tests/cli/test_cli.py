@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -76,6 +75,17 @@ def test_a_model_fitted_in_a_terminal_is_not_saved_as_verbose(table, monkeypatch
     path = tmp_path / "model.rmf"
     assert run("fit", table, "--rank", 1, "--max-iter", 5, "-o", path).exit_code == 0
     assert robustmf.load(path).verbose == 0
+
+
+def test_non_negative_factors(table, tmp_path):
+    path = tmp_path / "model.rmf"
+    assert run("fit", table, "--rank", 2, "--nonnegative", "-o", path).exit_code == 0
+    model = robustmf.load(path)
+    assert model.nonnegative is True
+    assert min(model.row_factors_.min(), model.column_factors_.min()) == 0
+    refused = run("fit", table, "--nonnegative", "--bias", "-o", path)
+    assert refused.exit_code == 2
+    assert "--nonnegative" in refused.stderr
 
 
 def test_fit_saves_the_model_of_the_library(table, model, triplets):
@@ -441,20 +451,3 @@ def test_closed_pipe_is_not_an_error(table, model):
     assert process.stdout == "user,position,item,prediction\n"
     assert "Traceback" not in process.stderr
     assert "Error" not in process.stderr
-
-
-def test_page_without_plotly_is_refused_before_the_fit(table, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['plotly'] = None\n")
-    source = Path(robustmf.__file__).parents[1]
-    process = command(
-        "fit",
-        table,
-        "--rank",
-        "2",
-        "--report",
-        tmp_path / "p.html",
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{source}"},
-    )
-    _, stderr = process.communicate(timeout=120)
-    assert process.returncode == 4
-    assert stderr.strip() == "Error: a page needs Plotly: pip install 'robustmf[plot]'"

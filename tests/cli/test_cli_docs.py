@@ -78,9 +78,10 @@ def test_every_command_has_examples():
 
 
 def example_parameters():
-    """Yield the examples; those that start a cluster are slow."""
+    """Yield the examples; those that start a cluster or fit several models are slow."""
     for name, line in examples():
-        marks = [pytest.mark.slow] if "--local-workers" in line else []
+        slow = "--local-workers" in line or name == "demo"
+        marks = [pytest.mark.slow] if slow else []
         yield pytest.param(name, line, marks=marks)
 
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
 from robustmf.cli.errors import BAD_INPUT, FAILED
-from robustmf.cli.output import csv_text
 from robustmf.io import MalformedFileError, read_ratings
 from robustmf.io.reading import filtered_copy
 from robustmf.io.reading.layout import quote_stays_open, records
+from robustmf.report.names import csv_text
 from stress.system_calls import disk_full, failing_call
 
 ESCAPE = "\x1b]0;title\x07\x1b[31m"
@@ -245,7 +245,6 @@ def test_notes_errors_tables_and_json_are_escaped(tmp_path, hostile_model):
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet", "page.html", "new.rmf"])
 def test_a_full_disk_is_reported_with_the_name_and_keeps_the_old_file(tmp_path, name):
-    pytest.importorskip("plotly")
     data = triplet_file(tmp_path / "table.csv", [f"r{k}" for k in range(12)], ["a", "b", "c"])
     model = tmp_path / "model.rmf"
     assert run("fit", data, "--rank", 1, "--no-bias", "-o", model).exit_code == 0

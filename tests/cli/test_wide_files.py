@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from robustmf import load
 from robustmf.cli import app
+from robustmf.data.statistics import suspected_codes
 from robustmf.io import MalformedFileError, WideLayout, guess_layout, read_ratings
 
 MISSING = (4, 2)
@@ -205,3 +206,32 @@ def test_missing_codes_on_the_command_line(path, frame, tmp_path):
     refused = run("audit", coded, "--missing", "none")
     assert refused.exit_code == 2
     assert "must be numbers separated by commas" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([*range(20), *[-999] * 10], [-999]),
+        ([*range(20), *[-999] * 9], []),
+        ([-10.0, 3.0, 10.0, *[99.0] * 12], [99]),
+        ([*[-1] * 30, *[0] * 30, *[1] * 30], []),
+        ([1.0, 2.0, 3.0, 4.0, *[5.0] * 50], []),
+        ([*[-99] * 10, *range(10), *[99] * 10], []),
+        ([7.0] * 30, []),
+    ],
+)
+def test_codes_for_missing_values_are_suspected(values, codes):
+    assert suspected_codes(np.array(values)) == codes
+
+
+def test_a_suspected_code_is_reported_with_the_option(frame, tmp_path):
+    path = tmp_path / "coded.csv"
+    cells = frame.mask(np.random.default_rng(1).random(frame.shape) < 0.1, -999.0)
+    cells["time"] = frame["time"]
+    cells.to_csv(path, index=False)
+    result = run("audit", path, "--rank", 1, "--no-bias")
+    assert result.exit_code == 0
+    assert "far from all other values: if it stands for missing values, give --missing -999" in (
+        result.stderr
+    )
+    assert "far from" not in run("audit", path, "--rank", 1, "--no-bias", "--missing", -999).stderr

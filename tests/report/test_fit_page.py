@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -41,6 +42,64 @@ def test_record_contains_the_results_of_the_model(fitted):
         points["rows"]["y"], points["columns"]["y"]
     )
     np.testing.assert_allclose(mapped, (P[:, :2] * S[:2]) @ Qt[:2], atol=1e-9)
+
+
+def test_record_has_the_table_before_and_after(fitted):
+    table = fit_record(fitted)["table"]
+    observed = fitted.model_.fitted_entries()
+    np.testing.assert_allclose(table["before"], observed.to_dense())
+    cleaned, mask = fitted.clean(observed, at_most=table["at_most"])
+    np.testing.assert_allclose(table["after"], cleaned.to_dense())
+    assert table["flagged"] == mask.sum() == len(table["marked"]) > 0
+    assert table["codes"] == []
+    text = "".join(fit_page.sections(fit_record(fitted) | {"table": table | {"codes": [(-9, 12)]}}))
+    assert "<p>-9 occurs 12 times, far from all other values." in text
+
+
+def test_record_has_the_worst_entries_of_listed_rows_and_columns(fitted):
+    record = fit_record(fitted)
+    scores = fitted.outlier_scores()
+    entries = fitted.model_.fitted_entries().rows
+    i = entries.group_of_entry()
+    assert {one[0] for one in record["entries"]} <= set(record["details"]["rows"])
+    for key, found in record["details"]["rows"].items():
+        own = np.sort(scores[i == key])
+        assert found["count"] == len(own)
+        listed = [one[3] for one in found["entries"]]
+        np.testing.assert_allclose(listed, own[: len(listed)], rtol=0.05)
+    assert {one[1] for one in record["entries"]} <= set(record["details"]["columns"])
+
+
+def test_meaning_of_theta_and_lambda(fitted):
+    meaning = fit_record(fitted)["meaning"]
+    assert meaning["θ"].startswith(f"θ = {fitted.theta_:.3g}, in the unit of the data")
+    weight = fitted.loss_.weight(np.array([fitted.theta_, 0.0]))
+    assert f"by θ has {weight[0] / weight[1]:.0%} of the weight" in meaning["θ"]
+    assert f"λ = {fitted.reg_:.3g}" in meaning["λ"]
+    without = fit_record(
+        RobustMF(2, loss="l2", random_state=0).fit(np.outer(range(1, 9), range(1, 9)))
+    )
+    assert without["meaning"]["θ"].startswith("This loss has no scale θ")
+
+
+def test_evidence_for_the_rank(fitted, monkeypatch):
+    rank = fit_record(fitted)["rank"]
+    singular = np.linalg.svd(fitted.row_factors_ @ fitted.column_factors_.T, compute_uv=False)
+    np.testing.assert_allclose(rank["contributions"], singular[:5] / 100, rtol=1e-9)
+    assert [one[0] for one in rank["candidates"] if one[-1]] == ["factors"]
+    monkeypatch.setattr(RobustMF, "candidates_", (), raising=False)
+    text = "".join(fit_page.sections(fit_record(fitted)))
+    assert "Candidates: error" not in text
+    compared = [
+        SimpleNamespace(model=f"rank {k}", rank=k, error=1 / k, standard_error=0.1, chosen=k == 2)
+        for k in (1, 2, 3)
+    ]
+    monkeypatch.setattr(RobustMF, "candidates_", compared, raising=False)
+    record = fit_record(fitted)
+    assert [one[0] for one in record["rank"]["candidates"]] == ["rank 1", "rank 2", "rank 3"]
+    text = "".join(fit_page.sections(record))
+    assert "Candidates: error" in text
+    assert text.count("<title>rank 2: 0.5</title>") == 1
 
 
 def test_record_reproduces_the_fit(fitted):
@@ -119,19 +178,18 @@ def test_tracks_need_rank_4(tmp_path, fitted):
 )
 def test_ids_are_escaped(key, shown):
     assert names.cell(key) == shown
-    names.hover(key).encode()
+    names.isolated(key).encode()
 
 
-def test_ids_cannot_close_the_script_of_a_plot(tmp_path):
+def test_ids_cannot_close_the_script_of_the_page(tmp_path):
     hostile = "</script><script>alert(1)</script>"
     record = fit_record(RobustMF(2, random_state=0).fit(_named([hostile, *map(str, range(29))])))
     fit_page.write(record, tmp_path / "page.html", hostile)
     text = (tmp_path / "page.html").read_text()
     drawn = text.split("<h1>")[1]
     assert hostile not in drawn
-    assert (
-        len(re.findall(r"<script", drawn)) == len(re.findall(r"</script>", drawn)) == 4
-    )  # three plots and the script of the page
+    # the data of the tables and the script of the page
+    assert len(re.findall(r"<script", drawn)) == len(re.findall(r"</script>", drawn)) == 2
 
 
 def _named(ids):

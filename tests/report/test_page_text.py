@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import re
 from html import escape
 
 import numpy as np
 import pytest
 
 from robustmf import Observed, RobustMF
-from robustmf.report import fit_page, names, page
+from robustmf.report import charts, fit_page, names, page, search_table
 from robustmf.report.fit_record import fit_record
-
-go = pytest.importorskip("plotly.graph_objects")
 
 HOSTILE = "<b a='1' c=\"2\">&x</b>"
 
@@ -37,7 +39,7 @@ def test_cells_headers_and_labels_of_tables_are_escaped():
 
 
 def test_captions_are_escaped():
-    text = page.figure(go.Figure(), HOSTILE)
+    text = page.figure("<svg></svg>", HOSTILE)
     assert f"<figcaption>{escape(HOSTILE)}</figcaption>" in text
 
 
@@ -46,7 +48,7 @@ def test_tooltips_and_labels_of_plots_are_escaped():
     shown = names.cell(long)
     assert shown.startswith(f'<bdi title="{escape(long)}">')
     assert "<b" not in shown.removeprefix("<bdi")
-    assert names.hover("<b>&") == "\u2068&lt;b&gt;&amp;\u2069"
+    assert names.isolated("<b>\u202e") == "\u2068<b>\\u202e\u2069"
     assert len(names.short("x" * 100)) == 60
     assert names.plain("a\x07\u202e\u2028") == "a\\x07\\u202e\\u2028"
     assert names.plain("a\nb\x07", keep="\n") == "a\nb\\x07"
@@ -74,11 +76,49 @@ def test_ids_and_reasons_in_the_tables_of_suspects_are_escaped(record):
         "summary": {HOSTILE: HOSTILE},
     }
     text = "".join(fit_page.sections(record))
-    tables = text[: text.index("<h2>Fit</h2>")]
-    assert HOSTILE not in tables
-    assert tables.count(escape(HOSTILE)) >= 9
+    assert HOSTILE not in text
+    tables = text[text.index("<h2>Suspicious entries</h2>") : text.index("<h2>What θ")]
+    assert tables.count(escape(HOSTILE)) >= 7
     # rows and columns are isolated from the direction of other text, entries twice
     assert tables.count("<bdi>") == 4
+    model = text[text.index("<h2>Model</h2>") : text.index("<h2>Reproduction</h2>")]
+    assert model.count(escape(HOSTILE)) == 2
+
+
+def test_texts_of_charts_and_tiles_are_escaped():
+    drawn = charts.Chart(
+        charts.Axis(HOSTILE, 0, 1, ticks=[(0, HOSTILE)]), charts.Axis(HOSTILE, 0, 1), HOSTILE
+    )
+    drawn.line([0, 1], [0, 1], 0, HOSTILE)
+    drawn.points([0], [1], 0, names=[HOSTILE])
+    drawn.text(0, 1, HOSTILE)
+    drawn.boxes([(0, 0, 1, 1, HOSTILE)])
+    text = drawn.svg() + page.tiles([(HOSTILE, HOSTILE, HOSTILE)])
+    assert HOSTILE not in text
+    assert text.count(escape(HOSTILE)) == 11
+
+
+def test_data_for_the_script_cannot_end_their_element():
+    text = page.data_element("d", {"key": "</script><!--"})
+    assert text.count("<") == 2
+    assert json.loads(text[text.index(">") + 1 : text.rindex("<")]) == {"key": "</script><!--"}
+
+
+def test_the_policy_has_the_hashes_of_style_and_script(tmp_path):
+    path = tmp_path / "page.html"
+    page.write_page(path, "title", "lead", [], style="p { color: red; }", script="let x = 1;")
+    text = path.read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none';")
+    for element in ("style", "script"):
+        content = re.search(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{element}-src 'sha256-{digest}'" in policy
+
+
+def test_downloads_are_protected_from_spreadsheets():
+    text = search_table.csv_of(["row", "value"], [("=1+1", -1.5), ("a,b", 2)])
+    assert text == 'row,value\n\'=1+1,-1.5\n"a,b",2\n'
 
 
 def test_the_lead_states_the_share_of_bad_entries(record, tmp_path):

@@ -18,8 +18,8 @@ from robustmf.cli.output import (
     print_json,
     print_note,
     print_table,
-    require_plotly,
     require_writable,
+    working,
     write_columns,
 )
 from robustmf.report.names import short
@@ -53,7 +53,7 @@ def audit(
     ] = 0.001,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write an HTML page, e.g. audit.html (extra 'plot')."),
+        typer.Option("--report", help="Write an HTML page, e.g. audit.html."),
     ] = None,
     rank: Rank = "auto",
     bias: Bias = True,
@@ -76,13 +76,12 @@ def audit(
         robustmf audit ratings.csv --at-most 0.0001 --json
     """
     require_writable(output, report)
-    if report is not None:
-        require_plotly()
     found = read_entries(data, file)
     entries = found.entries
     started = time.perf_counter()
     estimator = make_model(rank, bias, model).fit(entries)
-    suspects = estimator.audit(top=entries.n_entries, at_most=at_most)
+    with working("scores"):
+        suspects = estimator.audit(top=entries.n_entries, at_most=at_most)
     seconds = time.perf_counter() - started
     if rank == "auto":
         print_note(f"rank {estimator.rank_}, found; --rank sets it")

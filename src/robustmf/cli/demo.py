@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from robustmf.cli.demo_records import synthetic_record, tracks_record
-from robustmf.cli.output import require_plotly
 from robustmf.report import demo_page
 
 
@@ -22,9 +21,7 @@ def demo(
     seed: Annotated[
         int, typer.Option(help="Seed of the data; the initialization has a separate one.")
     ] = 0,
-    page: Annotated[
-        Path | None, typer.Option(help="Write an HTML page with plots (extra 'plot').")
-    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write an HTML page with plots.")] = None,
 ) -> None:
     """Recover a low-rank matrix from data with 5 % gross outliers.
 
@@ -33,8 +30,6 @@ def demo(
 
         robustmf demo --size 200 --seed 7 --page demo.html
     """
-    if page is not None:
-        require_plotly()
     console = Console()
     console.print(
         "[bold]Robust matrix factorization[/bold] of the paper's synthetic problem"

@@ -51,6 +51,7 @@ _ARGUMENT_NAMES = (
     "theta",
     "reg",
     "bias",
+    "nonnegative",
     "solver",
     "max_iter",
     "tol",
@@ -64,10 +65,6 @@ _ARGUMENT = re.compile(rf"(?<![/\w])({'|'.join(_ARGUMENT_NAMES)})=(True\b|(?=[\s
 
 class BadInput(Exception):  # noqa: N818 - named as exit code 3
     """A file is missing, damaged or invalid."""
-
-
-class NotInstalled(Exception):  # noqa: N818 - named as exit code 4
-    """A package of an extra is not installed."""
 
 
 @contextmanager
@@ -148,7 +145,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 #: Exit codes by type of error; the first match counts.
 _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((BadInput, ModelFileError, CheckpointError), BAD_INPUT),
-    ((NotInstalled, ImportError), NOT_INSTALLED),
+    ((ImportError,), NOT_INSTALLED),
     ((ValueError, TypeError), USAGE),
     ((OSError, ArithmeticError, MemoryError, DeviceError), FAILED),
 )

@@ -26,7 +26,6 @@ from robustmf.cli.output import (
     print_json,
     print_note,
     print_table,
-    require_plotly,
     require_writable,
 )
 
@@ -43,7 +42,7 @@ def fit(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write an HTML page, e.g. fit.html (extra 'plot')."),
+        typer.Option("--report", help="Write an HTML page, e.g. fit.html."),
     ] = None,
     tracks: Annotated[
         bool,
@@ -78,9 +77,7 @@ def fit(
     from robustmf.report.summary import summary  # noqa: PLC0415 - fast --help
 
     require_writable(output, report, checkpoint)
-    if report is not None:
-        require_plotly()
-    elif tracks:
+    if report is None and tracks:
         raise typer.BadParameter(
             "needs --report, the page that shows the points", param_hint="--tracks"
         )

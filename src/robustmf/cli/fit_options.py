@@ -62,9 +62,17 @@ class SolverOptions:
         ),
     ] = None
     bounds: Annotated[
-        str | None,
-        fit_option("--bounds", help="Clip predictions to an interval, e.g. 1,5 for stars."),
-    ] = None
+        str,
+        fit_option(
+            "--bounds",
+            help="Clip predictions to an interval, e.g. 1,5 for stars; auto (a rating scale is"
+            " recognized) or none.",
+        ),
+    ] = "auto"
+    nonnegative: Annotated[
+        bool,
+        fit_option("--nonnegative", help="Constrain all factors to be non-negative."),
+    ] = False
     max_iter: Annotated[
         int, fit_option("--max-iter", min=0, help="Maximum number of iterations.")
     ] = 300
@@ -116,9 +124,10 @@ def make_model(
         theta=_number("--theta", model.theta, ("auto",)),
         reg=_number("--reg", model.reg, ("auto", "paper")),
         bias="auto" if bias is None else bias,
+        nonnegative=solver.nonnegative,
         solver=solver.solver,
         validation_fraction=solver.validation_fraction,
-        bounds=None if solver.bounds is None else _bounds(solver.bounds),
+        bounds=_bounds(solver.bounds),
         max_iter=solver.max_iter,
         tol=solver.tol,
         random_state=model.seed,
@@ -155,13 +164,15 @@ def _number(option: str, text: str, words: tuple[str, ...]) -> Any:
         ) from None
 
 
-def _bounds(text: str) -> tuple[float, float]:
-    """Return the interval to which predictions are clipped."""
+def _bounds(text: str) -> Any:
+    """Return the interval to which predictions are clipped, "auto" or None."""
+    if text in ("auto", "none"):
+        return text if text == "auto" else None
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(
-            f"must be two numbers separated by a comma, such as 1,5, got {text!r}",
+            f"must be auto, none or two numbers separated by a comma, such as 1,5, got {text!r}",
             param_hint="--bounds",
         ) from None
     return low, high

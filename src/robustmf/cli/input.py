@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robustmf.cli.errors import reading_input
-from robustmf.cli.output import print_note
+from robustmf.cli.output import print_note, working
 
 if TYPE_CHECKING:
     from robustmf.data.observed import Observed
@@ -178,7 +178,8 @@ class InputFile:
 
 def read_entries(path: Path, options: FileOptions) -> InputFile:
     """Read a file and print its layout and size to standard error."""
-    from robustmf.data.table_form import ColumnNames  # noqa: PLC0415 - fast --help
+    from robustmf.data.statistics import suspected_codes  # noqa: PLC0415 - fast --help
+    from robustmf.data.table_form import ColumnNames  # noqa: PLC0415 - as above
     from robustmf.io import (  # noqa: PLC0415 - as above
         Source,
         WideLayout,
@@ -194,7 +195,7 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
     layout: Layout | WideLayout | None = None
     columns = None
     is_wide: bool | None = False
-    with reading_input():
+    with reading_input(), working(f"reading {path.name}"):
         if path.suffix.lower() == ".parquet":
             from robustmf.io.reading.parquet import (  # noqa: PLC0415 - optional
                 parquet_columns,
@@ -231,6 +232,12 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
         f"{m:,} rows x {n:,} columns, {entries.n_entries:,} entries"
         f" ({share}), values {values.min():g} to {values.max():g}"
     )
+    for code in suspected_codes(values):
+        remedy = f"give --missing {code:g}" if file.is_wide else "remove these lines"
+        print_note(
+            f"{code:g} occurs {int((values == code).sum()):,} times, far from all other values:"
+            f" if it stands for missing values, {remedy}"
+        )
     if file.is_wide and options.wide is None:
         print_note("Read as a wide table, a field per column; --long if a line is one entry")
     return file

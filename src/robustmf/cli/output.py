@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from robustmf.cli.errors import NotInstalled
-from robustmf.report.names import plain
+from robustmf.report.names import csv_text, plain
 
 #: Characters that JSON need not escape, but that control a terminal or the direction of text, or
 #: cannot be encoded.
 _NOT_PRINTED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-#: First characters by which spreadsheets recognize formulas.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output.")]
 
@@ -30,6 +26,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to s
 def print_note(text: str) -> None:
     """Print a note to standard error."""
     typer.secho(plain(text), err=True, dim=True)
+
+
+def working(phase: str) -> AbstractContextManager[Any]:
+    """Show a phase and its elapsed time while it lasts, if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from robustmf.solvers.progress import PhaseBar  # noqa: PLC0415 - fast --help
+
+    return PhaseBar("robustmf", phase)
 
 
 def require_writable(*paths: Path | None) -> None:
@@ -41,12 +46,6 @@ def require_writable(*paths: Path | None) -> None:
             raise typer.BadParameter(
                 f"the folder of {path} does not exist; make it first: mkdir -p '{path.parent}'"
             )
-
-
-def require_plotly() -> None:
-    """Raise an error if pages cannot be drawn, before any computation."""
-    if importlib.util.find_spec("plotly") is None:
-        raise NotInstalled("a page needs Plotly: pip install 'robustmf[plot]'")
 
 
 def print_json(document: Any) -> None:
@@ -115,21 +114,6 @@ def _field(value: Any) -> Any:
     if isinstance(value, str):
         return csv_text(value)
     return f"{value:.7g}" if isinstance(value, float) or hasattr(value, "dtype") else value
-
-
-def csv_text(text: str) -> str:
-    """Return a text that spreadsheets do not interpret as a formula.
-
-    If it begins as a formula does and is not a number, an apostrophe is put before it, which
-    spreadsheets do not show.
-    """
-    if not text.startswith(_FORMULA_STARTS):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
 
 
 def write_text(text: str, path: Path | None) -> None:

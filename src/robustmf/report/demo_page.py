@@ -6,9 +6,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from robustmf.report import fit_page
-from robustmf.report.page import figure, plotly, table, write_page
-from robustmf.report.search_table import SCRIPT, STYLE
+from robustmf.report.charts import Axis, Chart
+from robustmf.report.page import figure, table, write_page
 
 HEADER = ["method", "RMSE", "× oracle", "seconds", "detected", "false"]
 
@@ -81,11 +83,11 @@ def write(record: dict[str, Any], tracks: dict[str, Any], path: Path) -> None:
             table(HEADER, table_rows(record), best=1 + methods.index(best)),
             '<div class="figures">',
             figure(
-                _residual_plot(best),
+                _residual_chart(best),
                 f"{best['title']}: residuals of the training entries. Entries beyond the dotted"
                 " lines are flagged as outliers.",
             ),
-            figure(_objective_plot(methods), "Objective over time, which decreases in every step."),
+            figure(_objective_chart(methods), "Objective over time; it decreases in every step."),
             "</div>",
             f"<h2>{escape(methods[-1]['title'])}: details</h2>",
             *fit_page.sections(record["fit"]),
@@ -94,37 +96,50 @@ def write(record: dict[str, Any], tracks: dict[str, Any], path: Path) -> None:
             fit_page.scene_figure(tracks["fit"]),
             f'<p class="soft">Seed {record["data"]["seed"]}; {escape(versions)}.</p>',
         ],
-        style=STYLE,
-        script=SCRIPT,
+        style=fit_page.STYLE,
+        script=fit_page.SCRIPT,
     )
 
 
-def _objective_plot(methods: list[dict[str, Any]]) -> Any:
+def _objective_chart(methods: list[dict[str, Any]]) -> str:
     """Return the objectives of the methods with guaranteed descent, relative to the first one."""
-    plot = plotly().Figure()
-    for method in methods:
-        if method["title"].startswith("RMFNL"):
-            history = method["history"]
-            first = history["objective"][0]
-            plot.add_scatter(
-                x=history["seconds"],
-                y=[value / first for value in history["objective"]],
-                name=method["title"],
-                mode="lines+markers",
-            )
-    return plot.update_xaxes(title="seconds").update_yaxes(title="objective / initial objective")
-
-
-def _residual_plot(method: dict[str, Any]) -> Any:
-    """Return the histogram of the residuals of clean entries and of outliers."""
-    plot = plotly().Figure(layout={"barmode": "overlay"})
-    for kind, title in (("clean", "clean entries"), ("outliers", "outliers")):
-        plot.add_histogram(
-            x=method["residuals"][kind],
-            name=title,
-            xbins={"start": -7, "end": 7, "size": 0.1},
-            opacity=0.75,
+    curves = {
+        method["title"]: (
+            method["history"]["seconds"],
+            np.divide(method["history"]["objective"], method["history"]["objective"][0]),
         )
+        for method in methods
+        if method["title"].startswith("RMFNL")
+    }
+    chart = Chart(
+        Axis.over("seconds", np.concatenate([seconds for seconds, _ in curves.values()])),
+        Axis.over(
+            "objective / initial objective",
+            np.concatenate([objective for _, objective in curves.values()]),
+        ),
+        "Objective over time",
+    )
+    for k, (title, (seconds, objective)) in enumerate(curves.items()):
+        chart.line(seconds, objective, k, title)
+        chart.points(seconds, objective, k)
+    return chart.svg()
+
+
+def _residual_chart(method: dict[str, Any]) -> str:
+    """Return the histogram of the residuals of clean entries and of outliers."""
+    edges = np.linspace(-7, 7, 141)
+    counts = {
+        title: np.histogram(method["residuals"][kind], edges)[0]
+        for kind, title in (("clean", "clean entries"), ("outliers", "outliers"))
+    }
+    largest = max(count.max() for count in counts.values())
+    chart = Chart(
+        Axis("residual", -7.0, 7.0),
+        Axis("entries", 0.5, 1.5 * max(largest, 1), log=True),
+        "Residuals of clean entries and of outliers",
+    )
+    for k, (title, count) in enumerate(counts.items()):
+        chart.bars(edges, count, k, title, opacity=0.75)
     for sign in (-1, 1):
-        plot.add_vline(x=sign * method["threshold"], line={"dash": "dot", "color": "gray"})
-    return plot.update_xaxes(title="residual").update_yaxes(title="entries", type="log")
+        chart.rule(x=sign * method["threshold"])
+    return chart.svg()

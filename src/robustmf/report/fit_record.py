@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,9 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.data.statistics import MAD_TO_SIGMA, suspected_codes
 from robustmf.estimator import RobustMF
+from robustmf.outliers.audit import Audit
+from robustmf.outliers.scores import scores_and_predictions
+from robustmf.report.names import isolated
+from robustmf.report.quantities import (
+    Grid,
+    factor_map,
+    points_to_label,
+    rank_candidates,
+    relative_weights,
+    residual_histogram,
+)
 from robustmf.report.structure_from_motion import scene_points
 from robustmf.report.summary import summary
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,17 +39,51 @@ class PageOptions:
     #: Maximum number of suspicious entries, rows and columns, of each.
     max_suspects: int = 200
     #: Maximum number of rows and of columns on the factor map, apart from suspicious ones.
-    max_points: int = 1500
+    max_points: int = 1000
+    #: Number of rows and of columns on the factor map that are labelled.
+    max_labels: int = 8
     #: Number of bins of the histogram of residuals.
     n_bins: int = 101
-    #: The range of the histogram is this multiple of this quantile of the absolute residuals.
-    range_quantile: float = 0.9
-    range_factor: float = 6.0
+    #: Maximum number of rows and of columns of the picture of the table.
+    max_side: int = 240
+    #: Maximum number of cells that are marked in the picture of the table.
+    max_marked: int = 400
+    #: Number of entries that are shown for a row or column.
+    max_entries: int = 15
+    #: Entries with a score of at most this are replaced in the picture of the cleaned table.
+    cleaned_at_most: float = 0.001
 
 
 _OPTIONS = PageOptions()
 
 _PACKAGES = ("robustmf", "numpy", "scipy", "numba", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """The fitted entries with predictions, scores and residuals, in row order."""
+
+    i: NDArray[Any]
+    j: NDArray[Any]
+    values: Array
+    expected: Array
+    scores: Array
+    residuals: Array
+
+    @classmethod
+    def of(cls, model: RobustMF) -> _Entries:
+        observed = model.model_.fitted_entries()
+        scores, expected = scores_and_predictions(
+            model._model(), None, rows="fitted", attacks=False
+        )
+        return cls(
+            observed.rows.group_of_entry(),
+            observed.rows.indices,
+            np.asarray(observed.rows.values, np.float64),
+            expected,
+            scores,
+            np.asarray(model.model_.residuals(observed), np.float64),
+        )
 
 
 def fit_record(model: RobustMF, *, tracks: bool = False, at_most: float = 0.01) -> dict[str, Any]:
@@ -56,74 +105,256 @@ def fit_record(model: RobustMF, *, tracks: bool = False, at_most: float = 0.01) 
     """
     check_is_fitted(model)
     audit = model.audit(top=_OPTIONS.max_suspects, at_most=at_most)
-    residuals = np.asarray(model.model_.residuals(model.model_.fitted_entries()), np.float64)
+    entries = _Entries.of(model)
     record = {
         "summary": summary(model),
+        "tiles": _tiles(model, audit, entries, at_most),
         "clean_share": audit.clean_share,
         "at_most": at_most,
+        "table": _table(model, entries),
+        "meaning": _meaning(model, entries),
+        "rank": _rank(model, entries),
         "history": {
             name: list(map(float, model.history_[name]))
             for name in ("objective", "seconds", "validation")
             if name in model.history_
         },
         "best_iteration": model.best_iteration_,
-        "residuals": _histogram(model, residuals),
+        "residuals": _histogram(model),
         "entries": [astuple(one) for one in audit.entries],
         "rows": [astuple(one) for one in audit.rows],
         "columns": [astuple(one) for one in audit.columns],
+        "details": _details(model, audit, entries),
         "map": _factor_map(
             model, {one.id for one in audit.rows}, {one.id for one in audit.columns}
         ),
         "reproduction": _reproduction(model),
     }
     if tracks:
-        record["scene"] = _scene(model, residuals)
+        record["scene"] = _scene(model, entries.residuals)
     return record
 
 
-def _histogram(model: RobustMF, residuals: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the histogram of the residuals and the weight that the loss assigns to each bin."""
-    size = np.abs(residuals)
-    limit = _OPTIONS.range_factor * float(np.quantile(size, _OPTIONS.range_quantile))
-    limit = min(float(size.max()), limit) or 1.0
-    edges = np.linspace(-limit, limit, _OPTIONS.n_bins + 1)
-    counts = np.histogram(np.clip(residuals, -limit, limit), edges)[0]
-    centers = (edges[:-1] + edges[1:]) / 2
-    weight = model.loss_.derivative if model.loss_.concave else model.loss_.weight
+def _labels(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
+    return range(size) if ids is None else ids
+
+
+def _tiles(
+    model: RobustMF, audit: Audit, entries: _Entries, at_most: float
+) -> list[tuple[str, str, str]]:
+    """Return name, number and note of each tile."""
+    m, n = model.model_.shape
+    bad = int((entries.scores <= _OPTIONS.cleaned_at_most).sum())
+    missing = 1 - len(entries.values) / (m * n)
+    percent = 100 * (1 - audit.clean_share)
+    noise = MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals)))
+    return [
+        ("table", f"{m:,} × {n:,}", "rows × columns"),
+        ("entries", f"{len(entries.values):,}", f"{missing:.1%} missing"),
+        ("rank", str(model.rank_), "found" if model._finds_rank else "given"),
+        ("bad entries", f"{percent:.1f} %" if percent >= 0.05 else "< 0.1 %", "estimated share"),
+        (
+            "flagged",
+            f"{bad:,}",
+            f"score up to {_OPTIONS.cleaned_at_most:g}, "
+            f"{_OPTIONS.cleaned_at_most * len(entries.values):,.0f} expected by chance",
+        ),
+        (
+            "suspicious",
+            f"{len(audit.rows)} | {len(audit.columns)}",
+            f"rows | columns, score up to {at_most:g}",
+        ),
+        ("noise", f"{noise:.3g}", "robust scale of the residuals"),
+    ]
+
+
+def _table(model: RobustMF, entries: _Entries) -> dict[str, Any]:
+    """Return the table before and after cleaning as a grid, and the cells to mark."""
+    shape = model.model_.shape
+    grid = Grid.of(entries.i, entries.j, shape, _OPTIONS.max_side)
+    bad = entries.scores <= _OPTIONS.cleaned_at_most
+    before = grid.means(entries.values)
+    after = grid.means(np.where(bad, entries.expected, entries.values))
+    low, high = np.nanquantile(after, [0.01, 0.99])
+    flagged = np.flatnonzero(bad)
+    worst = flagged[np.argsort(entries.scores[flagged], kind="stable")[: _OPTIONS.max_marked]]
+    rows = _labels(model.row_ids_, shape[0])
+    columns = _labels(model.column_ids_, shape[1])
     return {
-        "centers": centers.tolist(),
-        "counts": counts.tolist(),
-        "weights": (weight(centers) / weight(np.zeros(1))).tolist(),
-        "beyond": int((size > limit).sum()),
+        "shape": shape,
+        "blocks": grid.blocks,
+        "before": before,
+        "after": after,
+        "range": (float(low), float(high)),
+        "flagged": len(flagged),
+        "codes": [
+            (code, int((entries.values == code).sum())) for code in suspected_codes(entries.values)
+        ],
+        "at_most": _OPTIONS.cleaned_at_most,
+        "marked": [
+            (
+                int(entries.i[t]),
+                int(entries.j[t]),
+                rows[entries.i[t]],
+                columns[entries.j[t]],
+                float(entries.values[t]),
+                float(entries.expected[t]),
+            )
+            for t in worst
+        ],
+        "row_ticks": _ticks(rows),
+        "column_ticks": _ticks(columns),
+    }
+
+
+def _ticks(labels: Sequence[Hashable], n: int = 5) -> list[tuple[int, Hashable]]:
+    """Return evenly spaced positions with their labels."""
+    positions = np.unique(np.linspace(0, len(labels) - 1, n).round().astype(int)).tolist()
+    return [(k, labels[k]) for k in positions]
+
+
+def _meaning(model: RobustMF, entries: _Entries) -> dict[str, str]:
+    """Return what θ and λ mean for these data, in words."""
+    loss = model.loss_
+    weights = relative_weights(loss, entries.residuals)
+    light = f"{(weights < 0.1).mean():.1%} of the entries have a weight below 10 %"
+    if loss.has_scale:
+        theta = float(model.theta_)
+        at = relative_weights(loss, theta * np.array([1.0, 2.0, 3.0]))
+        within = float((np.abs(entries.residuals) <= theta).mean())
+        about_theta = (
+            f"θ = {theta:.3g}, in the unit of the data, separates noise from errors: an entry that"
+            f" deviates by θ has {at[0]:.0%} of the weight of an exact one, one that deviates by"
+            f" 2θ {at[1]:.1%}, and by 3θ {at[2]:.1%}. {within:.1%} of the entries deviate by less"
+            f" than θ; {light} and hardly influence the fit."
+        )
+    else:
+        about_theta = f"This loss has no scale θ; {light}."
+    about_reg = (
+        f"λ = {model.reg_:.3g} pulls the {'factors' if model.rank_ else 'biases'} toward zero, so"
+        " that rows and columns with few entries are not fitted to their noise."
+    )
+    if not loss.concave and model.rank_:
+        counts = np.bincount(entries.i, minlength=model.model_.shape[0])
+        strength = model.reg_ * (np.maximum(counts, 1) if model.reg_by_count else 1.0)
+        curvature = float(loss.weight(np.zeros(1))[0])
+        size = float(np.square(np.asarray(model.column_factors_, np.float64)).mean())
+        shrunk = float(np.median(strength / (strength + curvature * counts * size + 1e-300)))
+        about_reg += (
+            f" The factors of a typical row, with {np.median(counts):,.0f} entries, are shrunk by"
+            f" about {shrunk:.2g} of their size."
+        )
+    return {"θ": about_theta, "λ": about_reg}
+
+
+def _rank(model: RobustMF, entries: _Entries) -> dict[str, Any]:
+    """Return the candidates for the rank, and how much each factor contributes."""
+    U = np.asarray(model.row_factors_, np.float64)
+    V = np.asarray(model.column_factors_, np.float64)
+    singular = np.linalg.svd(np.linalg.qr(U)[1] @ np.linalg.qr(V)[1].T, compute_uv=False)
+    return {
+        "found": model._finds_rank,
+        "candidates": [tuple(candidate) for candidate in rank_candidates(model)],
+        "contributions": (singular / np.sqrt(len(U) * len(V))).tolist(),
+        "noise": MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals))),
+    }
+
+
+def _histogram(model: RobustMF) -> dict[str, Any]:
+    """Return the histogram of the residuals and the weight that the loss assigns to each bin."""
+    observed = model.model_.fitted_entries()
+    residuals = np.asarray(model.model_.scaled_residuals(observed), np.float64)
+    found = residual_histogram(model.loss_, residuals, _OPTIONS.n_bins)
+    return {
+        "edges": found.edges.tolist(),
+        "centers": found.centers.tolist(),
+        "counts": found.counts.tolist(),
+        "weights": found.weights.tolist(),
+        "beyond": found.beyond,
+        "theta": float(model.theta_) if model.loss_.has_scale else None,
+    }
+
+
+def _details(model: RobustMF, audit: Audit, entries: _Entries) -> dict[str, Any]:
+    """Return the entries with the smallest scores of each row and column on the page."""
+    fitted = model._model()
+    rows = _listed([one.id for one in audit.rows], [one.row for one in audit.entries])
+    columns = _listed([one.id for one in audit.columns], [one.column for one in audit.entries])
+    m, n = fitted.shape
+    row_labels = _labels(model.row_ids_, m)
+    column_labels = _labels(model.column_ids_, n)
+    return {
+        "rows": _worst(entries, entries.i, entries.j, _indices(fitted, "row", rows), column_labels),
+        "columns": _worst(
+            entries, entries.j, entries.i, _indices(fitted, "column", columns), row_labels
+        ),
+    }
+
+
+def _listed(*groups: Iterable[Hashable]) -> list[Hashable]:
+    """Return the distinct ids of several lists in order."""
+    return list(dict.fromkeys(key for group in groups for key in group))
+
+
+def _indices(fitted: Any, side: Any, keys: list[Hashable]) -> dict[Hashable, int]:
+    """Return the indices of ids."""
+    lookup = fitted.vocabulary(side)
+    if lookup is None:
+        return {key: int(key) for key in keys}  # type: ignore[call-overload]
+    return {key: int(lookup.indices([key])[0]) for key in keys}
+
+
+def _worst(
+    entries: _Entries,
+    groups: NDArray[Any],
+    others: NDArray[Any],
+    listed: dict[Hashable, int],
+    labels: Sequence[Hashable],
+) -> dict[Hashable, dict[str, Any]]:
+    """Return number and worst entries (label, value, expected, score) of the listed groups."""
+    members = np.flatnonzero(np.isin(groups, list(listed.values())))
+    members = members[np.lexsort((entries.scores[members], groups[members]))]
+    first = np.searchsorted(groups[members], list(listed.values()), side="left")
+    last = np.searchsorted(groups[members], list(listed.values()), side="right")
+    return {
+        key: {
+            "count": int(b - a),
+            "entries": [
+                (
+                    isolated(labels[others[t]]),
+                    *(float(f"{x[t]:.4g}") for x in (entries.values, entries.expected)),
+                    float(f"{entries.scores[t]:.2g}"),
+                )
+                for t in members[a : min(b, a + _OPTIONS.max_entries)]
+            ],
+        }
+        for key, a, b in zip(listed, first, last, strict=True)
     }
 
 
 def _factor_map(model: RobustMF, rows: set[Any], columns: set[Any]) -> dict[str, Any] | None:
-    """Return the coordinates P√S and Q√S along the first two axes of U Vᵀ = P S Qᵀ.
-
-    The map is None for rank 1. ``rows`` and ``columns`` are the ids of suspicious ones.
-    """
-    U = np.asarray(model.row_factors_, np.float64)
-    V = np.asarray(model.column_factors_, np.float64)
-    if U.shape[1] < 2:
+    """Return the factor map; ``rows`` and ``columns`` are the ids of suspicious ones."""
+    found = factor_map(model.row_factors_, model.column_factors_)
+    if found is None:
         return None
-    Qu, Ru = np.linalg.qr(U)
-    Qv, Rv = np.linalg.qr(V)
-    left, singular, right = np.linalg.svd(Ru @ Rv.T)
-    root = np.sqrt(singular[:2])
-    total = float(np.square(singular).sum()) or 1.0
+    extent = np.ptp(np.vstack([found.rows, found.columns]), axis=0)
+    placed: list[Array] = []
     return {
-        "rows": _map_points((Qu @ left[:, :2]) * root, model.row_ids_, rows),
-        "columns": _map_points((Qv @ right[:2].T) * root, model.column_ids_, columns),
-        "share": float(np.square(singular[:2]).sum()) / total,
+        "rows": _map_points(found.rows, model.row_ids_, rows, extent, placed),
+        "columns": _map_points(found.columns, model.column_ids_, columns, extent, placed),
+        "share": found.share,
     }
 
 
-def _map_points(coordinates: NDArray[np.float64], ids: Any, suspects: set[Any]) -> dict[str, Any]:
-    """Return evenly spaced points of the map and all suspicious ones."""
+def _map_points(
+    coordinates: Array, ids: Any, suspects: set[Any], extent: Array, placed: list[Array]
+) -> dict[str, Any]:
+    """Return evenly spaced points of the map, all suspicious ones and those with a label."""
     n = len(coordinates)
     ids = range(n) if ids is None else ids
+    labelled = set(points_to_label(coordinates, extent, placed, _OPTIONS.max_labels))
     chosen = set(np.linspace(0, n - 1, min(_OPTIONS.max_points, n)).astype(int).tolist())
+    chosen |= labelled
     if suspects:
         chosen |= {k for k, key in enumerate(ids) if key in suspects}
     indices = sorted(chosen)
@@ -132,11 +363,12 @@ def _map_points(coordinates: NDArray[np.float64], ids: Any, suspects: set[Any]) 
         "y": coordinates[indices, 1].tolist(),
         "ids": [ids[k] for k in indices],
         "suspicious": [ids[k] in suspects for k in indices],
+        "labelled": [k in labelled for k in indices],
         "of": n,
     }
 
 
-def _scene(model: RobustMF, residuals: NDArray[np.float64]) -> dict[str, Any]:
+def _scene(model: RobustMF, residuals: Array) -> dict[str, Any]:
     """Return the points in space and the mean absolute residual of each."""
     points = scene_points(model.row_factors_, model.column_factors_)
     n = len(points)

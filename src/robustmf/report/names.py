@@ -15,6 +15,9 @@ _ESCAPED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 #: Characters that change the direction of text, which are escaped, too.
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
+#: First characters by which spreadsheets recognize formulas.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
 
 def plain(key: Any, keep: str = "") -> str:
     """Return an id or a text without effect on the text around it or on a terminal.
@@ -47,6 +50,21 @@ def cell(key: Any) -> str:
     return f"<bdi{title}>{escape(short(key))}</bdi>"
 
 
-def hover(key: Any) -> str:
-    """Return an id for the label of a plot, in which Plotly interprets some HTML."""
-    return f"\u2068{escape(short(key), quote=False)}\u2069"  # Plotly does not decode &quot;
+def isolated(key: Any) -> str:
+    """Return an id as text for a label, isolated from the direction of the text around it."""
+    return f"\u2068{short(key)}\u2069"
+
+
+def csv_text(text: str) -> str:
+    """Return a text that spreadsheets do not interpret as a formula.
+
+    If it begins as a formula does and is not a number, an apostrophe is put before it, which
+    spreadsheets do not show.
+    """
+    if not text.startswith(_FORMULA_STARTS):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

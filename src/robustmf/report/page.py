@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Collection, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from robustmf.io.atomic import write_atomically
+from robustmf.report import charts
 
 _STYLE = """
 :root {
@@ -20,7 +24,8 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
 body { margin: 0 auto; padding: 1.5rem 1rem; max-width: 68rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 p { max-width: 46rem; } .soft { color: var(--soft); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -34,48 +39,21 @@ table.pairs th, table.pairs td { overflow-wrap: anywhere; vertical-align: top; }
 table.pairs th { white-space: nowrap; font-weight: 600; width: 9rem; }
 @media (max-width: 40rem) {
   table.pairs th, table.pairs td { padding: .35rem .4rem; }
-  table.pairs th { width: 6.5rem; white-space: normal; }
+  table.pairs th { width: 6.5rem; white-space: normal; overflow-wrap: normal; }
 }
+.tiles { display: grid; gap: .6rem; margin: 1rem 0; padding: 0; }
+.tiles { grid-template-columns: repeat(auto-fit, minmax(min(100%, 8.3rem), 1fr)); }
+.tiles div { background: var(--mark); border-radius: .5rem; padding: .6rem .8rem; }
+.tiles dt { color: var(--soft); font-size: .85rem; }
+.tiles dd { margin: 0; font-size: 1.3rem; font-weight: 600; line-height: 1.3; }
+.tiles small { display: block; font-size: .85rem; font-weight: 400; color: var(--soft); }
 .figures { display: grid; gap: 1rem; }
 .figures { grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); }
 figure { margin: 0; min-width: 0; } figcaption { color: var(--soft); font-size: .9rem; }
 """
 
-#: Adapts the colors of all plots to the light or dark scheme of the page.
-_RESTYLE = r"""
-const dark = matchMedia('(prefers-color-scheme: dark)');
-function restyle() {
-  const ink = dark.matches ? '#e6e9ec' : '#1b1f24', line = dark.matches ? '#333a41' : '#d8dee4';
-  const clear = 'rgba(0,0,0,0)';
-  for (const plot of document.querySelectorAll('.js-plotly-plot')) {
-    const style = { 'paper_bgcolor': clear, 'plot_bgcolor': clear, 'font.color': ink };
-    for (const name of Object.keys(plot._fullLayout)) {
-      if (/^[xy]axis\d*$/.test(name))
-        for (const part of ['gridcolor', 'zerolinecolor', 'linecolor'])
-          style[name + '.' + part] = line;
-      if (/^scene\d*$/.test(name)) for (const axis of ['xaxis', 'yaxis', 'zaxis']) {
-        const prefix = name + '.' + axis + '.';
-        style[prefix + 'gridcolor'] = style[prefix + 'zerolinecolor'] = line;
-        style[prefix + 'backgroundcolor'] = clear;
-      }
-    }
-    Plotly.relayout(plot, style);
-  }
-}
-dark.addEventListener('change', restyle); restyle();
-"""
-
 #: Cells with more characters are sentences, which wrap.
 _SENTENCE_LENGTH = 45
-
-
-def plotly() -> Any:
-    """Import ``plotly.graph_objects``, a package of the extra 'plot'."""
-    try:
-        import plotly.graph_objects as go  # noqa: PLC0415 - optional
-    except ImportError:
-        raise ImportError("a page needs Plotly: pip install 'robustmf[plot]'") from None
-    return go
 
 
 def table(
@@ -126,28 +104,31 @@ def pairs_table(pairs: Mapping[str, str]) -> str:
     return f'<table class="pairs"><tbody>{rows}</tbody></table>'
 
 
-def figure(plot: Any, caption: str, height: int = 340) -> str:
-    """Return a Plotly figure with a caption as HTML, without the Plotly library."""
-    if any(trace.type == "scatter3d" for trace in plot.data):
-        margin = {"l": 0, "r": 0, "t": 0, "b": 45}
-    else:
-        margin = {"l": 55, "r": 50 if "yaxis2" in plot.layout else 10, "t": 10, "b": 45}
-    plot.update_layout(
-        margin=margin, height=height, template="none", legend={"orientation": "h", "y": 1.12}
+def tiles(found: Collection[tuple[str, str, str]]) -> str:
+    """Return tiles of a name, a number and a note, all escaped."""
+    content = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(number)}<small>{escape(note)}</small></dd></div>"
+        for name, number, note in found
     )
-    plot.update_yaxes(automargin=True, title_standoff=8)
-    drawn = plot.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        config={"displayModeBar": False, "responsive": True},
-    )
-    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f'<dl class="tiles">{content}</dl>'
+
+
+def figure(content: str, caption: str) -> str:
+    """Return a chart with a caption as HTML."""
+    return f"<figure>{content}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def data_element(name: str, value: Any) -> str:
+    """Return data for the script of a page, as JSON in an element that is not executed."""
+    # Escaped, "<" cannot end the element or begin a comment.
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def write_page(
     path: Path, title: str, lead: str, parts: list[str], style: str = "", script: str = ""
 ) -> None:
-    """Write a page that contains the Plotly library.
+    """Write a page that loads nothing and executes its own script only.
 
     Parameters
     ----------
@@ -162,15 +143,26 @@ def write_page(
     style, script : str, default=""
         Additional CSS and JavaScript.
     """
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - optional
-
+    style = f"{_STYLE}{charts.STYLE}{style}"
+    policy = (
+        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    executed = f"<script>{script}</script>" if script else ""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>{escape(title)}</title><link rel="icon" href="data:,">'
-        f"<style>{_STYLE}{style}</style><script>{get_plotlyjs()}</script></head>"
+        f"<style>{style}</style></head>"
         f"<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{''.join(parts)}</main>"
-        f"<script>{_RESTYLE}{script}</script></body></html>\n"
+        f"{executed}</body></html>\n"
     )
     # lone surrogates occur in undecodable file names
     write_atomically(path, page.encode("utf-8", "backslashreplace"))
+
+
+def _source(text: str) -> str:
+    """Return the source expression of a Content-Security-Policy that allows this text only."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from robustmf.initialization.candidates import ModelCandidate
+
 
 def summary(estimator: Any) -> dict[str, str]:
     """Return the size of the data, the model and the result of the iteration as texts by name.
@@ -27,20 +29,31 @@ def summary(estimator: Any) -> dict[str, str]:
     loss = getattr(model.loss, "name", type(model.loss).__name__)
     by_count = " times the entries of a row or column" if model.reg_by_count else ""
     biases = ", biases" if model.factors.has_bias else ""
+    signs = ", non-negative" if model.nonnegative else ""
     rank = estimator._rank_text
     found = {
         "matrix": f"{m:,} rows × {n:,} columns",
         "entries": f"{n_entries:,} ({observed:.3g} % observed, {entries['values'].dtype})",
-        "model": f"{rank}{biases}, {loss} loss",
+        "model": f"{rank}{biases}{signs}, {loss} loss",
         "θ": f"{model.loss.theta:.4g}" if model.loss.has_scale else "none: the loss has no scale",
         "λ": f"{model.reg:.4g}{by_count}",
         "solver": f"{model.summary.solver} ({model.summary.solver_reason})",
         "iterations": f"{model.summary.n_iter} ({model.summary.stop_reason}{selected})",
     }
+    if model.summary.candidates:
+        found["models compared"] = "; ".join(map(_candidate, model.summary.candidates))
     if "validation" in model.summary.history:
         error = model.summary.history["validation"][best]
         found["validation error"] = f"{error:.4g} (mean absolute, on held-out entries)"
     return found
+
+
+def _candidate(candidate: ModelCandidate) -> str:
+    """Return a model that was compared, with its mean absolute error on entries left out."""
+    rank = f" of rank {candidate.rank}" if candidate.rank else ""
+    chosen = " (chosen)" if candidate.chosen else ""
+    error = f"{candidate.error:.4g} ± {candidate.standard_error:.2g}"
+    return f"{candidate.model}{rank}: error {error}{chosen}"
 
 
 def summary_html(estimator: Any) -> str:

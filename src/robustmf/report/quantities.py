@@ -1,0 +1,184 @@
+"""What plots and pages display: histograms, factor maps, reduced tables, candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.losses import Loss
+
+Array = NDArray[np.float64]
+Index = NDArray[np.integer[Any]]
+
+#: The range of a histogram of residuals is this multiple of this quantile of their sizes, so that
+#: a few gross errors do not compress the distribution of the others into one bin.
+_RANGE_QUANTILE = 0.9
+_RANGE_FACTOR = 6.0
+
+#: Points closer than this share of the axes to a labelled one have no label of their own.
+_LABEL_DISTANCE = (0.12, 0.035)
+
+
+class Histogram(NamedTuple):
+    """Histogram of residuals and the weight that the loss assigns to each bin.
+
+    ``beyond`` residuals lie outside the range and are counted in the outermost bins.
+    """
+
+    edges: Array
+    counts: NDArray[np.int64]
+    weights: Array
+    beyond: int
+
+    @property
+    def centers(self) -> Array:
+        """Centers of the bins."""
+        return np.asarray((self.edges[:-1] + self.edges[1:]) / 2)
+
+
+class FactorMap(NamedTuple):
+    """Rows and columns along the first two principal axes of the predictions.
+
+    ``share`` is the share of these axes in the sum of squares of the predictions.
+    """
+
+    rows: Array
+    columns: Array
+    share: float
+
+
+class Candidate(NamedTuple):
+    """A model that was compared on held-out entries."""
+
+    model: str
+    rank: int
+    error: float
+    standard_error: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table reduced to at most ``max_side`` rows and columns: each cell is a block of the table.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the grid.
+    blocks : tuple of int
+        Number of rows and of columns of a block; (1, 1) where the table is not reduced.
+    cell : array of int
+        For each entry the flat index of its cell.
+    """
+
+    shape: tuple[int, int]
+    blocks: tuple[int, int]
+    cell: Index
+
+    @classmethod
+    def of(cls, i: Index, j: Index, shape: tuple[int, int], max_side: int) -> Grid:
+        """Return the grid of entries (i, j) of a table of this shape."""
+        height, width = (-(-size // max_side) for size in shape)
+        m = -(-shape[0] // height)
+        n = -(-shape[1] // width)
+        return cls((m, n), (height, width), (i // height).astype(np.int64) * n + j // width)
+
+    def means(self, values: NDArray[Any]) -> Array:
+        """Return the mean of the entries of each cell, NaN where there are none."""
+        size = self.shape[0] * self.shape[1]
+        counts = np.bincount(self.cell, minlength=size)
+        sums = np.bincount(self.cell, values, size)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(sums / np.where(counts, counts, np.nan)).reshape(self.shape)
+
+    def marked(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return the cells with an entry that is True in ``mask``."""
+        found = np.zeros(self.shape[0] * self.shape[1], bool)
+        found[self.cell[mask]] = True
+        return found.reshape(self.shape)
+
+
+def relative_weights(loss: Loss, residuals: NDArray[Any]) -> Array:
+    """Return the weights of residuals relative to that of an exact entry."""
+    weight = loss.derivative if loss.concave else loss.weight
+    return np.asarray(weight(residuals) / weight(np.zeros(1, residuals.dtype)))
+
+
+def residual_histogram(loss: Loss, residuals: Array, n_bins: int) -> Histogram:
+    """Return the histogram of residuals over a range that gross errors do not extend."""
+    size = np.abs(residuals)
+    limit = _RANGE_FACTOR * float(np.quantile(size, _RANGE_QUANTILE))
+    limit = min(float(size.max()), limit) or 1.0
+    edges = np.linspace(-limit, limit, n_bins + 1)
+    counts = np.histogram(np.clip(residuals, -limit, limit), edges)[0]
+    weights = relative_weights(loss, (edges[:-1] + edges[1:]) / 2)
+    return Histogram(edges, counts, weights, int((size > limit).sum()))
+
+
+def factor_map(row_factors: NDArray[Any], column_factors: NDArray[Any]) -> FactorMap | None:
+    """Return P√S and Q√S along the first two axes of U Vᵀ = P S Qᵀ; None for rank 1.
+
+    The map does not depend on the gauge of U and V.
+    """
+    U = np.asarray(row_factors, np.float64)
+    V = np.asarray(column_factors, np.float64)
+    if U.shape[1] < 2:
+        return None
+    Qu, Ru = np.linalg.qr(U)
+    Qv, Rv = np.linalg.qr(V)
+    left, singular, right = np.linalg.svd(Ru @ Rv.T)
+    root = np.sqrt(singular[:2])
+    total = float(np.square(singular).sum()) or 1.0
+    return FactorMap(
+        (Qu @ left[:, :2]) * root,
+        (Qv @ right[:2].T) * root,
+        float(np.square(singular[:2]).sum()) / total,
+    )
+
+
+def points_to_label(
+    points: Array,
+    extent: Array,
+    placed: list[Array],
+    labels: int,
+) -> list[int]:
+    """Return the points to label, and append their coordinates to those of the ``placed`` labels.
+
+    The most distant ones come first; a point whose label would cover a placed one is left out.
+    """
+    scaled = points / np.where(extent > 0, extent, 1.0)
+    chosen: list[int] = []
+    for k in np.argsort(-np.hypot(*(scaled - scaled.mean(axis=0)).T), kind="stable"):
+        if len(chosen) == labels:
+            break
+        if all((np.abs(scaled[k] - other) > _LABEL_DISTANCE).any() for other in placed):
+            chosen.append(int(k))
+            placed.append(scaled[k])
+    return chosen
+
+
+def rank_candidates(source: Any) -> list[Candidate]:
+    """Return the candidates of a fitted estimator, or of a sequence of records, by rank.
+
+    An estimator without the attribute ``candidates_``, or with none, has no candidates.
+    """
+    if isinstance(source, Iterable):
+        records: Sequence[Any] = list(source)
+    else:
+        records = list(getattr(source, "candidates_", None) or ())
+    found = [
+        Candidate(
+            str(one.model),
+            int(one.rank),
+            float(one.error),
+            float(one.standard_error),
+            bool(one.chosen),
+        )
+        for one in records
+    ]
+    # Sorting is stable: candidates of the same rank, as "center" and "biases", keep their order.
+    return sorted(found, key=lambda candidate: candidate.rank)
