@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.accuracy import Run, run_all
 from benchmarks.measure import column, grouped, markdown
 
-SMALL = {"runs": 1, "peer_runs": 0, "jobs": 1}
+SMALL = {"runs": 1, "peer_runs": 0, "jobs": 1, "m": 150}
 SHARES = (0.05, 0.10, 0.15, 0.20, 0.25, 0.30, 0.35)
 MAGNITUDES = (5.0, 50.0)
 
@@ -22,14 +22,14 @@ WITHIN = 1.1
 
 
 def run(
-    runs: int = 100, peer_runs: int = 20, first_seed: int = 20_000, jobs: int = 2
+    runs: int = 100, peer_runs: int = 20, first_seed: int = 20_000, jobs: int = 2, m: int = 500
 ) -> list[dict[str, Any]]:
     """``runs`` fits of RobustMF per share and magnitude, ``peer_runs`` of RMFNL and LIBMF."""
     peers = ["RMFNL l1", "RMFNL lsp"]
     if importlib.util.find_spec("libmf"):
         peers.append("LIBMF l1")
     plan = [
-        Run(method, 500, share, magnitude, first_seed + k, 3 * first_seed + k)
+        Run(method, m, share, magnitude, first_seed + k, 3 * first_seed + k)
         for method in ("RobustMF", *peers)
         for magnitude in MAGNITUDES
         for share in SHARES

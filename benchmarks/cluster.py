@@ -120,7 +120,7 @@ def _measured(client: Any, job: ClusterFit) -> dict[str, Any]:
     sent: list[int] = []
     matrix: Any = job.matrix
     model = _model(matrix.shape, callbacks=[lambda _: sent.append(sent_bytes(client))])
-    found = job.fit(model._settings(matrix, ()))[0]
+    found = job.fit(model._settings(matrix, (), np.empty(0)))[0]
     traffic = predicted(matrix, NETFLIX_RANK)
     return {
         "entries": matrix.n_entries,

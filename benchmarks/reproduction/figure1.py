@@ -29,4 +29,16 @@ def execute(run: Run) -> dict[str, Any]:
     return {"alpha": alpha, "loss": loss.value(alpha), "bound": bound}
 
 
-EXPERIMENT = Experiment("figure1", "The losses and their upper bounds", runs, execute)
+def settings(run: Run) -> dict[str, Any]:
+    """θ and β."""
+    return {"theta": THETAS[run.method], "touching": TOUCHING}
+
+
+def probe(method: str) -> float:
+    """Mean of the tangent."""
+    return float(np.mean(execute(Run("figure1", method, "", 0))["bound"]))
+
+
+EXPERIMENT = Experiment(
+    "figure1", "The losses and their upper bounds", runs, execute, settings, probe
+)

@@ -25,6 +25,16 @@ def runs(quick: bool) -> list[Run]:
     return seeded("larger", methods, DATA, lambda method, data: 1)
 
 
+def probe(method: str) -> float:
+    """Test error on attacked ratings of a small data set."""
+    return ratings.probe("larger", method)
+
+
 EXPERIMENT = Experiment(
-    "larger", "Netflix and Yahoo under the love/hate attack", runs, ratings.execute
+    "larger",
+    "Netflix and Yahoo under the love/hate attack",
+    runs,
+    ratings.execute,
+    ratings.settings,
+    probe,
 )

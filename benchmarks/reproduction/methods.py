@@ -22,7 +22,7 @@ from robustmf.solvers.base import Snapshot
 Array = NDArray[np.floating[Any]]
 Factors = tuple[Array, Array]
 
-#: Ratio of the times of successive points of a convergence curve.
+#: Ratio of the times of successive points of a convergence curve, counted from its first point.
 _SPACING = 1.15
 
 #: Entries of the fit that compiles before the one that is timed.
@@ -53,7 +53,10 @@ class Method:
 
 
 def _rmfnl(loss: str) -> Callable[..., Any]:
-    """RMFNL initialized by least squares; from the paper's Gaussian initialization it fails."""
+    """RMFNL initialized by least squares with a strong ridge on clipped values.
+
+    From the paper's Gaussian initialization it fails.
+    """
     return partial(RMFNL, loss=loss, init="ridge")
 
 
@@ -68,7 +71,8 @@ _LIST = (
     Method("ScaledASD", ScaledASD),
     Method("ALT-Impute", AltImpute, "reg", _SYNTHETIC_RIDGES, _RIDGES),
     Method("OMDL", OMDL, "alpha", (0.03, 0.1, 0.3), (0.1, 1.0, 3.0)),
-    Method("GRASTA", GRASTA),
+    Method("GRASTA", partial(GRASTA, max_iter=10)),
+    Method("GRASTA, 20 passes", partial(GRASTA, max_iter=20)),
     Method("RMC", RMC),
     Method("RMF-MM", RMFMM),
     Method("RMF-MM (heuristic)", partial(RMFMM, heuristic=True)),
@@ -86,7 +90,7 @@ METHODS: dict[str, Method] = {method.name: method for method in _LIST}
 
 
 class Watch:
-    """Callback that evaluates the factors at times that grow geometrically.
+    """Callback that evaluates the factors at times that grow geometrically from the first call.
 
     Seconds are CPU seconds, as in the paper; those of the evaluations are subtracted.
     """
@@ -94,6 +98,7 @@ class Watch:
     def __init__(self, evaluate: Callable[[Factors], float]) -> None:
         self._evaluate = evaluate
         self._evaluating = 0.0
+        self._first: float | None = None
         self._next = 0.0
         self._started = time.process_time()
         self.seconds: list[float] = []
@@ -106,7 +111,8 @@ class Watch:
         if now >= self._next:
             self.seconds.append(now)
             self.values.append(self._evaluate(snapshot.factors))
-            self._next = now * _SPACING
+            self._first = now if self._first is None else self._first
+            self._next = self._first + (now - self._first) * _SPACING
         self._evaluating += time.process_time() - entered
 
     def elapsed(self) -> float:

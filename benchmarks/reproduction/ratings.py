@@ -14,13 +14,29 @@ from benchmarks.reproduction.methods import (
     Factors,
     fit_chosen,
 )
-from benchmarks.reproduction.plan import DataMissingError, Run
+from benchmarks.reproduction.plan import DataMissingError, Run, described
+from robustmf.data.observed import Observed
 from robustmf.datasets import RatingSet, load_movielens, load_netflix, load_yahoo, love_hate
 from robustmf.metrics import rmse
 from robustmf.selection import entry_split
 
 #: The paper names no rank for ratings.
 RANK = 5
+
+#: The data set of numerical versions: users, items and share of observed ratings.
+PROBE = "probe"
+_PROBE_SHAPE = (60, 45)
+_PROBE_SHARE = 0.5
+
+
+def _small() -> RatingSet:
+    """Ratings from 1 to 5 of rank 2, rounded."""
+    rng = np.random.default_rng(7)
+    users, items = (rng.normal(size=(count, 2)) for count in _PROBE_SHAPE)
+    stars = np.clip(np.round(3 + users @ items.T), 1, 5)
+    stars[rng.random(_PROBE_SHAPE) > _PROBE_SHARE] = np.nan
+    return RatingSet(Observed.from_dense(stars), PROBE, PROBE, (1, 5))
+
 
 _LOADERS: dict[str, Callable[[], RatingSet]] = {
     "MovieLens-100K": lambda: load_movielens("100k"),
@@ -29,6 +45,7 @@ _LOADERS: dict[str, Callable[[], RatingSet]] = {
     "MovieLens latest-small": lambda: load_movielens("latest-small"),
     "Netflix": load_netflix,
     "Yahoo": load_yahoo,
+    PROBE: _small,
 }
 
 
@@ -67,8 +84,22 @@ def execute(run: Run) -> dict[str, Any]:
         return found | {"spared": rmse(truths["clean"][spared], predicted[spared])}
 
     method = METHODS[run.method]
+    values_tried = method.rating_values[:1] if run.data == PROBE else method.rating_values
     found = fit_chosen(
-        method, RANK, method.rating_values, train, validation, run.seed,
+        method, RANK, values_tried, train, validation, run.seed,
         lambda factors: errors(factors)["attacked"],
     )  # fmt: skip
     return {"rmse": errors(prediction_factors(found.model)), "scale": scale} | found.summary()
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """Data and method."""
+    method = METHODS[run.method]
+    grid = {"grid": {method.grid: list(method.rating_values)}} if method.grid else {}
+    data = {"rank": RANK, "values": "z-scores", "parts": [0.5, 0.25, 0.25], "attack": "love/hate"}
+    return {**data, **described(method.make), **grid}
+
+
+def probe(name: str, method: str) -> float:
+    """Test error on attacked ratings of the small data set."""
+    return float(execute(Run(name, method, PROBE, 0))["rmse"]["attacked"])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from typing import Any
 
+from benchmarks.measure import announce
 from benchmarks.peer_models import NotInstalledError
 from benchmarks.records import environment, plain
 from benchmarks.reproduction.plan import DataMissingError, Run, experiment
 from benchmarks.reproduction.store import Records
+from benchmarks.reproduction.versions import origin
 from robustmf.backends.cpu.blas import one_blas_thread
 
 DONE = "done"
@@ -23,15 +25,18 @@ FAILED = "failed"
 Announce = Callable[[int, int, dict[str, Any]], None]
 
 
-def missing(runs: Sequence[Run], records: Records) -> list[Run]:
-    """The runs without a finished record; failed runs and those without data are repeated."""
+def missing(runs: Sequence[Run], records: Records, replaced: Collection[str] = ()) -> list[Run]:
+    """The runs without a finished record, and those whose record is to be replaced.
+
+    Failed runs and those without data are repeated.
+    """
     finished = {
         key
         for name in {run.experiment for run in runs}
         for key, record in records.latest(name).items()
         if record["status"] == DONE
     }
-    return [run for run in runs if run.key not in finished]
+    return [run for run in runs if run.key not in finished or run.key in replaced]
 
 
 def execute(run: Run) -> dict[str, Any]:
@@ -43,25 +48,36 @@ def execute(run: Run) -> dict[str, Any]:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
             result = experiment(run.experiment).execute(run)
-        record |= {"status": DONE, "result": plain(result)}
-    except (DataMissingError, NotInstalledError) as error:
-        record |= {"status": NO_DATA, "reason": str(error)}
+        record |= {"status": DONE, "result": plain(result), **origin(run)}
+    except DataMissingError as error:
+        announce(str(error))
+        record |= {"status": NO_DATA, "reason": f"{run.data} was not found"}
+    except NotInstalledError:
+        record |= {"status": NO_DATA, "reason": f"{run.method} was not installed"}
     except Exception as error:  # recorded and repeated next time; the other runs continue
         record |= {"status": FAILED, "reason": f"{type(error).__name__}: {error}"}
     return record | {"wall_seconds": time.perf_counter() - started}
 
 
 def run_missing(
-    runs: Sequence[Run], records: Records, jobs: int, announce: Announce
+    runs: Sequence[Run],
+    records: Records,
+    jobs: int,
+    progress: Announce,
+    replaced: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Execute what is missing in ``jobs`` processes; a record is kept as soon as its run ends."""
-    waiting = missing(runs, records)
+    """Execute what is missing in ``jobs`` processes; a record is kept as soon as its run ends.
+
+    The first seeds of all methods come before the second ones, so that an interrupted command
+    leaves tables without empty cells.
+    """
+    waiting = sorted(missing(runs, records, replaced), key=lambda run: run.seed)
     made: list[dict[str, Any]] = []
 
     def keep(run: Run, record: dict[str, Any]) -> None:
         records.append(run.experiment, record)
         made.append(record)
-        announce(len(made), len(waiting), record)
+        progress(len(made), len(waiting), record)
 
     if jobs == 1 or len(waiting) <= 1:
         for run in waiting:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
 
 from benchmarks.measure import markdown
+
+#: A person can tell this many curves of one panel apart.
+MOST_CURVES = 7
 
 
 @dataclass(frozen=True)
@@ -26,16 +31,22 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve of a chart."""
+    """One curve of a chart, with a band where ``low`` and ``high`` are given.
+
+    ``style`` numbers its colour and line style, so that a method has the same ones in all charts.
+    """
 
     name: str
     x: list[float]
     y: list[float]
+    low: list[float] | None = None
+    high: list[float] | None = None
+    style: int = 0
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over a common axis; ``name`` is that of its file."""
+    """At most seven curves over a common axis; ``name`` is that of its file."""
 
     name: str
     caption: str
@@ -44,6 +55,14 @@ class Chart:
     series: list[Series]
     log_x: bool = False
     log_y: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.series) > MOST_CURVES:
+            raise ValueError(f"{self.name} has {len(self.series)} curves, more than {MOST_CURVES}")
+
+    def digest(self) -> str:
+        """A checksum of what is drawn, by which a file is compared with the records."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

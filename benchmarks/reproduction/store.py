@@ -1,7 +1,13 @@
-"""Records of runs: one line of JSON each, appended and never changed, one file per experiment."""
+"""Records of runs: one line of JSON each, appended and never changed, one file per experiment.
+
+A line has the key of the run, its result, settings, numerical version and date. Commit, machine
+and package versions are the same for many runs: they are in ``environments.jsonl``, and a record
+names its line there. Numbers have six significant digits, those of curves four.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -9,9 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import FOLDER
+from benchmarks.reproduction.plan import Run
 
 #: Where records of the reproduction are kept by default.
 DEFAULT = FOLDER / "reproduction"
+
+#: Name of the file of environments, without its ending.
+_ENVIRONMENTS = "environments"
+
+#: Significant digits of results, and of the points of curves.
+_DIGITS = 6
+_CURVE_DIGITS = 4
 
 
 class Records:
@@ -22,13 +36,19 @@ class Records:
 
     def __init__(self, folder: Path = DEFAULT) -> None:
         self.folder = Path(folder)
+        self._read: dict[str, tuple[int, dict[str, dict[str, Any]]]] = {}
 
     def _path(self, experiment: str) -> Path:
         return self.folder / f"{experiment}.jsonl"
 
     def lines(self, experiment: str) -> Iterator[dict[str, Any]]:
-        """Every complete record, oldest first."""
-        path = self._path(experiment)
+        """Every complete record, oldest first, with method, data and seed of its run."""
+        for record in self._lines(experiment):
+            run = Run.from_key(record["key"])
+            yield {**record, "method": run.method, "data": run.data, "seed": run.seed}
+
+    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+        path = self._path(name)
         if not path.exists():
             return
         for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
@@ -44,19 +64,53 @@ class Records:
 
     def latest(self, experiment: str) -> dict[str, dict[str, Any]]:
         """The last record of each run, by its key."""
-        return {record["key"]: record for record in self.lines(experiment)}
+        path = self._path(experiment)
+        size = path.stat().st_size if path.exists() else 0
+        known = self._read.get(experiment)
+        if known is None or known[0] != size:
+            known = (size, {record["key"]: record for record in self.lines(experiment)})
+            self._read[experiment] = known
+        return known[1]
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """Commit, machine and package versions by the name that records use."""
+        return {line["name"]: line for line in self._lines(_ENVIRONMENTS)}
 
     def append(self, experiment: str, record: dict[str, Any]) -> None:
-        """Write one record and flush it to the disk."""
+        """Write one record, and its environment if it is new, and flush them to the disk."""
+        environment = dict(record["environment"])
+        date = environment.pop("date")
+        text = json.dumps(environment, sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:8]
+        if name not in self.environments():
+            self._write(_ENVIRONMENTS, {"name": name, **environment})
+        stored = {**record, "date": date, "environment": name}
+        for derived in ("method", "data", "seed"):
+            stored.pop(derived, None)
+        self._write(experiment, rounded(stored, _DIGITS))
+
+    def _write(self, name: str, line: dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        line = (json.dumps(record, allow_nan=False) + "\n").encode()
-        with self._path(experiment).open("ab+") as file:
+        encoded = json.dumps(line, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        with self._path(name).open("ab+") as file:
             complete = _complete_length(file)
             file.truncate(complete)
             file.seek(complete)
-            file.write(line)
+            file.write(encoded.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """The value with its floating-point numbers rounded to significant digits."""
+    if isinstance(value, dict):
+        return {
+            name: rounded(part, _CURVE_DIGITS if name == "curve" else digits)
+            for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [rounded(part, digits) for part in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def _complete_length(file: Any) -> int:

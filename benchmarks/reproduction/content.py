@@ -1,0 +1,457 @@
+"""The sections of the report, each made of the records of one experiment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.reproduction import (
+    figure2,
+    known,
+    larger,
+    noise,
+    statistics,
+    synthetic,
+    table1,
+    table2,
+    table3,
+    table4,
+)
+from benchmarks.reproduction.comparison import (
+    KINDS,
+    RULE,
+    Comparison,
+    Runs,
+    extrapolated,
+    mean_and_deviation,
+)
+from benchmarks.reproduction.curves import summarized
+from benchmarks.reproduction.plan import NAMES
+from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
+from benchmarks.reproduction.store import Records
+
+_SYNTHETIC = [f"m = {m}" for m in table2.SIZES]
+
+#: Test errors on ratings, by their name in the records.
+_TEST_ERRORS = {
+    "attacked": "attacked values",
+    "clean": "clean values",
+    "spared": "items not attacked",
+}
+
+#: Methods of Figures 3 and 4; all others are in the tables.
+FIGURE3 = ("AltGrad", "ScaledASD", "GRASTA", "RMC", "RMF-MM", "RMFNL LSP", "RobustMF")
+FIGURE4 = ("AltGrad", "ScaledASD", "GRASTA", "RMC", "ALT-Impute", "RMFNL LSP", "RobustMF")
+
+Blocks = list[TableBlock | Chart]
+
+
+def sections(records: Records) -> list[Section]:
+    """All sections in the paper's order; tables name the cells that were not run."""
+    return [make(records) for make in _SECTIONS]
+
+
+def counts(records: Records) -> dict[str, dict[str, int]]:
+    """How many printed numbers of each table have which verdict."""
+    found = {
+        title: compared.counts(Runs(records.latest(name)))
+        for name, title, compared in _comparisons(records)
+    }
+    total = {kind: sum(one[kind] for one in found.values()) for kind in KINDS}
+    return {**found, "all": total}
+
+
+def _comparisons(records: Records) -> list[tuple[str, str, Comparison]]:
+    return [
+        ("table1", "Table 1", _compared1(records)),
+        ("table2", "Table 2", _compared2(records)),
+        ("table3", "Table 3", _compared3(records)),
+        ("table4", "Table 4", _compared4(records)),
+        ("larger", "Appendix", _compared_larger(records)),
+    ]
+
+
+def _rmse(result: dict[str, Any]) -> float | None:
+    return result["rmse"]
+
+
+def _section(name: str, title: str, blocks: Iterable[TableBlock | Chart]) -> Section:
+    return Section(name, title, known.LEADS[name], list(blocks))
+
+
+def _summary(records: Records) -> Section:
+    found = counts(records)
+    rows = [
+        [Cell(name), *(Cell(str(one[kind] or "")) for kind in KINDS)] for name, one in found.items()
+    ]
+    table = TableBlock(["printed numbers", *KINDS], rows)
+    return Section("summary", "Verdicts", RULE, [table])
+
+
+def _origin(records: Records) -> Section:
+    used: Counter[str] = Counter()
+    mixed = []
+    for name in NAMES:
+        versions: dict[str, set[str]] = {}
+        for record in records.latest(name).values():
+            if record["status"] == "done":
+                used[record["environment"]] += 1
+                versions.setdefault(record["method"], set()).add(record["numerical_version"])
+        mixed += [f"{name}: {method}" for method, own in versions.items() if len(own) > 1]
+    environments = records.environments()
+    rows = []
+    for key, number in used.most_common():
+        one = environments[key]
+        machine = one["machine"]
+        packages = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+        commit = (one["commit"] or "unknown")[:10]
+        where = f"{machine['processor']}, {machine['cores']} cores"
+        rows.append(list(map(Cell, (str(number), commit, where, packages))))
+    note = (
+        f"Records of different numerical versions are mixed in: {', '.join(mixed)}."
+        if mixed
+        else "No method has records of different numerical versions."
+    )
+    table = TableBlock(["records", "commit", "machine", "packages"], rows, note)
+    return _section("origin", "Records", [table])
+
+
+def _figure1(records: Records) -> Section:
+    blocks = []
+    for record in records.latest("figure1").values():
+        if record["status"] == "done":
+            curve = record["result"]
+            series = [
+                Series("loss φ(|α|)", curve["alpha"], curve["loss"]),
+                Series("tangent at β = 1", curve["alpha"], curve["bound"], style=1),
+            ]
+            caption = f"{record['method']}, {record['data']}"
+            blocks.append(Chart(f"figure1_{record['method']}", caption, "α", "", series))
+    return _section("figure1", "Figure 1: losses and their upper bounds", blocks)
+
+
+def _figure2(records: Records) -> Section:
+    runs = Runs(records.latest("figure2"))
+    costs = [[Cell(name), *map(Cell, cost)] for name, cost in figure2.COMPLEXITIES.items()]
+    blocks: Blocks = [TableBlock(["optimizer", "time per iteration", "memory"], costs)]
+    for data in figure2.SIZES:
+        for axis, title in (("iteration", "iterations"), ("seconds", "seconds")):
+            series = _median_curves(runs, figure2.COMPLEXITIES, data, axis, "excess")
+            stem = f"figure2_{data.replace(' = ', '')}_{axis}"
+            caption = f"{data}: distance from the minimum against {title}"
+            if series:
+                blocks.append(Chart(stem, caption, title, "F − min F", series, True, True))
+    return _section("figure2", "Figure 2: optimizers of the surrogate", blocks)
+
+
+def _median_curves(runs: Runs, methods: Iterable[str], data: str, x: str, y: str) -> list[Series]:
+    """The median over seeds of each method that has curves."""
+    found = []
+    for k, method in enumerate(methods):
+        results = [record["result"] for record in runs.find(method, data)]
+        curves = [result["curve"] for result in results if "curve" in result]
+        one = summarized(method, curves, x, y)
+        if one is not None:
+            found.append(replace(one, style=k))
+    return found
+
+
+def _error_charts(
+    runs: Runs, name: str, methods: Iterable[str], data: Iterable[str], y_title: str
+) -> list[Chart]:
+    """Error against seconds, one chart per data set."""
+    methods = list(methods)
+    charts = []
+    for one in data:
+        series = _median_curves(runs, methods, one, "seconds", "value")
+        if series:
+            stem = f"{name}_{one.replace(' = ', '').replace(' ', '-')}"
+            charts.append(Chart(stem, one, "CPU seconds", y_title, series, True, True))
+    return charts
+
+
+def _floors(records: Records, name: str = "table2") -> dict[str, float]:
+    """The oracle's mean error on the synthetic data."""
+    runs = Runs(records.latest(name))
+    found = {data: [*runs.values(synthetic.ORACLE, data, _rmse).values()] for data in _SYNTHETIC}
+    return {data: float(np.mean(errors)) for data, errors in found.items() if errors}
+
+
+def _absent(records: Records) -> list[str]:
+    """Data sets that were not found when their sizes were recorded."""
+    found = records.latest("statistics").values()
+    return [record["data"] for record in found if record["status"] == "no data"]
+
+
+def _time_at(runs: Runs) -> Callable[[str, str], float | None]:
+    """Extrapolated times of runs on synthetic data."""
+
+    def time_at(method: str, data: str) -> float | None:
+        return extrapolated(runs, method, int(data.removeprefix("m = ")), table2.SIZES)
+
+    return time_at
+
+
+def _compared1(records: Records) -> Comparison:
+    return Comparison(
+        list(table1.PRINTED),
+        _SYNTHETIC,
+        table1.PRINTED,
+        _rmse,
+        "RMSE",
+        floors=_floors(records),
+        reasons={method: known.TABLE1[method.split(",")[0]] for method in table1.PRINTED},
+        corrections=table1.CORRECTIONS,
+        time_at=_time_at(Runs(records.latest("table1"))),
+    )
+
+
+def _table1(records: Records) -> Section:
+    runs = Runs(records.latest("table1"))
+    compared = _compared1(records)
+    blocks = (compared.table(runs), compared.verdicts(runs), _speed(runs))
+    return _section("table1", "Table 1: RMFNL with each optimizer", blocks)
+
+
+def _speed(runs: Runs) -> TableBlock:
+    """How many times faster whole runs are with APG, here and in the paper."""
+    rows = []
+    for loss in table1.LOSSES:
+        for slow in ("LADMPSAP", "APG(dense)"):
+            row = [f"{loss}: APG against {slow}"]
+            for k, data in enumerate(_SYNTHETIC):
+                ours = [runs.seconds(f"{loss}, {name}", data) for name in (slow, "APG")]
+                ratio = np.mean(ours[0]) / np.mean(ours[1]) if all(ours) else None
+                printed = [table1.PRINTED[f"{loss}, {name}"][k][2] for name in (slow, "APG")]
+                row += ["—" if ratio is None else f"{ratio:.1f}"]
+                row += [f"{printed[0] / printed[1]:.1f}"]
+            rows.append(list(map(Cell, row)))
+    header = ["times faster", *(text for data in _SYNTHETIC for text in (data, "paper"))]
+    return TableBlock(header, rows, known.SPEED)
+
+
+def _compared2(records: Records) -> Comparison:
+    return Comparison(
+        [*table2.PRINTED, *table2.ADDED],
+        _SYNTHETIC,
+        table2.PRINTED,
+        _rmse,
+        "RMSE",
+        table2.ORACLE,
+        _floors(records),
+        known.TABLE2,
+        time_at=_time_at(Runs(records.latest("table2"))),
+    )
+
+
+def _table2(records: Records) -> Section:
+    runs = Runs(records.latest("table2"))
+    compared = _compared2(records)
+    charts = _error_charts(runs, "figure3", FIGURE3, _SYNTHETIC, "test RMSE")
+    blocks: Blocks = [compared.table(runs), compared.verdicts(runs), *charts]
+    return _section("table2", "Table 2 and Figure 3: all methods on synthetic data", blocks)
+
+
+def _noise(records: Records) -> Section:
+    runs = Runs(records.latest("noise"))
+    printed = {name: table2.PRINTED[name] for name in noise.METHODS if name in table2.PRINTED}
+    compared = Comparison(
+        noise.METHODS,
+        _SYNTHETIC,
+        printed,
+        _rmse,
+        "RMSE",
+        synthetic.ORACLE,
+        _floors(records, "noise"),
+        known.NOISE,
+    )
+    blocks = (compared.table(runs), compared.verdicts(runs))
+    return _section("noise", "Table 2 with noise of standard deviation 1.7/√m", blocks)
+
+
+def _test_error(name: str, in_stars: bool = False) -> Callable[[dict[str, Any]], float | None]:
+    return lambda result: result["rmse"][name] * (result["scale"] if in_stars else 1)
+
+
+def _lowest(result: dict[str, Any]) -> float | None:
+    """The lowest test error on the way to the result, on attacked values in z-scores."""
+    return min(result["curve"]["value"])
+
+
+#: A test error and whether it is in stars.
+_Kind = tuple[str, bool]
+_KINDS: list[_Kind] = [(name, stars) for stars in (False, True) for name in _TEST_ERRORS]
+
+
+def _kind_name(kind: _Kind) -> str:
+    return f"{_TEST_ERRORS[kind[0]]} ({'stars' if kind[1] else 'z'})"
+
+
+def _distances(runs: Runs) -> dict[_Kind, float]:
+    """Mean absolute logarithm of our mean error over the printed one, by kind of error."""
+    found = {}
+    for kind in _KINDS:
+        ratios = []
+        for method, numbers in table3.PRINTED.items():
+            for data, printed in zip(table3.DATA, numbers, strict=False):
+                errors = [*runs.values(method, data, _test_error(*kind)).values()]
+                if errors and printed is not None:
+                    ratios.append(abs(np.log(np.mean(errors) / printed[0])))
+        if ratios:
+            found[kind] = float(np.mean(ratios))
+    return found
+
+
+def closest_kind(runs: Runs) -> _Kind:
+    """The test error that is closest to the printed numbers."""
+    distances = _distances(runs)
+    return min(distances, key=lambda kind: distances[kind]) if distances else _KINDS[0]
+
+
+def _test_error_tables(runs: Runs, methods: list[str], data: Iterable[str]) -> list[TableBlock]:
+    """All test errors in both units, one table per data set."""
+    columns = [*map(_kind_name, _KINDS), "lowest on the way: attacked values (z)"]
+    blocks = []
+    for one in data:
+        if any(runs.find(method, one) for method in methods):
+            rows = []
+            for method in methods:
+                found = [runs.values(method, one, _test_error(*kind)) for kind in _KINDS]
+                found.append(runs.values(method, one, _lowest))
+                cells = [mean_and_deviation([*values.values()], 3) for values in found]
+                rows.append([Cell(method), *map(Cell, cells)])
+            blocks.append(TableBlock([f"{one}: method", *columns], rows))
+    return blocks
+
+
+def _compared3(records: Records) -> Comparison:
+    return Comparison(
+        [*table3.PRINTED, *table3.ADDED],
+        table3.DATA,
+        table3.PRINTED,
+        _test_error(*closest_kind(Runs(records.latest("table3")))),
+        "RMSE",
+        reasons=known.TABLE3,
+        time_at=lambda method, data: known.TIMES.get((method, data)),
+        absent=_absent(records),
+        closest="interpretation",
+    )
+
+
+def _table3(records: Records) -> Section:
+    runs = Runs(records.latest("table3"))
+    compared = _compared3(records)
+    distances = _distances(runs)
+    chosen = closest_kind(runs)
+    rows = [
+        [Cell(_kind_name(kind)), Cell(f"{distance:.3f}", kind == chosen)]
+        for kind, distance in distances.items()
+    ]
+    blocks: Blocks = [
+        TableBlock(["test error", "mean absolute logarithm of ours over printed"], rows),
+        compared.table(runs),
+        compared.verdicts(runs),
+        *_test_error_tables(runs, list(compared.methods), table3.DATA),
+        *_error_charts(runs, "figure4", FIGURE4, table3.DATA, "RMSE, attacked values (z)"),
+    ]
+    return _section("table3", "Table 3 and Figure 4: MovieLens under the love/hate attack", blocks)
+
+
+def _compared4(records: Records) -> Comparison:
+    return Comparison(
+        table4.METHODS,
+        list(table4.VIEWS),
+        table4.PRINTED,
+        lambda result: result["mae"],
+        "MAE",
+        reasons=known.TABLE4,
+        closest="coordinates and initialization",
+    )
+
+
+def _table4(records: Records) -> Section:
+    runs = Runs(records.latest("table4"))
+    compared = _compared4(records)
+    blocks = (compared.table(runs), compared.verdicts(runs), _centring(runs))
+    return _section("table4", "Table 4: Dinosaur tracks", blocks)
+
+
+def _centring(runs: Runs) -> TableBlock:
+    """Why the l1 minimum depends on the origin of the coordinates."""
+    rows = []
+    for method in table4.METHODS:
+        for data in table4.VIEWS if "varpro" in method else ():
+            found = [record["result"] for record in runs.find(method, data)]
+            if found:
+                errors = [
+                    mean_and_deviation([one[name] for one in found], digits)
+                    for name, digits in (("mae", 4), ("ones_distance", 3), ("mae_after_shift", 2))
+                ]
+                rows.append([Cell(method), Cell(data), *map(Cell, errors)])
+    header = ["method", "data", "MAE", "distance of ones", "MAE after the shift"]
+    return TableBlock(header, rows, known.CENTRING)
+
+
+def _statistics(records: Records) -> Section:
+    runs = Runs(records.latest("statistics"))
+    rows = []
+    for data in (*statistics.PRINTED, "MovieLens latest-small"):
+        printed = statistics.PRINTED.get(data)
+        paper = ours = same = ""
+        if printed is not None:
+            percent = "" if printed[3] is None else f", {printed[3]} %"
+            paper = f"{printed[0]:,} × {printed[1]:,}{percent}"
+        found = runs.find("sizes", data)
+        if found:
+            size = found[0]["result"]
+            shape = f"{size['rows']:,} × {size['columns']:,}"
+            ours = f"{shape}, {size['entries']:,} entries, {size['percent']:.2f} %"
+            if printed is not None:
+                equal = (size["rows"], size["columns"]) == printed[:2]
+                same = "same" if equal else "differs"
+        rows.append([Cell(data), Cell(ours or "not found"), Cell(paper), Cell(same)])
+    table = TableBlock(["data", "here", "paper", ""], rows)
+    return _section("statistics", "Appendix: sizes of the data sets", [table])
+
+
+def _compared_larger(records: Records) -> Comparison:
+    printed = {
+        method: [(error, 0.0, 60 * minutes, 0.0) for error, minutes in numbers]
+        for method, numbers in larger.PRINTED.items()
+    }
+    return Comparison(
+        [*printed, "RobustMF"],
+        larger.DATA,
+        printed,
+        _test_error("attacked"),
+        "RMSE",
+        planned=1,
+        absent=_absent(records),
+        closest="interpretation",
+    )
+
+
+def _larger(records: Records) -> Section:
+    runs = Runs(records.latest("larger"))
+    compared = _compared_larger(records)
+    blocks = (compared.table(runs), compared.verdicts(runs))
+    return _section("larger", "Appendix: Netflix and Yahoo", blocks)
+
+
+_SECTIONS = (
+    _summary,
+    _figure1,
+    _figure2,
+    _table1,
+    _table2,
+    _noise,
+    _table3,
+    _table4,
+    _statistics,
+    _larger,
+    _origin,
+)
