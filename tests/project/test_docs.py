@@ -104,7 +104,7 @@ PUBLIC = [
     "robustmf",
     *(
         f"robustmf.{name}"
-        for name in ("losses", "datasets", "baselines", "selection", "metrics", "io")
+        for name in ("losses", "datasets", "baselines", "selection", "metrics", "io", "plot")
     ),
 ]
 
