@@ -15,11 +15,11 @@ demo: $(VENV)/.demo
 
 # The quick tests, under five minutes on two cores.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto -m "not slow and not gpu"
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not gpu"
 
 # All tests but those of the GPU backend: environments, documentation, clusters, stress tests too.
 test-all: $(VENV)/.dev
-	$(BIN)/pytest -n auto -m "not gpu"
+	$(BIN)/pytest -n auto --dist worksteal -m "not gpu"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(CHECKED)
@@ -29,21 +29,22 @@ lint: $(VENV)/.dev
 
 # The GPU backend on a GPU; without one, in Triton's interpreter.
 gpu-test: $(VENV)/.gpu
-	$(BIN)/pytest -n auto -m gpu
+	$(BIN)/pytest -n auto --dist worksteal -m gpu
 
 # The same in the interpreter, with a CPU build of torch.
 interpreter-test: $(VENV)/.interpreter
-	$(BIN)/pytest -n auto -m gpu
+	$(BIN)/pytest -n auto --dist worksteal -m gpu
 
 # All benchmarks with their records and the page of tables (hours); one: make benchmarks NAME=irls
 benchmarks: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(if $(NAME),$(NAME) --record,all)
 	$(BIN)/python -m benchmarks tables
 
-# The tables and figures of the paper (hours, resumable); QUICK=1 takes minutes.
+# The tables and figures of the paper (hours, resumable), added to the committed records; QUICK=1 runs a small part of
+# them anew, under five minutes, with records and report in build/.
 reproduce: $(VENV)/.dev
-	$(BIN)/python -m benchmarks reproduce --all $(if $(QUICK),--quick)
-	$(BIN)/python -m benchmarks report
+	$(BIN)/python -m benchmarks reproduce --all $(if $(QUICK),--quick --records build/reproduction)
+	$(BIN)/python -m benchmarks report $(if $(QUICK),--records build/reproduction --out build/report,--docs)
 
 # Try to break the library: a table of what was tried and what failed, under 20 minutes.
 stress: $(VENV)/.dev
@@ -70,7 +71,7 @@ audit-dependencies: $(VENV)/.dev $(AUDIT_VENV)/.audit
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-package: $(VENV)/bin/python
+package: $(VENV)/.build
 	.ci/package $(PYTHON) $(VENV)
 
 $(VENV)/bin/python:
@@ -78,7 +79,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
@@ -88,6 +89,10 @@ $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 $(VENV)/.docs: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.build: $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build hatchling
+	touch $@
 
 $(VENV)/.gpu: pyproject.toml $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,gpu]'

@@ -37,6 +37,7 @@ Array = np.ndarray[Any, Any]
 #: Fits that together run every kernel.
 _FITS: tuple[tuple[Any, dict[str, Any]], ...] = (
     (RobustMF, {}),
+    (RobustMF, {"nonnegative": True}),
     (RobustMF, {"solver": "mm", "loss": "lsp"}),
     (RobustMF, {"solver": "varpro"}),
     (RobustMF, {"solver": "irls", "bias": True, "loss": "huber"}),

@@ -58,8 +58,8 @@ MUTANTS = [
     ),
     Mutant(
         "outliers/noise.py",
-        "        return np.sqrt((1 + of_column) / (1 + of_row))",
-        "        return np.sqrt((1 + of_column) * (1 + of_row))",
+        "np.sqrt((1 + of_column) / (1 + of_row)) * row_scales[i]",
+        "np.sqrt((1 + of_column) * (1 + of_row)) * row_scales[i]",
         _NOISE,
         aimed=True,
     ),

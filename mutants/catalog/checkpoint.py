@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_CHECKPOINT = "io/test_checkpoint.py"
-_PARTS = "io/test_checkpoint.py -k 'device or digests or saved_arrays'"
+_CHECKPOINT = "io/test_checkpoint.py io/test_refused_checkpoints.py"
+_PARTS = "io/test_refused_checkpoints.py -k 'device or digests or saved_arrays'"
 _WAYS = "io/test_checkpoint.py -k 'every_iteration and float64'"
 
 MUTANTS = [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_PARTS = "initialization/test_search_parts.py"
+_PARTS = (
+    "initialization/test_search_parts.py initialization/test_noise_mixture.py "
+    "initialization/test_spectral.py"
+)
 _UNITS = (
     "initialization/test_variational.py "
     "-k 'posterior or judged or balanced or subsets or mixture or textbook or levels or medians'"
@@ -66,8 +69,8 @@ MUTANTS = [
         _PARTS,
         aimed=True,
     ),
-    Mutant(_KERNELS, "            if found > best:", "            if found < best:", _UNITS),
-    Mutant(_KERNELS, "best = present + gain", "best = present", _PARTS, aimed=True),
+    Mutant(_KERNELS, "            elif found > best:", "            elif found < best:", _UNITS),
+    Mutant(_KERNELS, "best = found + gain", "best = found\n", _PARTS, aimed=True),
     # noise
     Mutant(
         _NOISE,
@@ -114,7 +117,7 @@ MUTANTS = [
     Mutant(
         _NOISE, "if variance < least * (1 - OPTIONS.theta_gain):", "if variance > least:", _RANK
     ),
-    Mutant(_NOISE, "np.exp(logs - np.median(logs))", "np.exp(logs)", _PARTS, aimed=True),
+    Mutant(_NOISE, "logs -= np.median(logs)", "logs -= 0", _PARTS, aimed=True),
     Mutant(_NOISE, "return min(0.0, max(-2.0, slope))", "return slope", _PARTS, aimed=True),
     Mutant(_NOISE, "posterior = shifted * self.prior", "posterior = shifted * 1.0", _UNITS),
     Mutant(
@@ -193,8 +196,8 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "np.mean(self.log_densities) - np.mean(np.log(self.unit * scales))",
-        "np.mean(self.log_densities)",
+        "self.residuals * (self.unit * scales)",
+        "self.residuals * scales",
         _PARTS,
         aimed=True,
     ),
@@ -215,12 +218,26 @@ MUTANTS = [
     Mutant(_SEARCH, "        if found.is_clear:\n            break\n", "", _PARTS, aimed=True),
     Mutant(
         "initialization/search.py",
-        "n_entries * rank**2 <= OPTIONS.max_work",
-        "n_entries * rank <= OPTIONS.max_work",
+        'order = np.argsort(-groups.counts, kind="stable")',
+        'order = np.argsort(groups.counts, kind="stable")',
         _PARTS,
         aimed=True,
     ),
-    Mutant("initialization/search.py", "% every == 0", "% every != 0", _PARTS, aimed=True),
+    Mutant(
+        "initialization/search.py",
+        "(number >= OPTIONS.max_entries) & (per_row >= OPTIONS.min_per_row)",
+        "number >= OPTIONS.max_entries",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        "initialization/search.py",
+        "        _regress(operations, loss, ridges[0], U, V, other_rows)\n",
+        "",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant("initialization/search.py", "    U[rows] = found.U\n", "", _PARTS),
     Mutant(
         _SEARCH,
         "return fit - sum(side.divergence",
@@ -247,6 +264,7 @@ MUTANTS = [
         _KERNELS,
         "z = e * e * scales[t]\n        w[t] = scales[t] if z < _CUTOFF else 0.0",
         "z = e * e * scales[t]\n        w[t] = scales[t]",
-        _UNITS,
+        "initialization/test_search_parts.py -k distant",
+        aimed=True,
     ),
 ]

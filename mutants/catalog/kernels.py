@@ -32,8 +32,8 @@ MUTANTS = [
     ),
     Mutant(
         "kernels/half_step.py",
-        "            for q in range(rank):\n                normals[(lane * width + q) * width + q] += reg[i]",
-        "            for q in range(rank - 1):\n                normals[(lane * width + q) * width + q] += reg[i]",
+        "            for q in range(rank):\n                ridge = reg[i, 0]",
+        "            for q in range(rank - 1):\n                ridge = reg[i, 0]",
         _HALF,
     ),
     Mutant(
@@ -85,7 +85,8 @@ MUTANTS = [
         "kernels/loss_sums.py",
         "                    begin += filled\n",
         "",
-        _CONFORM + " -k loss_sum",
+        _CONFORM + " -k batch_of_entries",
+        aimed=True,
     ),
     Mutant(
         "kernels/loss_sums.py",
@@ -130,8 +131,8 @@ MUTANTS = [
     Mutant(
         "kernels/entries.py",
         "            total = 0.0\n",
-        "            total = x[0] * 0\n",
-        _FAULTS,
+        "            total = x[0] - x[0]\n",
+        _CONFORM + " -k accumulated",
         aimed=True,
     ),
     Mutant(

@@ -127,7 +127,7 @@ MUTANTS = [
     ),
     Mutant("cli/output.py", "        return csv_text(value)", "        return value", _TEXT),
     Mutant(
-        "cli/output.py",
+        "report/names.py",
         '("=", "+", "-", "@", "\\t", "\\r", "\\n")',
         '("=", "+", "-", "\\t", "\\r", "\\n")',
         _TEXT,

@@ -146,5 +146,6 @@ MUTANTS = [
         '    results["std_test_score"] = scores.std(axis=1)',
         '    results["std_test_score"] = scores.std(axis=0)',
         _SEARCH,
+        aimed=True,
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
+_ACCELERATION = "solvers/mm/test_acceleration.py"
 _SURROGATE = "solvers/mm/test_surrogate.py"
 _LOOP = "test_callbacks_and_validation.py"
 _IRLS = "solvers/test_irls.py -k 'never_rises or gradient_vanishes'"
@@ -92,7 +93,8 @@ MUTANTS = [
         "solvers/irls.py",
         "        self._value = measured.values[reductions]",
         "        self._value = measured.values[0]",
-        "solvers/test_irls.py -k 'never_rises' solvers/test_smoothing.py",
+        "solvers/test_irls.py -k reduced_width",
+        aimed=True,
     ),
     Mutant(
         "backends/sweeps.py",
@@ -141,13 +143,14 @@ MUTANTS = [
         "solvers/mm/acceleration.py",
         "while scale < 1 and step.curved > step.allowed:",
         "while False:",
-        _SURROGATE,
+        _ACCELERATION,
+        aimed=True,
     ),
     Mutant(
         "solvers/mm/acceleration.py",
         "np.clip(self._witness, -w, w)",
         "self._witness",
-        "solvers/mm/test_certificates.py",
+        _ACCELERATION,
         aimed=True,
     ),
     Mutant(
@@ -225,13 +228,28 @@ MUTANTS = [
         "solvers/irls.py",
         "        return self._smoothing.width if self._objective.loss.concave else self._sigma",
         "        return self._sigma",
-        "solvers/test_precision.py",
+        "solvers/test_precision.py -k leaves_float32",
+        aimed=True,
     ),
     Mutant(
         "solvers/mm/surrogate.py",
         "np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)",
         "1.0 / a",
         "solvers/mm/test_certificates.py",
+        aimed=True,
+    ),
+    Mutant(
+        "fitting.py",
+        "with _limited_blas(get_solver(initial.solver).single_blas_thread):",
+        "with _limited_blas(False):",
+        "backends/test_blas.py -k rank",
+        aimed=True,
+    ),
+    Mutant(
+        "fitting.py",
+        "        with _limited_blas(choice.spec.single_blas_thread):\n",
+        "        with _limited_blas(False):\n",
+        "backends/test_blas.py -k rank",
         aimed=True,
     ),
 ]

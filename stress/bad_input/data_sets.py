@@ -60,6 +60,24 @@ def synthetic_data_cells() -> Iterator[Cell]:
         lambda: datasets.make_tracks(noise=float("nan")),
         Raises(ValueError, "noise must be >= 0"),
     )
+    yield Cell(
+        "datasets.make_sensors",
+        "too few days",
+        lambda: datasets.make_sensors(3),
+        Raises(ValueError, "days must be an integer >= 7"),
+    )
+    yield Cell(
+        "datasets.make_sensors",
+        "share above 1",
+        lambda: datasets.make_sensors(spikes=2.0),
+        Raises(ValueError, "spikes must lie in"),
+    )
+    yield Cell(
+        "datasets.make_video",
+        "size with a fraction",
+        lambda: datasets.make_video(height=20.5),
+        Raises(TypeError, "height must be an integer"),
+    )
 
 
 def data_set_cells() -> Iterator[Cell]:

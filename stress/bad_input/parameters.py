@@ -67,6 +67,26 @@ def parameter_cells() -> Iterator[Cell]:
             Raises(TypeError, "random_state must be None, an integer"),
         ),
         (
+            "nonnegative of text",
+            {"nonnegative": "yes"},
+            Raises(TypeError, "nonnegative must be True or False"),
+        ),
+        (
+            "non-negative factors with biases",
+            {"nonnegative": True, "bias": True},
+            Raises(ValueError, "nonnegative=True is for a model without biases"),
+        ),
+        (
+            "non-negative factors by mm",
+            {"nonnegative": True, "solver": "mm", "loss": "lsp"},
+            Raises(ValueError, "nonnegative=True needs solver='irls'"),
+        ),
+        (
+            "non-negative factors from negative ones",
+            {"nonnegative": True, "init": (-np.ones((M, 1)), np.ones((N, 1)))},
+            Raises(ValueError, r"init=\(U, V\) must be non-negative"),
+        ),
+        (
             "a loss that mm cannot take",
             {"solver": "mm", "loss": "l2"},
             Raises(ValueError, "concave"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from robustmf import baselines, selection
+from robustmf import baselines, plot, selection
 from robustmf.intervals import ConformalIntervals
 from stress.bad_input.cell import Answers, Cell, Raises
 from stress.bad_input.samples import fresh, matrix
@@ -33,6 +33,7 @@ def unfitted_cells() -> Iterator[Cell]:
         "RobustMF.save": lambda: fresh().save("m"),
         "RobustMF.report": lambda: fresh().report("p.html"),
         "RobustMF.get_feature_names_out": lambda: fresh().get_feature_names_out(),
+        **{f"plot.{name}": lambda name=name: getattr(plot, name)(fresh()) for name in plot.__all__},
         "intervals.ConformalIntervals": lambda: ConformalIntervals(fresh(), matrix()),
         "selection.RobustMFCV.predict": lambda: selection.RobustMFCV().predict([0], [0]),
         "selection.RobustMFCV.transform": lambda: selection.RobustMFCV().transform(matrix()),

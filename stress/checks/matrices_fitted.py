@@ -6,6 +6,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ _MODELS: dict[str, Callable[..., Any]] = {
     "irls held out": lambda **parameters: RobustMF(
         solver="irls", validation_fraction=0.3, **parameters
     ),
+    "irls non-negative": lambda **parameters: RobustMF(nonnegative=True, **parameters),
     "mm": RMFNL,
     "mm random": lambda **parameters: RobustMF(
         solver="mm", loss="geman", init="random", **parameters
@@ -87,6 +89,11 @@ def _recommended(model: Any, X: Any) -> Any:
 
 
 def _similar(model: Any, X: Any) -> Any:
+    if not model.column_factors_.any():
+        with suppress(ValueError):
+            model.similar_items([model.column_ids_[0]] if model.column_ids_ else [0], n=2)
+            raise AssertionError("similar items of a model without factors")
+        return np.empty(0)
     scores = model.similar_items([model.column_ids_[0]] if model.column_ids_ else [0], n=2).scores
     return scores[:, : min(2, int(model.column_factors_.any(axis=1).sum()) - 1)]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from robustmf import MM, Observed, RobustMF
+from robustmf.data import compressed
 from robustmf.exceptions import RobustMFWarning
 from stress.tally import Tally
 
@@ -70,8 +71,12 @@ def _warm_up(settings: dict[str, Any]) -> None:
 
     Besides a problem with enough entries to estimate the noise, one with so few that λ is searched
     for: loading the kernels of that search loads 57 MB of the compiler. Variable projection, which
-    is for matrices with a short side, does not search.
+    is for matrices with a short side, does not search. Entries of small tables are sorted by NumPy,
+    of larger ones by kernels.
     """
+    for dtype in ("float32", "float64"):
+        many = _entries((1_000, 1_000), 2 * compressed.FEW, dtype, 0)
+        assert len(many.columns.values) == len(many.column_order)
     few = [((900, 1_100), 5_000)] if settings["solver"] != "varpro" else []
     for shape, n_entries in [((60, 200), 9_000), *few]:
         for dtype in ("float32", "float64"):

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from robustmf import RobustMF
 from robustmf.baselines import AltGrad
@@ -33,6 +33,9 @@ _CONCURRENT_FITS = 24
 _SPAWNED = 6
 _FORKED = 6
 
+#: Threads of BLAS before the fits: they limit it to one, and must restore this limit.
+_BLAS_THREADS = 2
+
 #: Seconds after which a process counts as hung.
 _HUNG = 300
 
@@ -46,7 +49,7 @@ _SETTINGS: list[dict[str, Any]] = [
 
 def run(tally: Tally, cases: int, seed: int) -> None:
     """Rounds of 24 fits: in threads beside forks, in forked processes, in spawned ones."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), threadpool_limits(_BLAS_THREADS, user_api="blas"):
         warnings.simplefilter("ignore", RobustMFWarning)
         # Processes are forked beside threads on purpose. Filters are not changed later, because
         # that would interfere with compilers that change them in a thread.

@@ -41,6 +41,7 @@ _MODELS: dict[str, Callable[[int, int], Any]] = {
     "irls, nonsmooth": _model(solver="irls", loss="mcp", max_iter=60),
     "irls, biases": _model(solver="irls", bias=True, loss="lsp", max_iter=40),
     "irls, λ by count": _model(solver="irls", reg_by_count=True, reg=0.01, loss="huber"),
+    "irls, non-negative": _model(nonnegative=True, max_iter=40),
     "mm": _model(solver="mm", loss="lsp", max_iter=15),
     "mm, dense": _model(solver=MM(inner="apg-dense"), loss="lsp", max_iter=5),
     "mm, ladmpsap": _model(solver=MM(inner="ladmpsap", max_iter=30), loss="lsp", max_iter=2),

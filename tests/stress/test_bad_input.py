@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import robustmf
-from robustmf import baselines, datasets, intervals, metrics, selection
+from robustmf import baselines, datasets, intervals, metrics, plot, selection
 from robustmf.io import reading
 from stress.bad_input import Answers, Cell, Raises, cells, markdown
 
@@ -22,6 +22,7 @@ WITHOUT = {
     "Observed.to_dense",
     "Observed.n_empty_columns",
     "Observed.later_rows",
+    "Observed.divided",
     "Observed.from_columns",
     "RobustMF.has_bias_",
     "RobustMF.get_metadata_routing",
@@ -48,7 +49,7 @@ def _public():
             for name, what in inspect.getmembers(cls)
             if not name.startswith("_") and callable(what)
         )
-    for module in (selection, metrics, datasets, intervals, reading, baselines):
+    for module in (selection, metrics, datasets, intervals, reading, baselines, plot):
         prefix = module.__name__.rpartition(".")[2]
         for name, what in vars(module).items():
             ours = getattr(what, "__module__", "").startswith(
