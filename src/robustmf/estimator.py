@@ -49,6 +49,8 @@ from robustmf.model import UNBOUNDED, FitSummary, FittedModel, value_statistics
 from robustmf.outliers import scores
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.cleaning import Cleaned, clean
+from robustmf.outliers.fit_checks import OPTIONS as CHECKS
+from robustmf.outliers.fit_checks import failed_checks, warn_of_failed_checks
 from robustmf.outliers.scores import Rows
 from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
@@ -197,6 +199,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         factors" or "biases and factors"), ``rank``, ``error`` and ``standard_error`` (mean absolute
         error of entries predicted from the others, truncated at three noise levels) and ``chosen``.
         Empty where none were compared.
+    failed_checks_ : tuple of str
+        The checks that the fit fails, in words: too many entries flagged as outliers, rows or
+        columns with most entries flagged, errors above those of the median. Empty where it passes
+        them; otherwise :meth:`fit` issues an UnreliableFitWarning.
     row_factors_, column_factors_ : ndarray of shape (m, r) and (n, r)
         U and V.
     components_ : ndarray of shape (r, n)
@@ -285,6 +291,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     stop_reason_ = _fitted("summary.stop_reason", "Why the iteration stopped.")
     best_iteration_ = _fitted("summary.best_iteration", "The iteration that was kept.")
     candidates_ = _fitted("summary.candidates", "The models that were compared.")
+    failed_checks_ = _fitted("summary.failed_checks", "The checks that the fit fails.")
     criticality_ = _fitted("summary.criticality", "Norm of the smallest subgradient, or NaN.")
 
     @property
@@ -624,9 +631,15 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 candidates=result.candidates,
             ),
         )
+        sample = observed.sampled(CHECKS.most_entries, weights)
+        noise = scores.noise_model(self.model_, sample)
+        failed = failed_checks(self.model_, sample, noise)
+        self.model_ = replace(
+            self.model_, summary=replace(self.model_.summary, failed_checks=failed)
+        )
         if self.model_.scales is not None:
-            sigma = scores.noise_model(self.model_).distribution.scale
-            self.model_ = replace(self.model_, sigma=sigma)
+            self.model_ = replace(self.model_, sigma=noise.distribution.scale)
+        warn_of_failed_checks(failed)
 
     def fit_transform(
         self, X: Any, y: None = None, weights: ArrayLike | None = None, **options: Any

@@ -25,6 +25,10 @@ class InterruptedFitWarning(RobustMFWarning):
     """A fit was interrupted and returned its current iterate."""
 
 
+class UnreliableFitWarning(RobustMFWarning):
+    """A fit fails its own checks; ``failed_checks_`` has them in words."""
+
+
 class UnknownIdsWarning(RobustMFWarning):
     """Some ids were not part of the fit, and the model has no prediction for them.
 

@@ -19,6 +19,7 @@ from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Compressed, Observed, nothing_observed, read_table
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
+from robustmf.data.sampling import EntrySample
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.data.table_form import NO_NAMES, TableForm
 from robustmf.data.tables import has_columns
@@ -52,10 +53,14 @@ class FitSummary:
     best_iteration: int
     criticality: float
     candidates: tuple[ModelCandidate, ...] = ()
+    failed_checks: tuple[str, ...] = ()
 
     def to_state(self) -> dict[str, Any]:
         """Plain values by the names of the estimator's attributes."""
-        plain = vars(self) | {"candidates": [vars(candidate) for candidate in self.candidates]}
+        plain = vars(self) | {
+            "candidates": [vars(candidate) for candidate in self.candidates],
+            "failed_checks": list(self.failed_checks),
+        }
         return {f"{name}_": value for name, value in plain.items()}
 
     @classmethod
@@ -67,7 +72,10 @@ class FitSummary:
             found = [ModelCandidate.from_plain(one) for one in plain.get("candidates", ())]
         except ValueError as error:
             raise ModelFileError(str(error)) from None
-        return cls(**plain | {"candidates": tuple(found)})
+        failed = tuple(plain.get("failed_checks", ()))
+        if not all(isinstance(check, str) for check in failed):
+            raise ModelFileError("failed_checks_ must be texts")
+        return cls(**plain | {"candidates": tuple(found), "failed_checks": failed})
 
 
 @dataclass(frozen=True)
@@ -222,6 +230,12 @@ class FittedModel:
             raise ValueError(
                 f"X must have the shape of the fitted matrix, {self.shape}, got {observed.shape}"
             )
+
+    def sampled_entries(self, at_most: int) -> EntrySample:
+        """Evenly spaced entries of the fit."""
+        if "pointers" in self.entries:
+            return self.fitted_entries().sampled(at_most)
+        return EntrySample.from_kept(self.entries, at_most)
 
     def fitted_entries(self) -> Observed:
         """The entries of the fit; raises for a fit on a cluster, where they stayed."""

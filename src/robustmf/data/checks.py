@@ -25,7 +25,7 @@ MAGNITUDES = {"float32": (1e-9, 1e12), "float64": (1e-75, 1e75)}
 def warn_of_empty(observed: Observed, bias: bool) -> None:
     """Warn, once per fit, of rows and columns without an entry."""
     rows = int((observed.rows.counts == 0).sum())
-    columns = observed.n_empty_columns()
+    columns = int((observed.column_counts() == 0).sum())
     if rows or columns:
         warn_user(
             f"{rows} of {observed.shape[0]} rows and {columns} of {observed.shape[1]} columns "

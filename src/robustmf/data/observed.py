@@ -24,11 +24,15 @@ from robustmf.data.compressed import (
     transpose_compressed,
 )
 from robustmf.data.ids import Vocabulary, listed_ids
+from robustmf.data.sampling import EntrySample, evenly_spaced
 from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
 from robustmf.data.tables import is_table, long_form, triplet_columns, wide_table
 from robustmf.exceptions import DuplicateEntryError
 
 __all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]
+
+#: Entries whose column indices are counted together.
+_PART = 1 << 24
 
 
 class Observed:
@@ -199,15 +203,33 @@ class Observed:
         part = Compressed(rows.pointers[first:] - start, rows.indices[start:], rows.values[start:])
         return type(self)(part, (self.shape[0] - first, self.shape[1]))
 
-    def n_empty_columns(self) -> int:
-        """Number of columns without an entry, without computing ``columns``."""
-        empty = np.ones(self.shape[1], bool)
-        empty[self.rows.indices] = False
-        return int(empty.sum())
+    def column_counts(self) -> NDArray[np.int64]:
+        """Number of entries of each column, without computing ``columns``."""
+        if self._columns is not None:
+            return self._columns.counts
+        counts = np.zeros(self.shape[1], np.int64)
+        for low in range(0, self.n_entries, _PART):  # a copy of all indices would be large
+            counts += np.bincount(self.rows.indices[low : low + _PART], minlength=len(counts))
+        return counts
 
     def to_host(self) -> Observed:
         """The same entries in host memory, where these already are."""
         return self
+
+    def sampled(self, at_most: int, weights: Any = None) -> EntrySample:
+        """Evenly spaced entries, all or ``at_most`` of them, without those of weight zero."""
+        rows = self.rows
+        chosen = evenly_spaced(self.n_entries, at_most)
+        sample = EntrySample(
+            np.asarray(rows.groups_at(chosen)),
+            np.asarray(rows.indices[chosen]),
+            np.asarray(rows.values[chosen]),
+            np.asarray(rows.counts),
+            self.column_counts(),
+        )
+        if weights is None:
+            return sample
+        return sample.selected(np.asarray(weights[chosen]) > 0)
 
     def to_keep(self, weights: NDArray[Any] | None) -> Mapping[str, Any]:
         """The entries by rows and their weights, as a fitted model stores them."""

@@ -1,6 +1,10 @@
-"""Evenly spaced samples of indices."""
+"""Evenly spaced samples of indices and entries."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,3 +15,34 @@ def evenly_spaced(n: int, at_most: int) -> NDArray[np.int64]:
     if n <= at_most:
         return np.arange(n)
     return np.linspace(0, n - 1, at_most).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class EntrySample:
+    """Some entries in host memory, and how many there are of each row and column.
+
+    Attributes
+    ----------
+    i, j, values : array
+        Indices and values of the entries of the sample.
+    row_counts, column_counts : array of int
+        The number of all entries of each row and column.
+    """
+
+    i: NDArray[Any]
+    j: NDArray[Any]
+    values: NDArray[Any]
+    row_counts: NDArray[np.int64]
+    column_counts: NDArray[np.int64]
+
+    @classmethod
+    def from_kept(cls, kept: Mapping[str, Any], at_most: int) -> Self:
+        """Of the sample that a model keeps of entries which stayed on a cluster."""
+        chosen = evenly_spaced(len(kept["values"]), at_most)
+        i, j, values = (kept[name][chosen] for name in ("rows", "columns", "values"))
+        return cls(i, j, values, kept["row_counts"], kept["column_counts"])
+
+    def selected(self, chosen: NDArray[Any]) -> Self:
+        """Some of the entries of the sample."""
+        own = (self.i[chosen], self.j[chosen], self.values[chosen])
+        return type(self)(*own, self.row_counts, self.column_counts)

@@ -21,6 +21,7 @@ from robustmf.backends.ridge import Ridges
 from robustmf.data.compressed import Coordinates
 from robustmf.data.holdout import holdout_seed
 from robustmf.data.ids import SIDE_NAMES
+from robustmf.data.sampling import EntrySample
 from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layout
 from robustmf.distributed.initialization import (
     SAMPLING,
@@ -65,6 +66,10 @@ class RemoteEntries:
     def values(self) -> Array:
         """The values of the sample."""
         return self.kept["values"]
+
+    def sampled(self, at_most: int, weights: None) -> EntrySample:
+        """Entries of the sample."""
+        return EntrySample.from_kept(self.kept, at_most)
 
     def to_keep(self, weights: None) -> dict[str, NDArray[Any]]:
         """The entries of a fitted model."""

@@ -31,6 +31,12 @@ _CUTOFF = 3.0
 #: or where there is no noise at this share of a typical error of the simplest model.
 _EXACT = 1e-6
 
+#: The share of the constant vector in the span of factors above which these may contain biases.
+_CONSTANT = 0.5
+
+#: A second search, with biases, is made where these lower the errors by more than this share.
+_WORTH = 0.01
+
 #: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
 _MIN_FREEDOM = 0.05
 
@@ -143,7 +149,7 @@ def choose_model(
             base = biases
     if plain is not None and plain.rank > 0:
         considered.append(("factors", plain, None))
-    if base is not None:
+    if base is not None and (plain is None or _may_have_biases(operations, plain, block)):
         both = searched_factors(base.subtracted_from(operations), rank, rng, block)
         if both is not None and both.rank > 0:
             name = "biases" if base is biases else "center"
@@ -161,6 +167,36 @@ def choose_model(
         for k, ((name, factors, _), own) in enumerate(zip(considered, errors, strict=True))
     )
     return ModelChoice(*considered[best][1:], candidates)
+
+
+def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block) -> bool:
+    """Whether a model with biases beside factors can be better than these factors.
+
+    A bias is a factor of which the other side is constant. So either the factors contain most of
+    the constant vector, or biases explain a part of what the factors leave; where neither is the
+    case, there are none.
+    """
+    if plain.rank == 0:
+        return True
+    observed = block.of(block.observed)
+    for factors, counts, kept in zip(
+        (plain.U, plain.V), (observed.rows.counts, observed.columns.counts), block.indices,
+        strict=True,
+    ):  # fmt: skip
+        root = np.sqrt(counts)
+        basis = np.linalg.qr(np.asarray(factors)[kept].astype(np.float64) * root[:, None])[0]
+        if np.square(root @ basis).sum() > _CONSTANT * counts.sum():
+            return True
+    assert plain.residuals is not None
+    left = operations.host().on(observed.with_values(plain.residuals.astype(observed.dtype)))
+    biases = learned_biases(left)
+    explained = replace(
+        plain, residuals=np.asarray(biases.subtracted_from(left).observed.rows.values)
+    )
+    whole = Block(left.observed, None, None)
+    errors = [_errors(plain, None, whole), _errors(explained, biases, whole)]
+    own, less = (float(error.mean()) for error in _truncated(errors, [plain]))
+    return less < (1 - _WORTH) * own
 
 
 def _truncated(errors: Sequence[Array], models: Sequence[Candidate]) -> list[Array]:

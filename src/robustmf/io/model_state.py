@@ -49,13 +49,14 @@ STATE_NAMES = frozenset(
         "best_iteration_",
         "criticality_",
         "candidates_",
+        "failed_checks_",
     }
 )
 
 
 #: Those that files of earlier releases do not have: the model then has no such part.
 OPTIONAL_NAMES = frozenset(
-    {"noise_scales", "sigma_", "nonnegative_factors", "bounds_", "candidates_"}
+    {"noise_scales", "sigma_", "nonnegative_factors", "bounds_", "candidates_", "failed_checks_"}
 )
 
 #: Least values of numbers, all of which are finite.

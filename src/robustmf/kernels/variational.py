@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from robustmf.kernels.elementary import exp64
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.repair import hashed
 from robustmf.kernels.small import add_outer, copy, dot, invert, solve
@@ -89,7 +90,7 @@ def _probabilities(e, extra, log_shares, centers, variances, out):
     for k in range(variances.size):
         precision = 1 / (variances[k] + extra)
         d = e - centers[k]
-        out[k] = np.exp(log_shares[k] - 0.5 * d * d * precision) * np.sqrt(precision)
+        out[k] = exp64(log_shares[k] - 0.5 * d * d * precision) * np.sqrt(precision)
     total = 0.0
     for k in range(variances.size):
         total += out[k]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robustmf.data.checks import new_rows
 from robustmf.data.factorization import UNKNOWN
-from robustmf.data.sampling import evenly_spaced
+from robustmf.data.sampling import EntrySample, evenly_spaced
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
@@ -133,9 +133,12 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
     )
 
 
-def noise_model(model: FittedModel) -> NoiseModel:
+def noise_model(model: FittedModel, sample: EntrySample | None = None) -> NoiseModel:
     """The noise of the fit, estimated from a sample of its entries."""
-    i, j, values, counts = _sampled_entries(model)
+    sample = sample or model.sampled_entries(SAMPLE)
+    sample = sample.selected(evenly_spaced(len(sample.values), SAMPLE))
+    i = sample.i
+    j = sample.j
     factors = model.factors
     return NoiseModel.fit(
         factors.row_factors,
@@ -143,8 +146,8 @@ def noise_model(model: FittedModel) -> NoiseModel:
         model.bias_unit if factors.has_bias else 0.0,
         model.reg,
         model.reg_by_count,
-        counts,
-        values - model.predict_pairs(i, j),
+        (sample.row_counts, sample.column_counts),
+        sample.values - model.predict_pairs(i, j),
         i,
         j,
         model.scales,
@@ -166,23 +169,6 @@ def is_fitted(
     given = i.astype(np.int64) * n + j
     at = np.minimum(np.searchsorted(positions, given), len(positions) - 1)
     return np.asarray((positions[at] == given) & (fitted.rows.values[at] == values))
-
-
-def _sampled_entries(
-    model: FittedModel,
-) -> tuple[NDArray[Any], NDArray[Any], Array, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Evenly spaced entries of the fit, and the number of entries of each row and column."""
-    stored = model.entries
-    if "pointers" not in stored:  # they stayed on a cluster
-        chosen = evenly_spaced(len(stored["values"]), SAMPLE)
-        sample = stored["rows"][chosen], stored["columns"][chosen], stored["values"][chosen]
-        return *sample, (stored["row_counts"], stored["column_counts"])
-    entries = model.fitted_entries()
-    rows = entries.rows
-    chosen = evenly_spaced(entries.n_entries, SAMPLE)
-    i = rows.groups_at(chosen)
-    column_counts = np.bincount(rows.indices, minlength=entries.shape[1])
-    return i, rows.indices[chosen], rows.values[chosen], (rows.counts, column_counts)
 
 
 def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -> ScoredEntries:

@@ -42,6 +42,8 @@ def summary(estimator: Any) -> dict[str, str]:
     }
     if model.summary.candidates:
         found["models compared"] = "; ".join(map(_candidate, model.summary.candidates))
+    if model.summary.failed_checks:
+        found["failed checks"] = "; ".join(model.summary.failed_checks)
     if "validation" in model.summary.history:
         error = model.summary.history["validation"][best]
         found["validation error"] = f"{error:.4g} (mean absolute, on held-out entries)"

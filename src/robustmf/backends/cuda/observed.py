@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robustmf.backends.cuda.array import DeviceArray
@@ -67,9 +68,9 @@ class DeviceObserved(Observed):
         )
         return Observed(host, self.shape, self.row_ids, self.column_ids)
 
-    def n_empty_columns(self) -> int:
-        """Number of columns without an entry."""
-        return int((self.columns.counts == 0).sum())
+    def column_counts(self) -> NDArray[np.int64]:
+        """Number of entries of each column, in host memory."""
+        return np.asarray(self.columns.counts)
 
     def to_keep(self, weights: Any) -> Mapping[str, Any]:
         """The entries by rows and their weights; copied to the host only when they are used."""

@@ -1,0 +1,109 @@
+"""Checks that a fitted model must pass to be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtrc
+
+from robustmf.data.sampling import EntrySample
+from robustmf.exceptions import UnreliableFitWarning, warn_user
+from robustmf.model import FittedModel
+from robustmf.outliers.noise import NoiseModel
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class FitCheckOptions:
+    """Constants of the checks.
+
+    Attributes
+    ----------
+    most_flagged : float
+        A larger share of flagged entries is too many: the searches for initial factors fail where
+        about a third of the entries are outliers.
+    level : float
+        Entries with a score up to this are flagged; rows that have many flagged entries with this
+        probability, divided by the number of rows, are reported.
+    trimmed : float
+        The share of the largest errors that are left out of a mean, so that outliers do not count.
+    least_entries : int
+        With fewer entries nothing is checked.
+    most_entries : int
+        Of more entries a sample is checked, evenly spaced.
+    """
+
+    most_flagged: float = 1 / 3
+    level: float = 1e-3
+    trimmed: float = 1 / 3
+    least_entries: int = 200
+    most_entries: int = 1 << 18
+
+
+OPTIONS = FitCheckOptions()
+
+
+def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) -> tuple[str, ...]:
+    """The checks that a fit fails, in words; none where it can be trusted.
+
+    1. Not too many of the entries are flagged.
+    2. No row or column has most of its entries flagged, beyond what is expected by chance.
+    3. Entries are predicted from the others better than by the median of all values.
+    """
+    i = sample.i
+    j = sample.j
+    values = sample.values.astype(np.float64)
+    if len(values) < OPTIONS.least_entries:
+        return ()
+    residual = values - model.predict_pairs(i, j).astype(np.float64)
+    fitted = np.ones(len(i), bool)
+    deviation = noise.deviations(i, j, fitted)
+    flagged = noise.distribution.two_sided(residual / deviation) <= OPTIONS.level
+    failed = []
+    share = float(flagged.mean())
+    if share > OPTIONS.most_flagged:
+        failed.append(
+            f"{100 * share:.0f} % of the entries are flagged as outliers, more than a fit can "
+            "distinguish from clean ones"
+        )
+    for name, of_entry, size in (("row", i, model.shape[0]), ("column", j, model.shape[1])):
+        number = _mostly_flagged(of_entry, flagged, size)
+        if number:
+            failed.append(
+                f"{number} of {size} {name}s have most of their entries flagged as outliers; "
+                "predictions there rest on the others"
+            )
+    left_out = np.abs(residual) * noise.deviations(i, j, ~fitted) / deviation
+    error, standard_error = _trimmed_mean(left_out)
+    by_median, _ = _trimmed_mean(np.abs(values - np.median(values)))
+    if error > by_median + standard_error:
+        failed.append(
+            f"entries are predicted from the others with error {error:.3g}, worse than by the "
+            f"median of all values ({by_median:.3g})"
+        )
+    return tuple(failed)
+
+
+def warn_of_failed_checks(failed: tuple[str, ...]) -> None:
+    """Issue one warning for all failed checks."""
+    if failed:
+        warn_user(f"the fit does not pass its checks: {'; '.join(failed)}", UnreliableFitWarning)
+
+
+def _mostly_flagged(of_entry: NDArray[Any], flagged: NDArray[np.bool_], size: int) -> int:
+    """The number of rows with more than half of their entries flagged, and not by chance."""
+    counts = np.bincount(of_entry, minlength=size)
+    bad = np.bincount(of_entry, flagged, minlength=size)
+    most = np.flatnonzero(bad > counts / 2)
+    chance = bdtrc(bad[most] - 1, counts[most], float(flagged.mean()))
+    return int((chance <= OPTIONS.level / size).sum())
+
+
+def _trimmed_mean(errors: Array) -> tuple[float, float]:
+    """The mean of the errors without the largest, and its standard error."""
+    kept = np.sort(errors)[: max(1, round((1 - OPTIONS.trimmed) * len(errors)))]
+    return float(kept.mean()), float(kept.std() / np.sqrt(len(kept)))
