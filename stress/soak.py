@@ -29,6 +29,9 @@ from robustmf.exceptions import RobustMFWarning
 #: Fraction of the time at the beginning, in which caches fill, that is not measured.
 _WARM_UP = 0.25
 
+#: Reports that a comparison of quarters needs, however long they take.
+_LEAST_REPORTS = 12
+
 #: Allowed growth of memory in bytes: what the allocator may keep of one fit.
 _NOISE = 8 << 20
 
@@ -56,7 +59,7 @@ def main() -> int:
     reported = began
     seen: list[tuple[float, dict[str, int]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        while (elapsed := time.monotonic() - began) < seconds or not seen:
+        while (elapsed := time.monotonic() - began) < seconds or len(seen) < _LEAST_REPORTS:
             _one_round(rounds, rng, Path(folder))
             rounds += 1
             if time.monotonic() - reported >= min(60, seconds / 20):
@@ -64,7 +67,7 @@ def main() -> int:
                 seen.append((elapsed, _usage()))
                 usage = _formatted(seen[-1][1])
                 print(f"{elapsed / 60:6.1f} min, {rounds} rounds: {usage}", flush=True)
-    return report_growth(seen, seconds, rounds)
+    return report_growth(seen, rounds)
 
 
 def _one_round(number: int, rng: np.random.Generator, folder: Path) -> None:
@@ -110,15 +113,13 @@ def _formatted(usage: dict[str, int]) -> str:
     )
 
 
-def report_growth(seen: list[tuple[float, dict[str, int]]], seconds: float, rounds: int) -> int:
+def report_growth(seen: list[tuple[float, dict[str, int]]], rounds: int) -> int:
     """Compare the quarter after the warm-up with the last one, by medians."""
+    seconds = seen[-1][0]
     first = [
         usage for elapsed, usage in seen if _WARM_UP * seconds <= elapsed < 2 * _WARM_UP * seconds
     ]
     last = [usage for elapsed, usage in seen if elapsed >= (1 - _WARM_UP) * seconds]
-    if not first or not last:
-        print("too short to measure growth: use --minutes 5 or more")
-        return 1
     medians = {
         name: [float(np.median([usage[name] for usage in part])) for part in (first, last)]
         for name in first[0]
@@ -138,7 +139,7 @@ def report_growth(seen: list[tuple[float, dict[str, int]]], seconds: float, roun
     )
     grown = [name for name in growth if growth[name] > allowed[name]]
     print(
-        f"{rounds} rounds in {seconds / 60:g} min; "
+        f"{rounds} rounds in {seconds / 60:.2g} min; "
         f"growth from the second quarter to the last: {changes}"
     )
     print(f"grown: {', '.join(grown)}" if grown else "nothing has grown")

@@ -729,9 +729,6 @@ def _learned_ridges(
     if initial.ridges is None or settings.loss.degree != 2 or not settings.auto_reg:
         return None
     rows, columns = initial.ridges
-    if initial.noise is None or initial.noise.scales is None:  # equal noise levels
-        rows = replace(rows, rows=None)
-        columns = replace(columns, rows=None)
     rank = initial.factorization.rank if given_rank is None else given_rank
     return rows.padded(rank), columns.padded(rank)
 

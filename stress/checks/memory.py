@@ -15,6 +15,7 @@ import numpy as np
 from robustmf import MM, Observed, RobustMF
 from robustmf.data import compressed
 from robustmf.exceptions import RobustMFWarning
+from robustmf.solvers import precision
 from stress.tally import Tally
 
 TITLE = "peak memory of a fit within the estimate and 20 %"
@@ -72,11 +73,17 @@ def _warm_up(settings: dict[str, Any]) -> None:
     Besides a problem with enough entries to estimate the noise, one with so few that λ is searched
     for: loading the kernels of that search loads 57 MB of the compiler. Variable projection, which
     is for matrices with a short side, does not search. Entries of small tables are sorted by NumPy,
-    of larger ones by kernels.
+    of larger ones by kernels; many entries are swept in single precision first.
     """
     for dtype in ("float32", "float64"):
         many = _entries((1_000, 1_000), 2 * compressed.FEW, dtype, 0)
         assert len(many.columns.values) == len(many.column_order)
+    if settings["solver"] == "irls":
+        many = _entries((1_000, 1_000), 2 * precision.OPTIONS.min_entries, "float64", 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RobustMFWarning)
+            model = RobustMF(rank=3, max_iter=2, random_state=0, n_jobs=2, **settings)
+            model.set_params(init="random").fit(many)
     few = [((900, 1_100), 5_000)] if settings["solver"] != "varpro" else []
     for shape, n_entries in [((60, 200), 9_000), *few]:
         for dtype in ("float32", "float64"):

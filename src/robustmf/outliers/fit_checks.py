@@ -41,7 +41,7 @@ class FitCheckOptions:
     level: float = 1e-3
     trimmed: float = 1 / 3
     least_entries: int = 200
-    most_entries: int = 1 << 18
+    most_entries: int = 1 << 16
 
 
 OPTIONS = FitCheckOptions()

@@ -36,7 +36,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 SAMPLE = 50_000
 
 #: Entries whose leverages are computed at once, which bounds the memory.
-_ENTRIES_PER_BLOCK = 1 << 18
+_ENTRIES_PER_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
