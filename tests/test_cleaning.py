@@ -147,6 +147,7 @@ def test_recommendations_for_a_new_user(model, frame, truth):
         model.recommend()
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_new_users_without_known_ratings(model, cells):
     with (
         pytest.warns(UnknownIdsWarning, match="1 of 1 columns are unknown"),

@@ -114,6 +114,7 @@ def test_unknown_ids_are_refused():
             intervals.predict(*pair)
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_intervals_stay_within_the_bounds_of_the_model():
     _, _, intervals = calibrated(250, 0.05, 0, bounds=(-1.0, 1.0))
     lower, upper = intervals.predict(np.arange(250), np.arange(250))

@@ -145,6 +145,7 @@ def test_partial_fit_keeps_the_constraint():
     assert rmse(free, clean) < 0.12
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_weights_and_regularization_by_count():
     X, clean, bad = parts()
     observed = Observed.from_dense(X)

@@ -39,6 +39,7 @@ def fit_and_record(seed):
     return model, last
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_the_fit_with_the_lowest_objective_is_returned():
     positions = set()
     for seed in range(6):

@@ -37,6 +37,7 @@ def error(model, test):
     return -model.score(test, rows="fitted")
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_on_ratings_the_default_is_close_to_the_best_of_a_grid(split, model):
     train, test = split
     grid = [

@@ -148,6 +148,7 @@ def test_unusual_values_give_finite_factors(X, solver):
     assert np.all(np.isfinite(model.column_factors_))
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_hard_cases_give_finite_and_accurate_factors():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50)) + 0.05 * rng.standard_normal(

@@ -81,6 +81,7 @@ def test_poor_rows_and_columns_are_solved_again(team):
     assert np.abs(W[7] - before[7]).max() > 1
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_init_random_and_a_given_pair():
     U, V = parts_of(30, 20, 2)
     X = U @ V.T + 0.01
@@ -96,6 +97,7 @@ def test_init_random_and_a_given_pair():
         model.set_params(init=(U, V)).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_a_given_rank_above_the_rank_of_the_matrix_is_used_where_it_is_needed():
     """The matrix has rank 3, and no fewer than four non-negative factors."""
     square = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 1.0]])

@@ -209,6 +209,7 @@ def test_partial_fit_keeps_the_scales_and_new_rows_have_scale_one(table, model):
     assert np.median(np.abs(continued.predict(i, j) - one_fit)) < 0.05
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_a_bad_row_does_not_hide_behind_its_own_scale():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((200, 2)) @ rng.standard_normal((60, 2)).T

@@ -31,7 +31,8 @@ def test_soak_reports_growth():
     )
     assert result.returncode in (0, 1), result.stderr
     assert re.search(
-        r"\d+ rounds in [\d.]+ min; growth from the second quarter to the last: memory", result.stdout
+        r"\d+ rounds in [\d.]+ min; growth from the second quarter to the last: memory",
+        result.stdout,
     )
     assert result.stdout.splitlines()[-1].startswith(
         "grown: " if result.returncode else "nothing has grown"

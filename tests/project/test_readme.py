@@ -86,6 +86,7 @@ def test_record_of_the_stress_tests_has_all_of_them():
     assert all(line["cases"] > 0 for line in record["checks"])
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_picture_is_what_its_script_draws(tmp_path):
     image = pytest.importorskip("matplotlib.image")
     spec = importlib.util.spec_from_file_location(

@@ -23,6 +23,7 @@ from robustmf.solvers.mm.criticality import criticality
 from robustmf.solvers.objective import Objective
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 @pytest.mark.parametrize("name", loss_names())
 def test_objective_never_rises(name, dtype):
     observed, U, V = random_problem(50, 40, 3, dtype=dtype)
@@ -35,6 +36,7 @@ def test_objective_never_rises(name, dtype):
     assert model.row_factors_.dtype == dtype
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 @pytest.mark.parametrize(
     "name", ["l2", "huber", "cauchy", "welsch", "tukey", "geman-mcclure", "smoothed-lsp"]
 )

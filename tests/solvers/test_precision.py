@@ -318,6 +318,7 @@ def test_a_fit_does_not_stop_because_of_the_change_of_precision(monkeypatch, los
     assert rough == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_weights_of_very_different_sizes_do_not_increase_the_objective(for_all, sweeps):
     data = make_synthetic(100, random_state=3).train
     weights = np.ones(data.n_entries)

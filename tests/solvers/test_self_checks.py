@@ -46,6 +46,7 @@ def test_an_objective_that_rises_by_more_than_rounding_raises(monkeypatch, loss)
     assert len(calls) < 12
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("loss", ["welsch", "l2", "l1", "geman"])

@@ -31,6 +31,8 @@ class FitCheckOptions:
         probability, divided by the number of rows, are reported.
     trimmed : float
         The share of the largest errors that are left out of a mean, so that outliers do not count.
+    exact : float
+        A fit whose noise is below this share of the largest value is exact.
     least_entries : int
         With fewer entries nothing is checked.
     most_entries : int
@@ -40,6 +42,7 @@ class FitCheckOptions:
     most_flagged: float = 1 / 3
     level: float = 1e-3
     trimmed: float = 1 / 3
+    exact: float = 1e-6
     least_entries: int = 200
     most_entries: int = 1 << 16
 
@@ -53,11 +56,16 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
     1. Not too many of the entries are flagged.
     2. No row or column has most of its entries flagged, beyond what is expected by chance.
     3. Entries are predicted from the others better than by the median of all values.
+
+    Fits with a loss that is not robust, or that interpolates entries because it is nonsmooth, have
+    no distribution of clean residuals to check against; exact fits have no noise.
     """
     i = sample.i
     j = sample.j
     values = sample.values.astype(np.float64)
-    if len(values) < OPTIONS.least_entries:
+    is_exact = noise.distribution.scale <= OPTIONS.exact * float(np.abs(values).max(initial=0.0))
+    is_checked = model.loss.robust and model.loss.degree == 2
+    if not is_checked or is_exact or len(values) < OPTIONS.least_entries:
         return ()
     residual = values - model.predict_pairs(i, j).astype(np.float64)
     fitted = np.ones(len(i), bool)
@@ -78,13 +86,16 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
                 "predictions there rest on the others"
             )
     left_out = np.abs(residual) * noise.deviations(i, j, ~fitted) / deviation
-    error, standard_error = _trimmed_mean(left_out)
-    by_median, _ = _trimmed_mean(np.abs(values - np.median(values)))
-    if error > by_median + standard_error:
-        failed.append(
-            f"entries are predicted from the others with error {error:.3g}, worse than by the "
-            f"median of all values ({by_median:.3g})"
-        )
+    others = np.minimum(sample.row_counts[i], sample.column_counts[j]) - 1
+    determined = others > model.factors.rank + model.factors.has_bias
+    if determined.sum() >= OPTIONS.least_entries:
+        error, standard_error = _trimmed_mean(left_out[determined])
+        by_median, _ = _trimmed_mean(np.abs(values - np.median(values))[determined])
+        if error > by_median + standard_error:
+            failed.append(
+                f"entries are predicted from the others with error {error:.3g}, worse than by the "
+                f"median of all values ({by_median:.3g})"
+            )
     return tuple(failed)
 
 
