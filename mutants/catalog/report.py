@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 _PAGE = "report/test_fit_page.py report/test_page_text.py"
 _PLOT = "test_plot.py"
+_CHARTS = "report/test_charts.py"
 
 MUTANTS = [
     Mutant(
@@ -158,7 +159,7 @@ MUTANTS = [
         "report/quantities.py",
         "weight = loss.derivative if loss.concave else loss.weight",
         "weight = loss.weight",
-        _PAGE,
+        _CHARTS,
     ),
     Mutant(
         "report/quantities.py", "np.where(counts, counts, np.nan)", "np.maximum(counts, 1)", _PLOT
@@ -169,8 +170,10 @@ MUTANTS = [
         "return found",
         _PLOT,
     ),
-    Mutant("report/charts.py", "((finite > 0) | (not log))", "(finite == finite)", _PAGE),
-    Mutant("report/charts.py", "np.where(observed, 255, 0)", "np.where(observed, 255, 255)", _PAGE),
+    Mutant("report/charts.py", "((finite > 0) | (not log))", "(finite == finite)", _CHARTS),
+    Mutant(
+        "report/charts.py", "np.where(observed, 255, 0)", "np.where(observed, 255, 255)", _CHARTS
+    ),
     Mutant(
         "report/charts.py",
         "<title>{escape(name)}</title></rect>",

@@ -283,28 +283,6 @@ def test_impossible_values_are_refused(content, scratch, name, value, message):
     refused(scratch, rewritten(content, put(name, value)), message)
 
 
-@pytest.mark.parametrize(
-    "scales",
-    [
-        (np.ones(40), np.ones(39)),
-        (np.ones(40), np.zeros(40)),
-        (np.full(40, np.inf), np.ones(40)),
-        (np.ones((40, 1)), np.ones(40)),
-        (np.ones(40, np.int64), np.ones(40)),
-        (np.ones(40),),
-    ],
-)
-def test_invalid_scales_of_rows_and_columns_are_refused(content, scratch, scales):
-    def alter(document, arrays):
-        parts = []
-        for k, scale in enumerate(scales):
-            arrays[f"scale {k}"] = scale
-            parts.append({"array": f"scale {k}", "dtype": scale.dtype.name})
-        document["state"]["noise_scales"] = {"tuple": parts}
-
-    refused(scratch, rewritten(content, alter), "noise_scales must be two vectors")
-
-
 def test_the_settings_of_set_output_are_restored(tmp_path):
     pytest.importorskip("pandas")
     model = RobustMF(1, random_state=0).fit(DATA.train).set_output(transform="pandas")
