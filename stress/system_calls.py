@@ -171,10 +171,10 @@ def attempt(target: Target, path: Path, number: int, fault: Fault, after: bool) 
         except OSError as error:
             assert counter.failed, "an error without a fault"
             assert path.name in str(error), f"{error} does not name the file"
-        else:
-            is_repeated = counter.failed == "write" and fault is interrupted
-            assert is_repeated or not counter.failed, f"{counter.failed} failed without an error"
-            assert target.version(path) == 1
+            return counter.failed
+    is_repeated = counter.failed == "write" and fault is interrupted
+    assert is_repeated or not counter.failed, f"{counter.failed} failed without an error"
+    assert target.version(path) == 1
     return counter.failed
 
 

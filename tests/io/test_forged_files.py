@@ -298,9 +298,9 @@ def test_what_may_not_end_is_refused(tmp_path, kind):
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(ModelFileError, match="model.rmf: not a regular file"):
+    with pytest.raises(ModelFileError, match=r"model\.rmf: not a regular file"):
         robustmf.load(path)
-    with pytest.raises(CheckpointError, match="model.rmf: not a regular file"):
+    with pytest.raises(CheckpointError, match=r"model\.rmf: not a regular file"):
         RobustMF(1).fit(DATA.train, checkpoint=path)
 
 

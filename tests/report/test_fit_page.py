@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from types import SimpleNamespace
 
@@ -13,8 +12,7 @@ import sklearn
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.report import fit_page, names
-from robustmf.report.fit_record import _OPTIONS as report_options
-from robustmf.report.fit_record import fit_record
+from robustmf.report.fit_record import PageOptions, fit_record
 from robustmf.report.structure_from_motion import scene_points
 
 
@@ -60,8 +58,7 @@ def test_record_has_the_table_before_and_after(fitted):
 
 def test_the_cells_that_are_marked_are_the_worst(fitted, monkeypatch):
     every = fit_record(fitted)["table"]
-    few = dataclasses.replace(report_options, max_marked=3)
-    monkeypatch.setattr("robustmf.report.fit_record._OPTIONS", few)
+    monkeypatch.setattr("robustmf.report.fit_record._OPTIONS", PageOptions(max_marked=3))
     table = fit_record(fitted)["table"]
     assert table["flagged"] == every["flagged"] > 3
     assert table["marked"] == every["marked"][:3]

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
