@@ -99,12 +99,13 @@ def main() -> int:
                 if arguments.only in one.file and not _is_done(area, one, recorded)
             ]
             selections = sorted({one.tests for one in chosen if not one.equivalent})
-            wrong = _selections_that_fail(unchanged, selections, arguments.limit)
+            durations = _durations(unchanged, selections, arguments.limit)
+            wrong = [tests for tests in selections if tests not in durations]
             if wrong:
                 print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
                 return 1
-            test = partial(_tested, unchanged, area, limit=arguments.limit)
-            for result in pool.map(test, chosen):
+            limits = [_limit(durations.get(one.tests, 0.0), arguments.limit) for one in chosen]
+            for result in pool.map(partial(_tested, unchanged, area), chosen, limits):
                 results.append(result)
                 _update(arguments.record, [result])
     _show(results, time.perf_counter() - started)
@@ -165,9 +166,19 @@ def _update(path: Path, results: list[Result]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _selections_that_fail(tree: Path, selections: list[str], limit: float) -> list[str]:
-    """The selections of tests that do not pass on the code as it is."""
-    return [tests for tests in selections if status_of_tests(tree, tests, 4 * limit) != 0]
+def _durations(tree: Path, selections: list[str], limit: float) -> dict[str, float]:
+    """Seconds of the selections of tests that pass on the code as it is."""
+    durations = {}
+    for tests in selections:
+        started = time.perf_counter()
+        if status_of_tests(tree, tests, 4 * limit) == 0:
+            durations[tests] = time.perf_counter() - started
+    return durations
+
+
+def _limit(duration: float, limit: float) -> float:
+    """Seconds after which a mutant counts as hung: tests that are slow anyway have more time."""
+    return max(limit, 3 * duration)
 
 
 def _tested(unchanged: Path, area: str, mutant: Mutant, limit: float) -> Result:

@@ -29,6 +29,9 @@ from robustmf.report.page import write_page
 #: The system calls by which files are written.
 CALLS = ("open", "fchmod", "write", "fsync", "replace", "close")
 
+#: Flags with which files are opened to be written, or folders to be flushed.
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY
+
 #: A write that fails has written this many bytes before.
 _PARTIAL_BYTES = 100
 
@@ -61,6 +64,8 @@ def failing_call(number: int, fault: Fault, after: bool = False) -> Iterator[Cou
 
     def wrapped(name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
+            if name == "open" and not arguments[1] & _WRITING:
+                return originals[name](*arguments, **named)
             current = counter.count
             counter.count += 1
             if current != number:
