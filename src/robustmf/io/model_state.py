@@ -162,10 +162,7 @@ def _check_history(state: dict[str, Any]) -> None:
     history = state["history_"]
     columns = list(history.values())
     if (
-        not all(
-            isinstance(column, list) and all(map(_is_number, column))
-            for column in columns
-        )
+        not all(isinstance(column, list) and all(map(_is_number, column)) for column in columns)
         or len({len(column) for column in columns}) > 1
     ):
         raise ModelFileError("history_ must hold lists of numbers of one length")
