@@ -220,6 +220,8 @@ MUTANTS = [
         "for k in range(q, rank + 1):",
         "for k in range(q, rank):",
         _NONNEGATIVE,
+        equivalent="the factorization multiplies the whole row, right side included, by the "
+        "inverse root of its diagonal element, which is 0 for a removed one",
     ),
     Mutant("kernels/nonnegative.py", "PASSES = 2", "PASSES = 0", _NONNEGATIVE),
     Mutant(
