@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -257,7 +256,7 @@ def test_leverages_are_those_of_the_matrix_divided_by_the_scales():
         noise.new_row_deviations(*new, 10 * T, 10 * own),
         10 * noise.new_row_deviations(*new, T, own),
     )
-    plain = dataclasses.replace(noise, scales=None).new_row_deviations(*new, T, own)
+    plain = replace(noise, scales=None).new_row_deviations(*new, T, own)
     np.testing.assert_allclose(
         noise.new_row_deviations(*new, T, own), plain * noise.scales[1][new[1]]
     )
