@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import shutil
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,21 @@ _FAILED = (1, 2)
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: "killed", "survived", "equivalent", "invalid: …" or "not_run"."""
+    """What became of a mutant: "killed", "survived", "equivalent", "invalid: …" or "not_run".
+
+    ``digest`` identifies the file, without the fault, in which it was tested.
+    """
 
     area: str
     mutant: Mutant
     outcome: str
     seconds: float
+    digest: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By which the record names the mutant."""
+        return self.area, str(self.mutant)
 
 
 def main() -> int:
@@ -64,19 +74,15 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=180, help="seconds per mutant")
     parser.add_argument("--only", default="", help="test only mutants of files with this text")
     parser.add_argument(
-        "--pending", action="store_true", help="skip mutants that the record has as killed"
+        "--pending",
+        action="store_true",
+        help="skip mutants that the record has as killed, in files that have not changed since",
     )
     parser.add_argument(
         "--record", type=Path, default=_RECORD, help="file for the record of all outcomes"
     )
     arguments = parser.parse_args()
-    done = set()
-    if arguments.pending:
-        done = {
-            mutant
-            for mutant, outcome in _recorded(arguments.record).items()
-            if outcome in ("killed", "equivalent")
-        }
+    recorded = _recorded(arguments.record) if arguments.pending else {}
     started = time.perf_counter()
     results: list[Result] = []
     with (
@@ -90,15 +96,16 @@ def main() -> int:
             chosen = [
                 one
                 for one in catalog.mutants_of(area)
-                if arguments.only in one.file and (area, str(one)) not in done
+                if arguments.only in one.file and not _is_done(area, one, recorded)
             ]
             selections = sorted({one.tests for one in chosen if not one.equivalent})
-            wrong = _selections_that_fail(unchanged, selections, arguments.limit)
+            durations = _durations(unchanged, selections, arguments.limit)
+            wrong = [tests for tests in selections if tests not in durations]
             if wrong:
                 print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
                 return 1
-            test = partial(_tested, unchanged, area, limit=arguments.limit)
-            for result in pool.map(test, chosen):
+            limits = [_limit(durations.get(one.tests, 0.0), arguments.limit) for one in chosen]
+            for result in pool.map(partial(_tested, unchanged, area), chosen, limits):
                 results.append(result)
                 _update(arguments.record, [result])
     _show(results, time.perf_counter() - started)
@@ -107,23 +114,41 @@ def main() -> int:
     return int(killed < _REQUIRED * len(counted))
 
 
-def _recorded(path: Path) -> dict[tuple[str, str], str]:
-    """The outcomes in the record by area and mutant."""
+def _recorded(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The record by area and mutant."""
     if not path.exists():
         return {}
     record = json.loads(path.read_text(encoding="utf-8"))
-    return {(one["area"], one["mutant"]): one["outcome"] for one in record["mutants"]}
+    return {(one["area"], one["mutant"]): one for one in record["mutants"]}
+
+
+def _is_done(area: str, mutant: Mutant, recorded: dict[tuple[str, str], dict[str, Any]]) -> bool:
+    """Whether a mutant was noticed in the file as it is now."""
+    found = recorded.get((area, str(mutant)), {})
+    return bool(mutant.equivalent) or (
+        found.get("outcome") == "killed" and found["digest"] == _digest(_ROOT, mutant)
+    )
+
+
+def _digest(tree: Path, mutant: Mutant) -> str:
+    """The beginning of the SHA-256 of the file that a mutant changes."""
+    content = (tree / "src" / "robustmf" / mutant.file).read_bytes()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _update(path: Path, results: list[Result]) -> None:
     """Replace the outcomes of these mutants in the record, which lists the whole catalog."""
-    known = _recorded(path) | {(one.area, str(one.mutant)): one.outcome for one in results}
+    known = _recorded(path)
+    new = {one.key: one for one in results}
     listed = []
     for area in catalog.areas():
         for mutant in catalog.mutants_of(area):
-            outcome = known.get((area, str(mutant)), _NOT_RUN)
-            outcome = "equivalent" if mutant.equivalent else outcome
-            listed.append(Result(area, mutant, outcome, 0.0))
+            found = known.get((area, str(mutant)), {"outcome": _NOT_RUN, "digest": ""})
+            one = Result(area, mutant, found["outcome"], 0.0, found["digest"])
+            one = new.get(one.key, one)
+            if mutant.equivalent:
+                one = replace(one, outcome="equivalent", digest="")
+            listed.append(one)
     record = {
         "areas": _summary(listed),
         "mutants": [
@@ -131,6 +156,7 @@ def _update(path: Path, results: list[Result]) -> None:
                 "area": one.area,
                 "mutant": str(one.mutant),
                 "outcome": one.outcome,
+                "digest": one.digest,
                 "aimed": one.mutant.aimed,
             }
             for one in listed
@@ -140,9 +166,19 @@ def _update(path: Path, results: list[Result]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _selections_that_fail(tree: Path, selections: list[str], limit: float) -> list[str]:
-    """The selections of tests that do not pass on the code as it is."""
-    return [tests for tests in selections if status_of_tests(tree, tests, 4 * limit) != 0]
+def _durations(tree: Path, selections: list[str], limit: float) -> dict[str, float]:
+    """Seconds of the selections of tests that pass on the code as it is."""
+    durations = {}
+    for tests in selections:
+        started = time.perf_counter()
+        if status_of_tests(tree, tests, 4 * limit) == 0:
+            durations[tests] = time.perf_counter() - started
+    return durations
+
+
+def _limit(duration: float, limit: float) -> float:
+    """Seconds after which a mutant counts as hung: tests that are slow anyway have more time."""
+    return max(limit, 3 * duration)
 
 
 def _tested(unchanged: Path, area: str, mutant: Mutant, limit: float) -> Result:
@@ -161,8 +197,9 @@ def _tested(unchanged: Path, area: str, mutant: Mutant, limit: float) -> Result:
             path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
             outcome = _outcome_on(tree, path, mutant.tests, limit)
     seconds = time.perf_counter() - started
+    digest = _digest(unchanged, mutant)
     print(f"{outcome} in {seconds:.0f} s: {area}: {mutant}", file=sys.stderr, flush=True)
-    return Result(area, mutant, outcome, seconds)
+    return Result(area, mutant, outcome, seconds, digest)
 
 
 def _outcome_on(tree: Path, changed: Path, tests: str, limit: float) -> str:

@@ -29,6 +29,9 @@ from robustmf.report.page import write_page
 #: The system calls by which files are written.
 CALLS = ("open", "fchmod", "write", "fsync", "replace", "close")
 
+#: Flags with which files are opened to be written, or folders to be flushed.
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY
+
 #: A write that fails has written this many bytes before.
 _PARTIAL_BYTES = 100
 
@@ -61,6 +64,8 @@ def failing_call(number: int, fault: Fault, after: bool = False) -> Iterator[Cou
 
     def wrapped(name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
+            if name == "open" and not arguments[1] & _WRITING:
+                return originals[name](*arguments, **named)
             current = counter.count
             counter.count += 1
             if current != number:
@@ -171,10 +176,10 @@ def attempt(target: Target, path: Path, number: int, fault: Fault, after: bool) 
         except OSError as error:
             assert counter.failed, "an error without a fault"
             assert path.name in str(error), f"{error} does not name the file"
-        else:
-            is_repeated = counter.failed == "write" and fault is interrupted
-            assert is_repeated or not counter.failed, f"{counter.failed} failed without an error"
-            assert target.version(path) == 1
+            return counter.failed
+    is_repeated = counter.failed == "write" and fault is interrupted
+    assert is_repeated or not counter.failed, f"{counter.failed} failed without an error"
+    assert target.version(path) == 1
     return counter.failed
 
 

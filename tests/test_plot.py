@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import sys
 from types import SimpleNamespace
 
@@ -59,6 +61,16 @@ def test_residuals_count_every_entry_and_show_theta(model, ax):
     assert "2 beyond" in ax.get_title()
 
 
+def test_residuals_are_divided_by_the_scales_of_rows_and_columns(model, ax):
+    scaled = copy.copy(model)
+    scaled.model_ = dataclasses.replace(model.model_, scales=(np.full(40, 2.0), np.ones(30)))
+    plot.residuals(model, ax=ax)
+    plot.residuals(scaled, ax=ax)
+    plain, halved = (patch.get_data().edges for patch in ax.patches)
+    np.testing.assert_allclose(halved, plain / 2)
+    assert ax.get_xlabel() == "residual / scale of its row and column"
+
+
 def test_weights_are_drawn_over_the_table(model, table, ax):
     plot.weights(model, ax=ax)
     drawn = ax.images[0].get_array()
@@ -85,6 +97,7 @@ def test_a_large_table_is_reduced_to_blocks(model, ax):
     plot.weights(model, max_side=7, ax=ax)
     assert ax.images[0].get_array().shape == (7, 6)
     assert ax.get_xlim() == (-0.5, 29.5)
+    assert ax.get_ylim() == (39.5, -0.5)  # the last block extends beyond the table
 
 
 def test_blocks_have_the_means_of_their_entries():
@@ -138,6 +151,14 @@ def test_row_scores_are_bars_with_the_worst_on_top(model, table, ax):
     assert texts(ax.get_yticklabels())[::-1] == list(expected.index)
     ends = [bar.get_x() + bar.get_width() for bar in ax.patches][::-1]
     np.testing.assert_allclose(ends, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("draw", [plot.weights, plot.factor_map, plot.row_scores])
+def test_labels_are_not_interpreted_as_formulas(draw, model, ax):
+    draw(model, ax=ax)
+    labels = [text for text in ax.findobj(mpl.text.Text) if text.get_text().startswith("$x_")]
+    assert labels
+    assert not any(text.get_parse_math() for text in labels)
 
 
 def test_column_scores_are_in_the_order_of_the_columns(model, table, ax):

@@ -7,6 +7,12 @@ from mutants.mutant import Mutant
 _INTERVALS = "test_intervals.py"
 _NOISE = "outliers/test_noise_model.py"
 _SCORES = "outliers/test_outliers.py -k 'false_alarm_rate or unit or default or center or tails'"
+_RATINGS = "data/test_rating_scale.py"
+_OUTLIERS = (
+    "outliers/test_outliers.py "
+    "-k 'audit_lists or clean_rows or injected or constant_values or expected or few or occurr or moder'"
+)
+_SCALES = "outliers/test_scales.py -k 'leverages or clipped or bad_row or ordinary'"
 
 MUTANTS = [
     Mutant(
@@ -137,4 +143,60 @@ MUTANTS = [
     ),
     Mutant("intervals.py", 'require_positive("level", level)', "pass", _INTERVALS),
     Mutant("intervals.py", "np.sort(np.abs(scores)", "np.sort((scores)", _INTERVALS),
+    # chosen without looking at the tests
+    Mutant("data/rating_scale.py", "ratio * min(1.0, ratio / (second / third))", "ratio", _RATINGS),
+    Mutant("data/rating_scale.py", "on_levels[:-4:-1]", "on_levels[-3:]", _RATINGS),
+    Mutant(
+        "data/rating_scale.py",
+        "key=lambda one: int(counts[is_level][one].sum())",
+        "key=len",
+        _RATINGS,
+    ),
+    Mutant(
+        "data/rating_scale.py",
+        "pdtr(beyond, expected) < OPTIONS.significance",
+        "beyond < expected",
+        _RATINGS,
+    ),
+    Mutant("data/rating_scale.py", "< OPTIONS.coverage * total", "< 0", _RATINGS),
+    Mutant(
+        "outliers/scores.py",
+        "model.clip(np.asarray(predicted))",
+        "np.asarray(predicted)",
+        _OUTLIERS,
+    ),
+    Mutant(
+        "outliers/scores.py",
+        "noise.distribution.quantile(_ONE_SIGMA) * entries.deviations",
+        "entries.deviations",
+        _OUTLIERS,
+    ),
+    Mutant("outliers/evidence.py", "len(kinds) * np.log1p(", "np.log1p(", _OUTLIERS),
+    Mutant("outliers/evidence.py", " - own[:, None] * signs", "", _OUTLIERS),
+    Mutant(
+        "outliers/evidence.py",
+        "np.clip(np.exp(design @ line), mean, 1.0)",
+        "np.clip(np.exp(design @ line), 0.0, 1.0)",
+        _OUTLIERS,
+    ),
+    Mutant(
+        "outliers/evidence.py",
+        "np.where(tail < 1 / n_usable, np.sqrt(tail / n_usable), tail)",
+        "tail",
+        _OUTLIERS,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "np.minimum(scales, np.exp(middle + OPTIONS.scale_limit * deviation))",
+        "scales",
+        _SCALES,
+    ),
+    Mutant("outliers/noise.py", "            U = U / scales[0][:, None]\n", "", _SCALES),
+    Mutant("outliers/noise.py", " / row_scales[:, None]", "", _SCALES),
+    Mutant(
+        "outliers/noise.py",
+        "return deviations if self.scales is None else np.asarray(deviations * self.scales[1][j])",
+        "return deviations",
+        _SCALES,
+    ),
 ]

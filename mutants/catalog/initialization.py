@@ -17,6 +17,8 @@ _KERNELS = "kernels/variational.py"
 _SEARCH = "initialization/variational.py"
 _NOISE = "initialization/noise_mixture.py"
 _SPECTRUM = "initialization/spectral.py"
+_CHOICE = "initialization/test_model_choice.py"
+_NONNEGATIVE = "initialization/test_nonnegative.py"
 
 MUTANTS = [
     # kernels
@@ -266,5 +268,97 @@ MUTANTS = [
         "z = e * e * scales[t]\n        w[t] = scales[t]",
         "initialization/test_search_parts.py -k distant",
         aimed=True,
+    ),
+    # chosen without looking at the tests
+    Mutant(
+        "initialization/candidates.py",
+        "difference.mean() <= difference.std() / np.sqrt(len(difference))",
+        "difference.mean() <= 0",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/candidates.py",
+        "difference.mean() <= difference.std() / np.sqrt(len(difference))",
+        "difference.mean() <= difference.std()",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/candidates.py",
+        "errors.std() / np.sqrt(len(errors))",
+        "errors.std()",
+        _CHOICE,
+    ),
+    Mutant("initialization/candidates.py", "found.rank >= 0", "found.rank >= 1", _CHOICE),
+    Mutant(
+        "initialization/model_choice.py",
+        "_CUTOFF * min(model.sigma",
+        "_CUTOFF * max(model.sigma",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "np.maximum(1 - leverage, _MIN_FREEDOM)",
+        "np.maximum(1 + leverage, _MIN_FREEDOM)",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "    considered.sort(key=lambda one: one[1].rank + (one[2] is not None))\n",
+        "",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "[np.minimum(own, most) for own in errors]",
+        "list(errors)",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "np.mean(z * z + 1 / (counts[filled] + ridge))",
+        "np.mean(z * z)",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "weights * (rows[entries.group_of_entry()]",
+        "(rows[entries.group_of_entry()]",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/nonnegative.py",
+        "better = objectives(T) < objectives(U)",
+        "better = objectives(T) > objectives(U)",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "initialization/nonnegative.py",
+        "        parts.sort(key=lambda part: -part[0])",
+        "        parts.sort(key=lambda part: part[0])",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "initialization/nonnegative.py",
+        "u *= np.sqrt(product) / norms[0]",
+        "u *= np.sqrt(product)",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "initialization/nonnegative.py",
+        "        _solve_again(operations.transposed, loss, reg, V, U)\n",
+        "",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "initialization/nonnegative.py",
+        "losses + 0.5 * reg * np.einsum",
+        "losses - 0.5 * reg * np.einsum",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "initialization/nonnegative.py",
+        'A.dtype.kind in "if" and (A < 0).any()',
+        'A.dtype.kind in "if" and (A < 0).all()',
+        _NONNEGATIVE,
     ),
 ]

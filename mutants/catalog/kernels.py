@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 _HALF = "backends/test_half_step.py -k 'every_rank or without_entries or towards or weight'"
 _CONFORM = "backends/test_conformance_operations.py"
 _FAULTS = "kernels/test_guards.py"
+_NONNEGATIVE = "kernels/test_nonnegative.py"
 
 MUTANTS = [
     Mutant(
@@ -200,5 +201,30 @@ MUTANTS = [
         "            sums[block, q] = 0\n",
         "            pass\n",
         _CONFORM + " -k loss_sum",
+    ),
+    # chosen without looking at the tests
+    Mutant(
+        "kernels/nonnegative.py",
+        "if not x[q * step + lane] > 0:",
+        "if x[q * step + lane] < 0:",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "kernels/nonnegative.py",
+        "            share = x[at] / (x[at] - solution[at])\n",
+        "",
+        _NONNEGATIVE,
+    ),
+    Mutant(
+        "kernels/nonnegative.py",
+        "for k in range(q, rank + 1):",
+        "for k in range(q, rank):",
+        _NONNEGATIVE,
+        equivalent="the factorization multiplies the whole row, right side included, by the "
+        "inverse root of its diagonal element, which is 0 for a removed one",
+    ),
+    Mutant("kernels/nonnegative.py", "PASSES = 2", "PASSES = 0", _NONNEGATIVE),
+    Mutant(
+        "kernels/nonnegative.py", "    if finite:\n", "    if finite or limit < 0:\n", _NONNEGATIVE
     ),
 ]

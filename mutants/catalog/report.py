@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _PAGE = "report/test_fit_page.py report/test_page_text.py"
+_PLOT = "test_plot.py"
+_CHARTS = "report/test_charts.py"
 
 MUTANTS = [
     Mutant(
@@ -133,5 +135,58 @@ MUTANTS = [
         "weights, 0)",
         _PAGE,
         aimed=True,
+    ),
+    # chosen without looking at the tests
+    Mutant("plot.py", "[:top][::-1]", "[:top]", _PLOT),
+    Mutant("plot.py", "model._model().scaled_residuals(", "model._model().residuals(", _PLOT),
+    Mutant(
+        "plot.py", "grid.means(np.where(is_bad, predicted, values))", "grid.means(values)", _PLOT
+    ),
+    Mutant(
+        "plot.py",
+        'model.row_ids_ if rows == "fitted" else entries.row_ids',
+        "model.row_ids_",
+        _PLOT,
+    ),
+    Mutant(
+        "plot.py",
+        "[_label(ids, int(k)) for k in worst], parse_math=False",
+        "[_label(ids, int(k)) for k in worst]",
+        _PLOT,
+    ),
+    Mutant("plot.py", "    ax.set_ylim(m - 0.5, -0.5)\n", "", _PLOT),
+    Mutant(
+        "report/quantities.py",
+        "weight = loss.derivative if loss.concave else loss.weight",
+        "weight = loss.weight",
+        _CHARTS,
+    ),
+    Mutant(
+        "report/quantities.py", "np.where(counts, counts, np.nan)", "np.maximum(counts, 1)", _PLOT
+    ),
+    Mutant(
+        "report/quantities.py",
+        "return sorted(found, key=lambda candidate: candidate.rank)",
+        "return found",
+        _PLOT,
+    ),
+    Mutant("report/charts.py", "((finite > 0) | (not log))", "(finite == finite)", _CHARTS),
+    Mutant(
+        "report/charts.py", "np.where(observed, 255, 0)", "np.where(observed, 255, 255)", _CHARTS
+    ),
+    Mutant(
+        "report/charts.py",
+        "<title>{escape(name)}</title></rect>",
+        "<title>{name}</title></rect>",
+        _PAGE,
+    ),
+    Mutant("report/search_table.py", "csv_text(str(cell))", "str(cell)", _PAGE),
+    Mutant("report/page.py", "<small>{escape(note)}</small>", "<small>{note}</small>", _PAGE),
+    Mutant("report/fit_record.py", "[: _OPTIONS.max_marked]", "", _PAGE),
+    Mutant(
+        "report/fit_record.py",
+        "grid.means(np.where(bad, entries.expected, entries.values))",
+        "grid.means(entries.values)",
+        _PAGE,
     ),
 ]

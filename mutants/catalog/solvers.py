@@ -9,6 +9,8 @@ _SURROGATE = "solvers/mm/test_surrogate.py"
 _LOOP = "test_callbacks_and_validation.py"
 _IRLS = "solvers/test_irls.py -k 'never_rises or gradient_vanishes'"
 _SELF = "solvers/test_self_checks.py"
+_RIDGE = "backends/test_ridge.py"
+_PROGRESS = "solvers/test_progress.py"
 
 MUTANTS = [
     Mutant(
@@ -252,4 +254,34 @@ MUTANTS = [
         "backends/test_blas.py -k rank",
         aimed=True,
     ),
+    # chosen without looking at the tests
+    Mutant(
+        "backends/ridge.py",
+        'constant=np.pad(self.constant, (0, missing), mode="maximum")',
+        'constant=np.pad(self.constant, (0, missing), mode="minimum")',
+        _RIDGE,
+    ),
+    Mutant(
+        "backends/ridge.py",
+        "np.bincount(rows.group_of_entry(), sample_weights, minlength=len(counts))",
+        "np.bincount(rows.group_of_entry(), minlength=len(counts))",
+        _RIDGE,
+    ),
+    Mutant(
+        "backends/ridge.py", "            first = first * self.rows\n", "            pass\n", _RIDGE
+    ),
+    Mutant(
+        "backends/ridge.py",
+        "zip((reg.first, reg.second), reg.factors",
+        "zip((reg.second, reg.first), reg.factors",
+        _RIDGE,
+    ),
+    Mutant(
+        "backends/ridge.py",
+        "((values >= 0) & np.isfinite(values)).all()",
+        "np.isfinite(values).all()",
+        _RIDGE,
+    ),
+    Mutant("phases.py", "        _display.reset(token)", "        pass", _PROGRESS),
+    Mutant("phases.py", "display.step(done, detail)", 'display.step(done, "")', _PROGRESS),
 ]

@@ -78,6 +78,9 @@ _GROWTH = 2
 #: The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
 _ASSUMED_RANK = 16
 
+#: The attribute in which scikit-learn keeps the settings of ``set_output``.
+_OUTPUT_CONFIG = "_sklearn_output_config"
+
 #: Lines of ``repr`` are wrapped at this number of characters, as in scikit-learn.
 _REPR_WIDTH = 78
 
@@ -1152,7 +1155,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         scikit-learn takes the index of X, which a long table has for its entries.
         """
-        setting = vars(self).get("_sklearn_output_config", {})
+        setting = vars(self).get(_OUTPUT_CONFIG, {})
         output = setting.get("transform", get_config()["transform_output"])
         form = observed.form
         if output != "pandas" or form is None or not (form.is_long and form.has_index):
@@ -1519,11 +1522,12 @@ def _restore(saved: Saved) -> RobustMF:
             "load it there, or fit again"
         )
     others = {name: value for name, value in saved.state.items() if name not in STATE_NAMES}
-    reserved = sorted(
-        name for name in others if not name.isidentifier() or hasattr(cls, name) or name in known
-    )
+    reserved = sorted(name for name in others if name in known or _is_reserved(cls, name))
     if reserved:
         raise ModelFileError(f"{saved.kind} cannot have fitted attributes named {reserved}")
+    output = others.get(_OUTPUT_CONFIG, {})
+    if not (isinstance(output, dict) and all(isinstance(kind, str) for kind in output.values())):
+        raise ModelFileError(f"{_OUTPUT_CONFIG} must be the settings of set_output")
     model = FittedModel.from_state(saved.state)
     if "table_form" in others:
         try:
@@ -1544,6 +1548,19 @@ def _restore(saved: Saved) -> RobustMF:
     estimator.model_ = model
     estimator.__dict__.update(others)
     return estimator
+
+
+def _is_reserved(cls: type[RobustMF], name: str) -> bool:
+    """Whether an attribute that is not a parameter cannot come from a file.
+
+    Those that the class, Python or scikit-learn interpret could replace what was validated.
+    """
+    return (
+        not name.isidentifier()
+        or hasattr(cls, name)
+        or name.startswith("__")
+        or name in ("model_", "_metadata_request")
+    )
 
 
 def _restore_parameter(value: Any) -> Any:

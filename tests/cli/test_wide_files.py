@@ -76,6 +76,16 @@ def test_guessed_wide_files(tmp_path, text, expected):
     assert (entries.n_entries, entries.row_ids, entries.column_ids) == expected
 
 
+def test_lines_may_be_longer_than_a_block_of_the_parser(tmp_path):
+    path = tmp_path / "wide.csv"
+    names = [f"c{k:0500}" for k in range(2200)]
+    values = [f"{k}.{0:0500}" for k in range(2200)]
+    path.write_text(f"id,{','.join(names)}\nu,{','.join(values)}\n")
+    entries = read_ratings(path)
+    assert list(entries.column_ids) == names
+    np.testing.assert_array_equal(entries.rows.values, np.arange(2200))
+
+
 @pytest.mark.parametrize(
     "text",
     [

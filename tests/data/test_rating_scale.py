@@ -34,6 +34,12 @@ def test_outliers_do_not_define_the_scale(share, stray):
         assert rating_scale(values) == (1, 5)
 
 
+def test_the_scale_is_where_most_entries_are():
+    ratings = np.repeat([1.0, 2.0, 3.0], [3000, 4000, 3000])
+    codes = np.repeat(np.arange(51.0, 57), 50)  # more levels, with half a percent each
+    assert rating_scale(np.concatenate([ratings, codes])) == (1, 3)
+
+
 def test_continuous_outliers_do_not_hide_the_scale():
     rng = np.random.default_rng(2)
     values = stars(rng, 1, 5, 1, 20_000)

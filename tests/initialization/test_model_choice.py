@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.initialization.candidates import ModelCandidate, simplest
-from robustmf.initialization.model_choice import learned_biases
+from robustmf.initialization.model_choice import Biases, _errors, _truncated, learned_biases
+from robustmf.initialization.search import Block
 from robustmf.kernels.team import Team
 
 
@@ -133,3 +136,42 @@ def test_ridges_of_biases_follow_their_variance():
 def test_invalid_candidates_of_a_file_are_refused(plain):
     with pytest.raises(ValueError, match="invalid"):
         ModelCandidate.from_plain(plain)
+
+
+def test_a_candidate_has_the_standard_error_of_its_mean_error():
+    errors = np.array([1.0, 2.0, 3.0, 6.0])
+    found = ModelCandidate.from_errors("biases", 0, errors, True)
+    assert found.error == 3
+    assert found.standard_error == pytest.approx(np.sqrt(3.5) / 2)
+
+
+def test_errors_are_truncated_at_the_lowest_noise_level():
+    """A model is not better because it fits outliers, or because its own noise is larger."""
+    models = [SimpleNamespace(sigma=2.0), SimpleNamespace(sigma=0.5)]
+    found = _truncated([np.array([1.0, 4.0, 90.0]), np.array([0.1, 1.4, 9.0])], models)
+    np.testing.assert_allclose(found, [[1.0, 1.5, 1.5], [0.1, 1.4, 1.5]])
+
+
+def test_without_noise_errors_are_truncated_far_below_those_of_the_simplest_model():
+    exact = [SimpleNamespace(sigma=0.0)]
+    (found,) = _truncated([np.array([1.0, 2.0, 3.0])], exact)
+    np.testing.assert_allclose(found, 2e-6)
+
+
+def test_errors_of_biases_are_those_of_entries_left_out():
+    """With squares and without ridge the leave-one-out error of a mean is e n/(n − 1)."""
+    X = np.arange(12.0).reshape(3, 4) ** 2
+    block = Block(Observed.from_dense(X), None, None)
+    zeros = np.zeros(3), np.zeros(4)
+    residual = np.array([0.5, -0.5, 0.1, 0.2] * 3)
+    residual[5] = 10.0
+    rows = Biases(0.0, *zeros, 0.0, np.inf, 1.0)  # no biases of columns
+    leverage = rows.leverage(block, residual)
+    expected = np.full(12, 1 / 4)
+    expected[5] = 0.1 / 4  # Huber's weight of an outlier of ten widths
+    np.testing.assert_allclose(leverage, expected)
+    found = _errors(SimpleNamespace(residuals=residual), rows, block)
+    np.testing.assert_allclose(found, np.abs(residual) / (1 - expected))
+    alone = Biases(0.0, *zeros, -3.0, np.inf, 1.0)  # as of a row with one entry
+    found = _errors(SimpleNamespace(residuals=np.full(12, 0.1)), alone, block)
+    np.testing.assert_allclose(found, 0.1 / 0.05)

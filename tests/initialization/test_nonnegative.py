@@ -50,8 +50,20 @@ def test_positive_parts_depend_on_the_product_only_and_are_ordered():
     assert np.all(more[0].any(axis=0))
     sizes = np.linalg.norm(more[0], axis=0) * np.linalg.norm(more[1], axis=0)
     assert np.all(np.diff(sizes[4:]) <= 0)
+    np.testing.assert_allclose(np.linalg.norm(W, axis=0), np.linalg.norm(H, axis=0))
     assert W.dtype == U.dtype
     assert positive_parts(U.astype(np.float32), V.astype(np.float32), 4)[0].dtype == np.float32
+
+
+def test_rows_are_compared_with_their_ridge(team):
+    """A factor that the other side does not use changes the ridge only."""
+    a, b = np.arange(1.0, 9), np.arange(2.0, 9)
+    operations = CPUOperations(Observed.from_dense(np.outer(a, b)), team)
+    U = np.column_stack([a, np.full(8, 5.0)])
+    V = np.column_stack([b, np.zeros(7)])
+    nonnegative._solve_again(operations, Welsch(1.0), 0.01, U, V)
+    assert not U[:, 1].any()
+    np.testing.assert_allclose(U[:, 0], a, rtol=1e-3)
 
 
 def test_poor_rows_and_columns_are_solved_again(team):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 
 import numpy as np
@@ -217,6 +218,9 @@ def test_a_scalar_is_no_array(content, scratch):
         ([{"tuple": [["a"]]}, "b", "c", "d", "e", "f"], "cannot contain a tuple"),
         ([None, "b", "c", "d", "e", "f"], "cannot contain a NoneType"),
         ([{"float": "nan"}, "b", "c", "d", "e", "f"], "cannot contain a float"),
+        ([{"decimal": "NaN"}, "b", "c", "d", "e", "f"], "cannot contain a Decimal"),
+        ([{"decimal": "sNaN"}, "b", "c", "d", "e", "f"], "cannot contain a Decimal"),
+        ([{"tuple": [{"decimal": "sNaN"}]}, "b", "c", "d", "e", "f"], "cannot contain a tuple"),
         (
             [{"loss": "welsch", "parameters": {}}, "b", "c", "d", "e", "f"],
             "cannot contain a Welsch",
@@ -248,6 +252,27 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
         ("history_", {"dict": {"objective": 3}}, "lists of numbers"),
         ("history_", {"dict": {"objective": [1.0], "seconds": []}}, "of one length"),
         ("history_", {"dict": {}}, "objective of best_iteration_"),
+        ("history_", {"dict": {"objective": [10**400] * 99}}, "lists of numbers"),
+        ("candidates_", 5, "candidates_ must be a list"),
+        ("candidates_", None, "candidates_ must be a list"),
+        ("candidates_", [5], "a candidate of the model choice is invalid"),
+        ("candidates_", [{"dict": {"model": "center"}}], "a candidate of the model choice"),
+        ("bounds_", [1.0, 2.0], "bounds_ must be"),
+        ("bounds_", {"tuple": [2.0, 1.0]}, "bounds_ must be"),
+        ("bounds_", {"tuple": [1.0, {"float": "nan"}]}, "bounds_ must be"),
+        ("sigma_", -1.0, "sigma_ must be"),
+        ("sigma_", {"float": "inf"}, "sigma_ must be"),
+        ("sigma_", "1", "sigma_ must be"),
+        ("nonnegative_factors", 1, "nonnegative_factors must be a bool"),
+        ("nonnegative_factors", True, "non-negative factors must be >= 0"),
+        ("noise_scales", [], "noise_scales must be two vectors"),
+        ("noise_scales", 3, "noise_scales must be two vectors"),
+        ("noise_scales", {"tuple": [[1.0] * 40, [1.0] * 40]}, "noise_scales must be two vectors"),
+        ("model_", {"dict": {}}, "cannot have fitted attributes named"),
+        ("__getattr__", 3, "cannot have fitted attributes named"),
+        ("_metadata_request", 3, "cannot have fitted attributes named"),
+        ("_sklearn_output_config", 3, "must be the settings of set_output"),
+        ("_sklearn_output_config", {"dict": {"transform": 3}}, "must be the settings of set_"),
         ("n_features_in_", 39, "n_features_in_ must be 40, got 39"),
         ("feature_names_in_", ["a"], "feature_names_in_ must hold 40 strings"),
         ("feature_names_in_", 3, "feature_names_in_ must hold 40 strings"),
@@ -256,6 +281,32 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
 )
 def test_impossible_values_are_refused(content, scratch, name, value, message):
     refused(scratch, rewritten(content, put(name, value)), message)
+
+
+def test_the_settings_of_set_output_are_restored(tmp_path):
+    pytest.importorskip("pandas")
+    model = RobustMF(1, random_state=0).fit(DATA.train).set_output(transform="pandas")
+    model.save(tmp_path / "model.rmf")
+    loaded = robustmf.load(tmp_path / "model.rmf")
+    assert list(loaded.transform(DATA.train).columns) == ["robustmf0"]
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_what_may_not_end_is_refused(tmp_path, kind):
+    path = tmp_path / "model.rmf"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(ModelFileError, match=r"model\.rmf: not a regular file"):
+        robustmf.load(path)
+    with pytest.raises(CheckpointError, match=r"model\.rmf: not a regular file"):
+        RobustMF(1).fit(DATA.train, checkpoint=path)
+
+
+def test_a_folder_is_reported(tmp_path):
+    with pytest.raises(IsADirectoryError, match=tmp_path.name):
+        robustmf.load(tmp_path)
 
 
 def changed(position, value):

@@ -14,9 +14,11 @@ from robustmf.datasets import average_attack, love_hate, make_synthetic
 from robustmf.exceptions import UnknownIdsWarning
 from robustmf.metrics import detection_auc, precision_at_k
 from robustmf.model import UNBOUNDED
+from robustmf.outliers import evidence
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.evidence import Groups, combined, group_evidence
 from robustmf.outliers.noise import fit_distribution
+from robustmf.outliers.scores import scores_and_predictions
 
 
 def fitted(data, seed=0, **parameters):
@@ -296,6 +298,8 @@ def test_the_audit_lists_the_planted_entries(data, model):
     assert all((suspect.row, suspect.column) in planted for suspect in audit.entries)
     worst = audit.entries[0]
     assert worst.reason.startswith(f"{worst.value:.4g} where {worst.expected:.4g} ± 0.")
+    deviations = [float(one.reason.split(" ± ")[1].split()[0]) for one in audit.entries]
+    assert 0.03 < np.median(deviations) < 0.15  # the noise is 0.1, less the degrees of freedom
     assert worst.score < 1e-6
     assert "fewer than one in 1,000 clean entries" in worst.reason
     assert audit.clean_share == pytest.approx(0.9, abs=0.01)
@@ -433,3 +437,43 @@ def test_an_audit_of_ratings_expects_nothing_beyond_the_scale():
 def test_a_small_share_of_outliers_is_not_called_zero():
     assert "Less than 0.1 % of the entries" in str(Audit([], [], [], 0.9999))
     assert "About 0.1 % of the entries" in str(Audit([], [], [], 0.9994))
+
+
+def test_expected_values_of_new_rows_are_within_the_bounds():
+    X = np.outer(np.arange(1.0, 13), np.arange(1.0, 9))
+    model = RobustMF(1, bias=False, bounds=(0.0, 50.0), random_state=0, n_jobs=1).fit(X)
+    _, expected = scores_and_predictions(model._model(), 2 * X[-2:], rows="new", attacks=False)
+    assert expected.max() == 50
+    np.testing.assert_allclose(expected[:2], [22, 44], rtol=0.01)
+
+
+def test_co_occurrence_is_measured_with_other_groups_only(monkeypatch):
+    """The sketch against the sum over all pairs of groups."""
+    rng = np.random.default_rng(0)
+    incidence = rng.random((60, 40)) < 0.2
+    i, j = np.nonzero(incidence)
+    groups = Groups(i, j, 60, 40, np.ones(len(i)), np.zeros(len(i)))
+    monkeypatch.setattr(evidence, "_upper_tail", lambda statistic, eligible, counts: statistic)
+    density = np.exp(-evidence._co_occurrence(groups, groups.sums()))
+    rarity = 1 / np.sqrt(np.maximum(incidence.sum(axis=0), 1))
+    shared = (incidence * rarity) @ incidence.T.astype(float)
+    np.fill_diagonal(shared, 0)
+    expected = np.square(shared).sum(axis=1) / incidence.sum(axis=1) ** 2
+    assert np.median(np.abs(density / expected - 1)) < 0.1
+
+
+def test_groups_with_few_entries_share_more_of_them_with_suspicious_ones():
+    counts = np.repeat([4.0, 400.0], [100, 10])
+    hits = np.repeat([1.0, 2.0], [100, 10])
+    shares = evidence._hit_shares(hits, counts)
+    mean = hits.sum() / counts.sum()
+    np.testing.assert_allclose(shares[:100], 0.25, rtol=1e-3)
+    np.testing.assert_allclose(shares[100:], mean)  # not below the mean share
+
+
+def test_probabilities_beyond_the_number_of_groups_are_moderated():
+    """Ten times farther off, a t distribution with ten degrees of freedom has 1e-10 of the tail."""
+    statistic = np.append(np.random.default_rng(0).standard_normal(400), [1e4, 1e5])
+    counts = np.full(402, 50.0)
+    tail = evidence._upper_tail(statistic, counts > 0, counts)
+    assert tail[-2] / tail[-1] == pytest.approx(1e5, rel=0.01)

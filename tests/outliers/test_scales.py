@@ -12,7 +12,7 @@ from robustmf import Observed, RobustMF
 from robustmf.intervals import ConformalIntervals
 from robustmf.losses import make_loss
 from robustmf.model import FittedModel
-from robustmf.outliers.noise import ordinary_scales
+from robustmf.outliers.noise import NoiseModel, ordinary_scales
 from robustmf.selection import entry_train_test_split
 from robustmf.solvers.fold_in import Columns
 
@@ -238,3 +238,26 @@ def test_entries_with_unknown_ids_have_scale_one(model):
     fitted = model.model_
     scales = fitted.entry_scales(np.array([-1, 0]), np.array([0, -1]))
     np.testing.assert_array_equal(scales, [fitted.column_scales[0], fitted.row_scales[0]])
+
+
+def test_leverages_are_those_of_the_matrix_divided_by_the_scales():
+    rng = np.random.default_rng(0)
+    U, V = rng.standard_normal((30, 2)), rng.standard_normal((20, 2))
+    scales = np.linspace(0.5, 2, 30), np.linspace(1, 3, 20)
+    i, j = (index.ravel() for index in np.indices((30, 20)))
+    residual = rng.standard_normal(600) * scales[0][i] * scales[1][j]
+    counts = np.full(30, 20), np.full(20, 30)
+    noise = NoiseModel.fit(U, V, 0.0, 0.1, False, counts, residual, i, j, scales)
+    np.testing.assert_allclose(noise.U, U / scales[0][:, None])
+    np.testing.assert_allclose(noise.V, V / scales[1][:, None])
+    # a new row in another unit: deviations in that unit
+    T, own = rng.standard_normal((2, 2)), np.array([0.7, 1.3])
+    new = np.repeat([0, 1], 20), np.tile(np.arange(20), 2)
+    np.testing.assert_allclose(
+        noise.new_row_deviations(*new, 10 * T, 10 * own),
+        10 * noise.new_row_deviations(*new, T, own),
+    )
+    plain = replace(noise, scales=None).new_row_deviations(*new, T, own)
+    np.testing.assert_allclose(
+        noise.new_row_deviations(*new, T, own), plain * noise.scales[1][new[1]]
+    )

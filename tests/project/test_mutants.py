@@ -92,6 +92,27 @@ def test_outcomes_replace_those_of_the_record(tmp_path, monkeypatch):
     assert [counts["not_run"] for counts in record["areas"].values()] == [1, 1]
 
 
+def test_a_mutant_is_not_called_hung_where_the_tests_take_as_long():
+    assert runner._limit(600.0, 180.0) == 1800.0
+    assert runner._limit(5.0, 180.0) == 180.0
+
+
+@pytest.mark.slow
+def test_only_tests_that_pass_have_a_duration():
+    good, wrong = "solvers/test_objective.py", "solvers/test_objective.py -k nothing_of_this_name"
+    assert list(runner._durations(ROOT, [good, wrong], 100)) == [good]
+
+
+def test_a_file_that_changed_is_tested_again():
+    mutant = Mutant("solvers/objective.py", "x", "y", "test_a.py")
+    key = ("area", str(mutant))
+    digest = runner._digest(ROOT, mutant)
+    assert runner._is_done("area", mutant, {key: {"outcome": "killed", "digest": digest}})
+    assert not runner._is_done("area", mutant, {key: {"outcome": "survived", "digest": digest}})
+    assert not runner._is_done("area", mutant, {key: {"outcome": "killed", "digest": "another"}})
+    assert not runner._is_done("area", mutant, {})
+
+
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [(0, "survived"), (1, "killed"), (None, "killed"), (5, "invalid: pytest ended with status 5")],

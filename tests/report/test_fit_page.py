@@ -12,7 +12,7 @@ import sklearn
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.report import fit_page, names
-from robustmf.report.fit_record import fit_record
+from robustmf.report.fit_record import PageOptions, fit_record
 from robustmf.report.structure_from_motion import scene_points
 
 
@@ -54,6 +54,14 @@ def test_record_has_the_table_before_and_after(fitted):
     assert table["codes"] == []
     text = "".join(fit_page.sections(fit_record(fitted) | {"table": table | {"codes": [(-9, 12)]}}))
     assert "<p>-9 occurs 12 times, far from all other values." in text
+
+
+def test_the_cells_that_are_marked_are_the_worst(fitted, monkeypatch):
+    every = fit_record(fitted)["table"]
+    monkeypatch.setattr("robustmf.report.fit_record._OPTIONS", PageOptions(max_marked=3))
+    table = fit_record(fitted)["table"]
+    assert table["flagged"] == every["flagged"] > 3
+    assert table["marked"] == every["marked"][:3]
 
 
 def test_record_has_the_worst_entries_of_listed_rows_and_columns(fitted):

@@ -15,6 +15,7 @@ from robustmf.exceptions import NumericalError
 from robustmf.losses import Loss, make_loss
 from robustmf.solvers.base import run
 from robustmf.solvers.irls import IRLS
+from robustmf.solvers.mm.acceleration import WarmStartedAPG
 from robustmf.solvers.mm.surrogate import Surrogate
 from robustmf.solvers.objective import Objective
 
@@ -92,6 +93,22 @@ def test_factors_of_another_matrix_raise(team):
     narrow = (U.astype(np.float32), V)
     with pytest.raises(NumericalError, match="do not belong to a matrix"):
         sweeps.sweep(point, narrow, 0.0, loss, [loss], curvature=np.inf, single=False)
+
+
+@pytest.mark.parametrize("side", ["dU", "dV"])
+def test_increments_of_another_shape_raise(monkeypatch, side):
+    """NumPy would add an increment of one row to all rows."""
+    observed, U, V = random_problem()
+    solve = WarmStartedAPG.solve
+
+    def one_row(inner, surrogate, options):
+        found = solve(inner, surrogate, options)
+        return replace(found, **{side: getattr(found, side)[:1]})
+
+    monkeypatch.setattr(WarmStartedAPG, "solve", one_row)
+    model = RobustMF(3, loss="lsp", theta=1.0, reg=0.1, solver="mm", init=(U, V))
+    with pytest.raises(NumericalError, match="do not belong to factors of shapes"):
+        model.fit(observed)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

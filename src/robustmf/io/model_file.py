@@ -12,11 +12,11 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -157,12 +157,25 @@ def read(path: str | os.PathLike[str]) -> Saved:
     ModelFileError
         If the file was not written by :func:`write` in this version of the format.
     """
-    content = Path(path).read_bytes()
+    content = _regular_file(path)
     try:
         return _parse(content)
     except ModelFileError as error:
         reason = " ".join(str(error).split())  # names in the file may have several lines
         raise ModelFileError(f"{os.fspath(path)}: {reason}") from error.__cause__
+
+
+def _regular_file(path: str | os.PathLike[str]) -> bytes:
+    """The content of a file; a device or a pipe, which may not end, is refused."""
+    with open(path, "rb", opener=_opened_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ModelFileError(f"{os.fspath(path)}: not a regular file")
+        return file.read()
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """A file descriptor, also of a pipe that nobody writes to; Windows has no such pipes."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _parse(content: bytes) -> Saved:

@@ -72,6 +72,9 @@ _LEAST = {
     "n_entries_initialized": 0,
 }
 
+#: Integers of a history are below this.
+_MAX_INTEGER = 2**63
+
 #: Types of ids, besides tuples of them.
 _ID_TYPES = (int, float, complex, str, bytes, date, timedelta, UUID, Decimal, np.generic)
 
@@ -88,6 +91,8 @@ def check_state(state: dict[str, Any]) -> None:
     if not (isinstance(sigma, float) and np.isfinite(sigma) and sigma >= 0):
         raise ModelFileError(f"sigma_ must be a finite number >= 0, got {sigma!r:.60}")
     _check_signs(state)
+    if not isinstance(state.get("candidates_", []), list):
+        raise ModelFileError("candidates_ must be a list")
     kinds: dict[str, type | tuple[type, ...]] = {
         "loss_": Loss,
         "reg_": float,
@@ -148,6 +153,8 @@ def _is_id(key: Any) -> bool:
     """Whether a value is of a type that ids can have, and not missing."""
     if isinstance(key, tuple):
         return all(map(_is_id, key))
+    if isinstance(key, Decimal):  # a signaling NaN cannot be compared
+        return not key.is_nan()
     return isinstance(key, _ID_TYPES) and bool(key == key)
 
 
@@ -156,15 +163,17 @@ def _check_history(state: dict[str, Any]) -> None:
     history = state["history_"]
     columns = list(history.values())
     if (
-        not all(
-            isinstance(column, list) and all(isinstance(value, (int, float)) for value in column)
-            for column in columns
-        )
+        not all(isinstance(column, list) and all(map(_is_number, column)) for column in columns)
         or len({len(column) for column in columns}) > 1
     ):
         raise ModelFileError("history_ must hold lists of numbers of one length")
     if "objective" not in history or not state["best_iteration_"] < len(columns[0]):
         raise ModelFileError("history_ must have the objective of best_iteration_")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a float, or an integer that can be converted to one."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < _MAX_INTEGER)
 
 
 def _check_factors(state: dict[str, Any]) -> tuple[int, int]:

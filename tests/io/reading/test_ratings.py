@@ -188,6 +188,8 @@ def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):
             "line 201: row id 'x' is not an integer as the first ids are; .* pass text_ids=True",
         ),
         ("1,2,3\n" * 200 + "99999999999999999999,2,3\n", "line 201: row id '9+' is not an integer"),
+        (f"1,2,3\n{'9' * 5000},2,3\n", "line 2: row id '9+...' is not an integer"),
+        ("," * 1_000_001, "line 1: 1,000,002 fields, more than the 1,000,000 that are read"),
         ("1,2,3\n" * 200 + "1,,3\n", "line 201: column id '' is not an integer"),
         (b"a,b,3\na,\xff,3\n", r"line 2: column id '.*' is not UTF-8; convert the file"),
         ("1,2,3\n" * 200 + "+1,2,3\n", "line 201: row id '.1' is not an integer"),

@@ -20,6 +20,9 @@ _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "
 #: Lines from which a layout is guessed.
 _SAMPLE = 100
 
+#: Largest number of fields of a line; each takes memory far beyond its text.
+_MAX_FIELDS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -191,6 +194,12 @@ def guess_layout(
             f"delimiter must be one character, which may be repeated, got delimiter={delimiter!r}"
         )
     first = split(lines[0], delimiter)
+    if len(first) > _MAX_FIELDS:
+        raise source.fault(
+            f"{len(first):,} fields, more than the {_MAX_FIELDS:,} that are read; write a line per "
+            "entry, or Parquet",
+            1,
+        )
     named = any(isinstance(one, str) for one in (row, col, value))
     if header is None:
         header = named or not any(_is_number(field) for field in first) or not first[0].strip()

@@ -124,6 +124,11 @@ class MMSolver:
         surrogate = Surrogate(self._operations, self._objective, U, V, self._residual)
         found = self._inner.solve(surrogate, self._options)
         self._require_possible(surrogate.at_zero, found)
+        if found.dU.shape != U.shape or found.dV.shape != V.shape:  # NumPy would broadcast
+            raise NumericalError(
+                f"increments of shapes {found.dU.shape} and {found.dV.shape} do not belong to "
+                f"factors of shapes {U.shape} and {V.shape}"
+            )
         self._last = Certificate(found.witness, found.gap, found.iterations)
         if not found.value < surrogate.at_zero:
             return self._value

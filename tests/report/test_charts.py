@@ -1,0 +1,45 @@
+"""Charts of pages: axes, pictures and the numbers that they show."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+
+from robustmf.losses import loss_names, make_loss
+from robustmf.report.charts import Axis, _png
+from robustmf.report.quantities import relative_weights
+
+
+def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm():
+    axis = Axis.over("", [0.0, -3.0, np.nan, 1.0, 100.0], log=True)
+    assert 0 < axis.low < 1
+    assert 100 < axis.high < 200
+    linear = Axis.over("", [0.0, -3.0, np.nan, 1.0])
+    assert linear.low < -3
+    assert linear.high > 1
+
+
+def test_cells_without_a_number_are_transparent():
+    cells = np.array([[0.0, np.nan, 1.0], [np.nan, 0.5, 0.5]])
+    content = base64.b64decode(_png(cells, 0.0, 1.0).partition(",")[2])
+    begin = content.index(b"IDAT") + 4
+    length = int.from_bytes(content[begin - 8 : begin - 4], "big")
+    lines = np.frombuffer(zlib.decompress(content[begin : begin + length]), np.uint8)
+    pixels = lines.reshape(2, 1 + 3 * 4)[:, 1:].reshape(2, 3, 4)
+    np.testing.assert_array_equal(pixels[..., 3] == 255, np.isfinite(cells))
+    assert (pixels[0, 0, :3] == [68, 1, 84]).all()
+    assert (pixels[0, 2, :3] == [253, 231, 37]).all()
+
+
+@pytest.mark.parametrize("name", loss_names())
+def test_weights_are_relative_to_that_of_an_exact_entry(name):
+    loss = make_loss(name)
+    weights = relative_weights(loss, np.linspace(0, 10, 101))
+    assert weights[0] == 1
+    assert np.isfinite(weights).all()
+    assert (np.diff(weights) <= 1e-12).all()
+    if loss.concave:
+        np.testing.assert_allclose(weights[50] * loss.derivative(np.zeros(1)), loss.derivative(5.0))
