@@ -147,6 +147,15 @@ def test_recommendations_for_a_new_user(model, frame, truth):
         model.recommend()
 
 
+def test_missing_ratings_of_a_new_user_are_left_out(model, frame):
+    row = frame.loc["r2"]
+    assert row.isna().sum() == 1
+    found = model.recommend(ratings=row, n=14)
+    assert found.items.tolist()[:1] == ["c3"]
+    nullable = model.recommend(ratings={"c0": 4.0, "c1": pd.NA, "c2": None}, n=1)
+    assert nullable.items.tolist() == model.recommend(ratings={"c0": 4.0}, n=1).items.tolist()
+
+
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_new_users_without_known_ratings(model, cells):
     with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import sys
 from types import SimpleNamespace
 
@@ -143,6 +144,36 @@ def test_factor_map_has_rows_and_columns_with_labels(model, ax):
     assert sum(text.startswith("c") for text in shown) == 3
     with pytest.raises(ValueError, match="two factors, got a model of rank 1"):
         plot.factor_map(RobustMF(1, random_state=0).fit(np.outer(range(1, 9), range(1, 8))))
+
+
+def boxes_of_texts(ax, drawn):
+    ax.figure.canvas.draw()
+    return [text.get_window_extent() for text in drawn]
+
+
+def test_labels_of_the_factor_map_do_not_cover_each_other(model, ax):
+    plot.factor_map(model, labels=50, ax=ax)
+    boxes = boxes_of_texts(ax, ax.texts)
+    assert len(boxes) > 5
+    assert not any(one.overlaps(other) for k, one in enumerate(boxes) for other in boxes[:k])
+    frame = ax.bbox.padded(2)
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+
+
+def test_names_of_candidates_do_not_cover_each_other(ax):
+    names = ["center", "biases", "factors", "center and factors", "biases and factors"]
+    plot.rank_candidates([candidate(name, k, 1.0) for k, name in enumerate(names)], ax=ax)
+    boxes = boxes_of_texts(ax, ax.get_xticklabels())
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
+
+
+def test_long_labels_are_shortened_and_times_have_no_zeros(ax):
+    times = pd.date_range("2026-01-01", periods=6, freq="90min")
+    cells = np.outer(np.arange(1.0, 7), np.arange(1.0, 6))
+    X = pd.DataFrame(cells, index=times, columns=[f"a rather long name of {k}" for k in range(5)])
+    plot.weights(RobustMF(1, random_state=0).fit(X), ax=ax)
+    assert texts(ax.get_yticklabels())[:2] == ["2026-01-01", "2026-01-01 01:30"]
+    assert set(texts(ax.get_xticklabels())) == {"a rather long n…"}
 
 
 def test_row_scores_are_bars_with_the_worst_on_top(model, table, ax):

@@ -275,6 +275,32 @@ def test_labels_of_any_type(cells, labels, tmp_path):
     assert load(tmp_path / "model.rmf").predict(label, "c3") == model.predict(label, "c3")
 
 
+@pytest.mark.parametrize(
+    ("labels", "third"),
+    [
+        (pd.period_range("2020-01", periods=20, freq="M"), "2020-03"),
+        (pd.interval_range(0, 20), "(2, 3]"),
+    ],
+    ids=["periods", "intervals"],
+)
+def test_labels_that_arrow_does_not_have_are_text(cells, labels, third):
+    X = pd.DataFrame(cells, index=labels, columns=COLUMNS)
+    model = fitted(X)
+    assert model.row_ids_[2] == third
+    assert model.predict(third, "c3") == pytest.approx(12, rel=0.01)
+    assert model.outlier_scores().index.equals(X.index)
+    np.testing.assert_array_equal(model.impute(X), fitted(cells).impute(cells))
+
+
+@pytest.mark.parametrize("values", ["text", "times", "nanoseconds"])
+def test_a_column_that_does_not_hold_numbers_is_named(cells, values):
+    times = pd.date_range("2020-01-01", periods=20)
+    column = {"text": "x", "times": times, "nanoseconds": times.as_unit("ns")}[values]
+    X = pd.DataFrame(cells, columns=COLUMNS).assign(note=column)
+    with pytest.raises(TypeError, match=r"column 'note' does not .*; omit it, or give row='note'"):
+        RobustMF(1).fit(X)
+
+
 def test_times_are_ids_up_to_microseconds():
     times = pd.DatetimeIndex(["2020-01-01 00:00:00.500", "2020-01-02 00:00:00.000"]).as_unit("ns")
     X = pd.DataFrame([[1.0, 2], [2, 4]], index=times, columns=["a", "b"])

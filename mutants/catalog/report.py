@@ -70,7 +70,7 @@ MUTANTS = [
     ),
     Mutant("report/names.py", "or letter in _BIDI_CONTROLS", "", _PAGE, aimed=True),
     Mutant("report/names.py", '("Cc", "Cs", "Zl", "Zp")', '("Cs", "Zl", "Zp")', _PAGE, aimed=True),
-    Mutant("report/names.py", "text[: _MAX_LENGTH - 1]", "text", _PAGE, aimed=True),
+    Mutant("report/names.py", "text[: length - 1]", "text", _PAGE, aimed=True),
     Mutant(
         "report/fit_page.py",
         "*(value, expected, score, escape(reason)),",

@@ -110,7 +110,7 @@ MUTANTS = [
     ),
     Mutant(
         "data/ids.py",
-        '        if _is_missing(key):\n            raise ValueError(\n                f"{self.side} ids',
+        '        if is_missing(key):\n            raise ValueError(\n                f"{self.side} ids',
         '        if False:\n            raise ValueError(\n                f"{self.side} ids',
         "data/test_ids.py test_queries.py",
     ),

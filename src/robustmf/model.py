@@ -16,7 +16,7 @@ from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
 from robustmf.backends.registry import get_backend
 from robustmf.data.checks import match_columns, new_rows, require_magnitude, row_weights
 from robustmf.data.factorization import UNKNOWN, Factorization
-from robustmf.data.ids import Side, Vocabulary
+from robustmf.data.ids import Side, Vocabulary, is_missing
 from robustmf.data.observed import Compressed, Observed, nothing_observed, read_table
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
 from robustmf.data.sampling import EntrySample
@@ -460,7 +460,11 @@ class FittedModel:
         return self.backend.observe(observed)
 
     def rated(self, ratings: Mapping[Hashable, float]) -> Observed:
-        """One new row with these values, by column ids, or by numbers where the fit had no ids."""
+        """One new row with these values, by column ids, or by numbers where the fit had no ids.
+
+        Missing values, as in a row of a wide table, are left out.
+        """
+        ratings = {key: value for key, value in ratings.items() if not is_missing(value)}
         if not ratings:
             return nothing_observed((1, self.shape[1]), self.factors.row_factors.dtype)
         values = list(ratings.values())

@@ -7,6 +7,7 @@ the Axes, so that titles, limits and colors can be changed afterwards.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from robustmf.outliers import scores as scores_of
 from robustmf.outliers.cleaning import bad_entries
 from robustmf.report import quantities
-from robustmf.report.names import short
+from robustmf.report.names import tick
 from robustmf.report.quantities import Grid
 from robustmf.validation import require_integer, require_positive
 
@@ -88,7 +89,7 @@ def residuals(model: Any, X: Any = None, *, bins: int = 101, ax: Axes | None = N
     ax.set_ylim(bottom=0.5)
     title = f"Residuals of {len(found):,} entries"
     if histogram.beyond:
-        title += f" ({histogram.beyond:,} beyond the range)"
+        title += f"\n({histogram.beyond:,} beyond the range)"
     has_scales = model.model_.scales is not None
     xlabel = "residual / scale of its row and column" if has_scales else "residual"
     ax.set(xlabel=xlabel, ylabel="entries", title=title)
@@ -251,7 +252,8 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
         markeredgewidth=2,
         label="chosen",
     )
-    ax.set_xticks(positions, [candidate.model for candidate in candidates], parse_math=False)
+    names = [candidate.model.replace(" and ", "\nand ") for candidate in candidates]
+    ax.set_xticks(positions, names, parse_math=False)
     ax.set_ylabel("error on held-out entries")
     if chosen:
         ax.legend()
@@ -284,7 +286,10 @@ def factor_map(model: Any, *, labels: int = 12, ax: Axes | None = None) -> Axes:
     if found is None:
         raise ValueError(f"a map needs two factors, got a model of rank {model.rank_}")
     ax = _axes(ax)
-    extent = np.ptp(np.vstack([found.rows, found.columns]), axis=0)
+    everything = np.vstack([found.rows, found.columns])
+    limits = (everything.min(axis=0), everything.max(axis=0))
+    size = _label_size(ax)
+    middle = (limits[0][0] + limits[1][0]) / 2
     placed: list[NDArray[np.float64]] = []
     for points, ids, side, color, marker in (
         (found.rows, model.row_ids_, "rows", _BLUE, "o"),
@@ -292,19 +297,12 @@ def factor_map(model: Any, *, labels: int = 12, ax: Axes | None = None) -> Axes:
     ):
         x, y = points.T
         ax.scatter(x, y, s=14, color=color, marker=marker, alpha=0.7, label=side, linewidths=0)
-        for k in quantities.points_to_label(points, extent, placed, labels):
-            ax.annotate(
-                _label(ids, int(k)),
-                (points[k, 0], points[k, 1]),
-                xytext=(4, 3),
-                textcoords="offset points",
-                fontsize="small",
-                color=color,
-                parse_math=False,
-            )
+        named = partial(_label, ids)
+        for k in quantities.points_to_label(points, named, limits, placed, labels, size):
+            _annotate(ax, named(k), points[k], middle, color)
     ax.axhline(0, color=_GRAY, linewidth=0.5)
     ax.axvline(0, color=_GRAY, linewidth=0.5)
-    title = f"Factor map: {found.share:.0%} of the sum of squares"
+    title = f"Factor map:\n{found.share:.0%} of the sum of squares"
     ax.set(xlabel="first axis", ylabel="second axis", title=title)
     ax.legend()
     return ax
@@ -357,7 +355,8 @@ def row_scores(
     ax.set_xlim(1, min(at_most, float(drawn.min())) / 2)
     ax.axvline(at_most, color=_GRAY, linestyle="--", linewidth=1)
     ax.set_yticks(np.arange(len(worst)), [_label(ids, int(k)) for k in worst], parse_math=False)
-    ax.set(xlabel="score (share of clean rows as bad or worse)", title="Most suspicious rows")
+    ax.set_xlabel("score: share of clean rows\nthat are as bad or worse")
+    ax.set_title("Most suspicious rows")
     return ax
 
 
@@ -404,14 +403,7 @@ def column_scores(
     ax.set_ylim(min(at_most, float(drawn.min())) / 3, 1.2)
     for k in np.argsort(drawn, kind="stable")[:labels]:
         if bad[k]:
-            ax.annotate(
-                _label(ids, int(k)),
-                (k, drawn[k]),
-                xytext=(4, -2),
-                textcoords="offset points",
-                fontsize="small",
-                parse_math=False,
-            )
+            _annotate(ax, _label(ids, int(k)), (k, drawn[k]), len(drawn) / 2)
     _set_ticks(ax, "x", len(drawn), ids)
     ax.set(ylabel="score", title="Scores over the columns")
     return ax
@@ -495,6 +487,28 @@ def _set_ticks(ax: Axes, axis: str, size: int, ids: Sequence[Hashable] | None) -
         )
 
 
+def _annotate(ax: Axes, text: str, point: Any, middle: float, color: str | None = None) -> None:
+    """Write a label beside a point, on the side where the axes have more space."""
+    is_right = bool(point[0] > middle)
+    ax.annotate(
+        text,
+        (point[0], point[1]),
+        xytext=(-4 if is_right else 4, 3),
+        textcoords="offset points",
+        ha="right" if is_right else "left",
+        fontsize="small",
+        color=color,
+        parse_math=False,
+    )
+
+
+def _label_size(ax: Axes) -> tuple[float, float]:
+    """Return the width of a character and the height of a label, relative to the data's range."""
+    pixels = _pyplot().rcParams["font.size"] * 0.833 * ax.figure.dpi / 72  # "small"
+    # The axes are 1.1 times as long as the range of the data.
+    return 1.1 * 0.66 * pixels / ax.bbox.width, 1.1 * 1.5 * pixels / ax.bbox.height
+
+
 def _label(ids: Sequence[Hashable] | None, k: int) -> str:
-    """Return an id as text, without characters that control its direction; dates without zeros."""
-    return short(k) if ids is None else short(ids[k]).removesuffix(" 00:00:00")
+    """Return an id as a short text, without characters that control its direction."""
+    return tick(k if ids is None else ids[k])

@@ -121,7 +121,7 @@ class Vocabulary:
 
     def _require_valid_unknown(self, key: Any, position: int) -> None:
         """Refuse a missing id, and an id of a type that no id of the vocabulary has."""
-        if _is_missing(key):
+        if is_missing(key):
             raise ValueError(
                 f"{self.side} ids must not be missing, got {key!r} at position {position}"
             )
@@ -320,7 +320,7 @@ def _encode_objects(ids: Sequence[Hashable], side: Side) -> tuple[Indices, Seque
     except TypeError as error:
         raise TypeError(f"{side} ids must be hashable: {error}") from None
     for key, index in index_of.items():
-        if _is_missing(key):
+        if is_missing(key):
             raise _missing_id(side, key, int(np.argmax(indices == index)))
     _require_one_type_per_id(index_of, side)
     try:
@@ -342,7 +342,7 @@ def _require_one_type_per_id(index_of: dict[Hashable, int], side: Side) -> None:
             )
 
 
-def _is_missing(key: Any) -> bool:
+def is_missing(key: Any) -> bool:
     """Whether an id is None, NaN, NaT or pandas.NA."""
     try:
         return key is None or bool(key != key)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.data.ids import is_missing
 from robustmf.data.table_form import ColumnNames, TableForm
 
 #: Names of columns of row ids, column ids and values, in lower case without punctuation.
@@ -210,14 +211,23 @@ def _cells(frame: Any) -> NDArray[Any]:
 
 
 def _numbers(series: Any) -> NDArray[Any]:
-    """A column of numbers, NaN where they are missing; columns of other types are not changed."""
+    """A column of numbers, NaN where they are missing."""
     import narwhals as nw  # noqa: PLC0415 - as above
 
     if series.dtype == nw.Boolean or series.dtype.is_numeric():
         return np.asarray(series.to_arrow().cast("float64"))
-    values = series.to_numpy().astype(object)
-    values[np.asarray(series.is_null())] = np.nan
-    return values
+    reason = f"it holds values of type {series.dtype}"
+    if not series.dtype.is_temporal():
+        values = series.to_numpy().astype(object)
+        values[np.asarray(series.is_null())] = np.nan
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            reason = str(error)
+    raise TypeError(
+        f"X must hold real numbers, but column {series.name!r} does not ({reason}); omit it, or "
+        f"give row={series.name!r} if it holds the ids of the rows"
+    )
 
 
 def triplet_columns(
@@ -324,6 +334,9 @@ def id_column(column: Any) -> Any:
     # integers (polars 1 panics).
     if series.dtype in (nw.Object, nw.Int128, nw.UInt128):
         return series.to_list()
+    # Periods and intervals of pandas, which Arrow would convert to numbers and mappings.
+    if str(getattr(series.to_native(), "dtype", "")).startswith(("period", "interval")):
+        return [None if is_missing(one) else str(one) for one in series.to_list()]
     try:
         if series.dtype.is_integer() and not series.null_count():
             return series.to_numpy()

@@ -294,11 +294,14 @@ class Chart:
         parts = []
         for value, text in self.x.tick_texts():
             a = self._positions([value], [self.y.low])[0][0]
+            lines = text.split("\n")
             # A long text at the right end would extend beyond the picture.
-            x = min(a, _WIDTH - 2 - _CHARACTER / 2 * len(text))
-            parts.append(
-                f'<path class="grid" d="M{a:.1f} {_TOP}V{self.bottom}"/><text class="xtick" '
-                f'x="{x:.1f}" y="{self.bottom + 17}" text-anchor="middle">{escape(text)}</text>'
+            x = min(a, _WIDTH - 2 - _CHARACTER / 2 * max(map(len, lines)))
+            parts.append(f'<path class="grid" d="M{a:.1f} {_TOP}V{self.bottom}"/>')
+            parts.extend(
+                f'<text class="xtick" x="{x:.1f}" y="{self.bottom + 17 + 15 * k}" '
+                f'text-anchor="middle">{escape(line)}</text>'
+                for k, line in enumerate(lines)
             )
         for value, text in self.y.tick_texts():
             b = self._positions([self.x.low], [value])[1][0]

@@ -12,7 +12,7 @@ import numpy as np
 from robustmf.outliers.audit import share_of_outliers
 from robustmf.report import scene, search_table
 from robustmf.report.charts import Axis, Chart
-from robustmf.report.names import cell, isolated, plain, short
+from robustmf.report.names import cell, isolated, short, tick
 from robustmf.report.page import figure, pairs_table, tiles, write_page
 from robustmf.report.search_table import Column
 
@@ -22,9 +22,6 @@ SCRIPT = search_table.SCRIPT + scene.SCRIPT
 
 _BLUE = 0
 _ORANGE = 1
-
-#: Number of characters of the labels of the picture of the table.
-_TICK_LENGTH = 13
 
 _SCENE_CAPTION = (
     "The points in space reconstructed from the tracks under affine cameras; drag to rotate, or "
@@ -99,8 +96,8 @@ def _table_figures(table: dict[str, Any]) -> str:
         (table["before"], captions[0], table["marked"]),
         (table["after"], captions[1], []),
     ):
-        rows = [(k + 0.5, _tick(label)) for k, label in table["row_ticks"]]
-        columns = [(k + 0.5, _tick(label)) for k, label in table["column_ticks"]]
+        rows = [(k + 0.5, tick(label)) for k, label in table["row_ticks"]]
+        columns = [(k + 0.5, tick(label)) for k, label in table["column_ticks"]]
         # The last block may extend beyond the table.
         right = float(width * cells.shape[1])
         bottom = float(height * cells.shape[0])
@@ -108,7 +105,7 @@ def _table_figures(table: dict[str, Any]) -> str:
             Axis("columns", 0.0, right, ticks=_separate(columns, right)),
             Axis("rows", bottom, 0.0, ticks=rows),
             caption,
-            left=112,
+            left=148,
         )
         chart.cells(cells, *table["range"])
         chart.boxes(
@@ -135,7 +132,8 @@ def _separate(ticks: list[tuple[float, str]], size: float) -> list[tuple[float, 
     last: tuple[float, str] | None = None
     width = 7.5 / 350 * size  # of a character, in the unit of the axis
     for position, text in ticks:
-        if last is None or position - last[0] > width * (1 + (len(text) + len(last[1])) / 2):
+        taken = 0 if last is None else width * (1 + (_columns(text) + _columns(last[1])) / 2)
+        if last is None or position - last[0] > taken:
             last = (position, text)
             shown.append(last)
         else:
@@ -143,9 +141,9 @@ def _separate(ticks: list[tuple[float, str]], size: float) -> list[tuple[float, 
     return shown
 
 
-def _tick(label: Hashable) -> str:
-    text = plain(label).removesuffix(" 00:00:00")
-    return text if len(text) <= _TICK_LENGTH else f"{text[: _TICK_LENGTH - 1]}…"
+def _columns(text: str) -> int:
+    """Return the number of characters of the longest line."""
+    return max(map(len, text.split("\n")))
 
 
 # --- Suspects ---
@@ -299,9 +297,9 @@ def _candidate_chart(candidates: list[tuple[str, int, float, float, bool]]) -> s
     x = np.arange(len(names))
     low = np.subtract(errors, standard_errors)
     high = np.add(errors, standard_errors)
-    ticks = [(float(k), short(name)) for k, name in enumerate(names)]
+    ticks = [(float(k), short(name).replace(" and ", "\nand ")) for k, name in enumerate(names)]
     chart = Chart(
-        Axis("model", -0.6, len(names) - 0.4, ticks=_separate(ticks, float(len(names)))),
+        Axis("", -0.6, len(names) - 0.4, ticks=_separate(ticks, float(len(names)))),
         Axis.over("error on held-out entries", [*low, *high]),
         "Errors of the candidates for the rank on held-out entries",
     )
@@ -424,7 +422,7 @@ def _map_chart(factor_map: dict[str, Any]) -> str:
             points["x"], points["y"], points["ids"], points["labelled"], strict=True
         ):
             if is_labelled:
-                chart.text(x, y, _tick(key))
+                chart.text(x, y, tick(key))
     if any(factor_map["rows"]["suspicious"]) or any(factor_map["columns"]["suspicious"]):
         chart.legend(4, "ring: suspicious")
     return chart.svg()

@@ -17,7 +17,7 @@ from robustmf.data.statistics import MAD_TO_SIGMA, suspected_codes
 from robustmf.estimator import RobustMF
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.scores import scores_and_predictions
-from robustmf.report.names import isolated
+from robustmf.report.names import isolated, tick
 from robustmf.report.quantities import (
     Grid,
     factor_map,
@@ -337,22 +337,29 @@ def _factor_map(model: RobustMF, rows: set[Any], columns: set[Any]) -> dict[str,
     found = factor_map(model.row_factors_, model.column_factors_)
     if found is None:
         return None
-    extent = np.ptp(np.vstack([found.rows, found.columns]), axis=0)
+    points = np.vstack([found.rows, found.columns])
+    limits = (points.min(axis=0), points.max(axis=0))
     placed: list[Array] = []
     return {
-        "rows": _map_points(found.rows, model.row_ids_, rows, extent, placed),
-        "columns": _map_points(found.columns, model.column_ids_, columns, extent, placed),
+        "rows": _map_points(found.rows, model.row_ids_, rows, limits, placed),
+        "columns": _map_points(found.columns, model.column_ids_, columns, limits, placed),
         "share": found.share,
     }
 
 
 def _map_points(
-    coordinates: Array, ids: Any, suspects: set[Any], extent: Array, placed: list[Array]
+    coordinates: Array,
+    ids: Any,
+    suspects: set[Any],
+    limits: tuple[Array, Array],
+    placed: list[Array],
 ) -> dict[str, Any]:
     """Return evenly spaced points of the map, all suspicious ones and those with a label."""
     n = len(coordinates)
     ids = range(n) if ids is None else ids
-    labelled = set(points_to_label(coordinates, extent, placed, _OPTIONS.max_labels))
+    labelled = set(
+        points_to_label(coordinates, lambda k: tick(ids[k]), limits, placed, _OPTIONS.max_labels)
+    )
     chosen = set(np.linspace(0, n - 1, min(_OPTIONS.max_points, n)).astype(int).tolist())
     chosen |= labelled
     if suspects:

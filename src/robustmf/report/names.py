@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from html import escape
 from typing import Any
 
 _MAX_LENGTH = 60
+
+#: Maximum number of characters of a label in a picture.
+_TICK_LENGTH = 16
 
 #: Unicode categories that are escaped: control characters, lone surrogates, line and paragraph
 #: separators.
@@ -14,6 +18,9 @@ _ESCAPED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 #: Characters that change the direction of text, which are escaped, too.
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+#: End of a time of day without seconds, or of a date without a time of day.
+_ZEROS = re.compile(r"(?<=\d) 00:00:00$|(?<= \d\d:\d\d):00$")
 
 #: First characters by which spreadsheets recognize formulas.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -37,10 +44,16 @@ def plain(key: Any, keep: str = "") -> str:
     )
 
 
-def short(key: Any) -> str:
+def short(key: Any, length: int = _MAX_LENGTH) -> str:
     """Return an id as text of limited length, "(empty)" for an empty one."""
     text = plain(key)
-    return (text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…") or "(empty)"
+    return (text if len(text) <= length else text[: length - 1] + "…") or "(empty)"
+
+
+def tick(key: Any) -> str:
+    """Return an id as text for an axis: of limited length, times without zeros at their end."""
+    text = _ZEROS.sub("", plain(key))
+    return short(text, _TICK_LENGTH)
 
 
 def cell(key: Any) -> str:

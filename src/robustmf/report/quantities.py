@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ Index = NDArray[np.integer[Any]]
 _RANGE_QUANTILE = 0.9
 _RANGE_FACTOR = 6.0
 
-#: Points closer than this share of the axes to a labelled one have no label of their own.
-_LABEL_DISTANCE = (0.12, 0.035)
+#: Width of a character of a label and height of a label, relative to the axes.
+LABEL_SIZE = (0.0155, 0.045)
 
 
 class Histogram(NamedTuple):
@@ -142,22 +142,45 @@ def factor_map(row_factors: NDArray[Any], column_factors: NDArray[Any]) -> Facto
 
 def points_to_label(
     points: Array,
-    extent: Array,
+    texts: Callable[[int], str],
+    limits: tuple[Array, Array],
     placed: list[Array],
     labels: int,
+    size: tuple[float, float] = LABEL_SIZE,
 ) -> list[int]:
-    """Return the points to label, and append their coordinates to those of the ``placed`` labels.
+    """Return the points to label, and append the boxes of their labels to those ``placed``.
 
     The most distant ones come first; a point whose label would cover a placed one is left out.
+    A label stands above its point, on the side where the axes have more space.
+
+    Parameters
+    ----------
+    points : array (n, 2)
+        The points.
+    texts : callable
+        Gives the label of a point.
+    limits : (low, high)
+        Smallest and largest coordinates on the axes.
+    placed : list of arrays
+        Left, lower, right and upper ends of labels, relative to the axes.
+    labels : int
+        Maximum number of labels.
+    size : (float, float)
+        Width of a character and height of a label, relative to the axes.
     """
-    scaled = points / np.where(extent > 0, extent, 1.0)
+    low, high = limits
+    scaled = (points - low) / np.where(high > low, high - low, 1.0)
     chosen: list[int] = []
     for k in np.argsort(-np.hypot(*(scaled - scaled.mean(axis=0)).T), kind="stable"):
         if len(chosen) == labels:
             break
-        if all((np.abs(scaled[k] - other) > _LABEL_DISTANCE).any() for other in placed):
+        x, y = scaled[k]
+        width = size[0] * (1 + len(texts(int(k))))
+        left = x - width if x > 0.5 else x
+        box = np.array([left, y, left + width, y + size[1]])
+        if all((box[:2] >= other[2:]).any() or (box[2:] <= other[:2]).any() for other in placed):
             chosen.append(int(k))
-            placed.append(scaled[k])
+            placed.append(box)
     return chosen
 
 
