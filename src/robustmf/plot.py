@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.data.sampling import evenly_spaced
 from robustmf.outliers import scores as scores_of
 from robustmf.outliers.cleaning import bad_entries
 from robustmf.report import quantities
@@ -480,7 +481,7 @@ def _heat_map(
 
 def _set_ticks(ax: Axes, axis: str, size: int, ids: Sequence[Hashable] | None) -> None:
     """Label some rows or columns by their ids."""
-    positions = np.unique(np.linspace(0, size - 1, min(_TICKS, size)).round().astype(int))
+    positions = evenly_spaced(size, _TICKS)
     texts = [_label(ids, int(k)) for k in positions]
     if axis == "y":
         ax.set_yticks(positions, texts, parse_math=False)

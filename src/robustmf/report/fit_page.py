@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from robustmf.data.sampling import evenly_spaced
 from robustmf.outliers.audit import share_of_outliers
 from robustmf.report import scene, search_table
 from robustmf.report.charts import Axis, Chart
@@ -316,7 +317,8 @@ def _candidate_chart(candidates: list[tuple[str, int, float, float, bool]]) -> s
 
 def _few(n: int, at_most: int = 10) -> list[int]:
     """Return some of the numbers 1 to n."""
-    return sorted(set(np.linspace(1, n, min(n, at_most)).round().astype(int).tolist()))
+    numbers: list[int] = (1 + evenly_spaced(n, at_most)).tolist()
+    return numbers
 
 
 # --- Fit ---
