@@ -20,7 +20,7 @@ from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
 from robustmf.outliers.evidence import Groups, combined, group_evidence
-from robustmf.outliers.noise import SAMPLE, NoiseModel
+from robustmf.outliers.noise import OPTIONS, NoiseModel
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -174,12 +174,12 @@ def _sampled_entries(
     """Evenly spaced entries of the fit, and the number of entries of each row and column."""
     stored = model.entries
     if "pointers" not in stored:  # they stayed on a cluster
-        chosen = evenly_spaced(len(stored["values"]), SAMPLE)
+        chosen = evenly_spaced(len(stored["values"]), OPTIONS.sample)
         sample = stored["rows"][chosen], stored["columns"][chosen], stored["values"][chosen]
         return *sample, (stored["row_counts"], stored["column_counts"])
     entries = model.fitted_entries()
     rows = entries.rows
-    chosen = evenly_spaced(entries.n_entries, SAMPLE)
+    chosen = evenly_spaced(entries.n_entries, OPTIONS.sample)
     i = rows.groups_at(chosen)
     column_counts = np.bincount(rows.indices, minlength=entries.shape[1])
     return i, rows.indices[chosen], rows.values[chosen], (rows.counts, column_counts)

@@ -19,15 +19,31 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-_WIDTH = 480
-_LEFT = 60
-_RIGHT = 14
-_RIGHT_OF_TWIN = 46
-_TOP = 12
-_BOTTOM = 46
 
-#: Width of a character of the ticks.
-_CHARACTER = 7.5
+@dataclass(frozen=True)
+class ChartLayout:
+    """Lengths of a chart, in pixels at its natural size.
+
+    Attributes
+    ----------
+    width : int
+        The width of a chart with its margins.
+    left, right, right_of_twin, top, bottom : int
+        The margins; ``right_of_twin`` is for a second axis on the right.
+    character : float
+        The width of a character of the ticks.
+    """
+
+    width: int = 480
+    left: int = 60
+    right: int = 14
+    right_of_twin: int = 46
+    top: int = 12
+    bottom: int = 46
+    character: float = 7.5
+
+
+LAYOUT = ChartLayout()
 
 #: Colors of series with sufficient contrast on white and on black.
 COLORS = (
@@ -142,15 +158,15 @@ class Chart:
         *,
         twin: Axis | None = None,
         height: int = 300,
-        left: int = _LEFT,
+        left: int = LAYOUT.left,
     ) -> None:
         self.x = x
         self.y = y
         self.label = label
         self.twin = twin
         self.left = left
-        self.right = _WIDTH - (_RIGHT if twin is None else _RIGHT_OF_TWIN)
-        self.bottom = height - _BOTTOM
+        self.right = LAYOUT.width - (LAYOUT.right if twin is None else LAYOUT.right_of_twin)
+        self.bottom = height - LAYOUT.bottom
         self.height = height
         self._marks: list[str] = []
         self._legend: list[tuple[int, str]] = []
@@ -228,7 +244,7 @@ class Chart:
         """Add a dashed line at x or y."""
         if x is not None:
             a = self._positions([x], [self.y.low])[0][0]
-            self._marks.append(f'<path class="rule" d="M{a:.1f} {self.bottom}V{_TOP}"/>')
+            self._marks.append(f'<path class="rule" d="M{a:.1f} {self.bottom}V{LAYOUT.top}"/>')
         if y is not None:
             b = self._positions([self.x.low], [y])[1][0]
             self._marks.append(f'<path class="rule" d="M{self.left} {b:.1f}H{self.right}"/>')
@@ -247,8 +263,8 @@ class Chart:
         """Add a heat map of cells over the whole chart, empty where a cell is NaN."""
         width = self.right - self.left
         self._marks.append(
-            f'<image class="cells" x="{self.left}" y="{_TOP}" width="{width}" '
-            f'height="{self.bottom - _TOP}" preserveAspectRatio="none" '
+            f'<image class="cells" x="{self.left}" y="{LAYOUT.top}" width="{width}" '
+            f'height="{self.bottom - LAYOUT.top}" preserveAspectRatio="none" '
             f'href="{_png(cells, low, high)}"/>'
         )
 
@@ -274,9 +290,9 @@ class Chart:
             for color, name in self._legend
         )
         legend = f'<ul class="legend">{items}</ul>' if items else ""
-        frame = f'<path class="frame" d="M{self.left} {_TOP}V{self.bottom}H{self.right}"/>'
+        frame = f'<path class="frame" d="M{self.left} {LAYOUT.top}V{self.bottom}H{self.right}"/>'
         return (
-            f'{legend}<svg class="chart" viewBox="0 0 {_WIDTH} {self.height}" role="img" '
+            f'{legend}<svg class="chart" viewBox="0 0 {LAYOUT.width} {self.height}" role="img" '
             f'aria-label="{escape(self.label)}">{"".join(self._ticks())}{"".join(self._marks)}'
             f"{frame}</svg>"
         )
@@ -286,7 +302,7 @@ class Chart:
     ) -> tuple[list[float], list[float]]:
         vertical = self.twin if on_twin and self.twin is not None else self.y
         px = self.left + self.x.share(x) * (self.right - self.left)
-        py = self.bottom - vertical.share(y) * (self.bottom - _TOP)
+        py = self.bottom - vertical.share(y) * (self.bottom - LAYOUT.top)
         return px.tolist(), py.tolist()
 
     def _ticks(self) -> list[str]:
@@ -295,9 +311,9 @@ class Chart:
         for value, text in self.x.tick_texts():
             a = self._positions([value], [self.y.low])[0][0]
             # A long text at the right end would extend beyond the picture.
-            x = min(a, _WIDTH - 2 - _CHARACTER / 2 * len(text))
+            x = min(a, LAYOUT.width - 2 - LAYOUT.character / 2 * len(text))
             parts.append(
-                f'<path class="grid" d="M{a:.1f} {_TOP}V{self.bottom}"/><text class="xtick" '
+                f'<path class="grid" d="M{a:.1f} {LAYOUT.top}V{self.bottom}"/><text class="xtick" '
                 f'x="{x:.1f}" y="{self.bottom + 17}" text-anchor="middle">{escape(text)}</text>'
             )
         for value, text in self.y.tick_texts():
@@ -310,7 +326,7 @@ class Chart:
             for value, text in self.twin.tick_texts():
                 b = self._positions([self.x.low], [value], on_twin=True)[1][0]
                 parts.append(f'<text x="{self.right + 6}" y="{b + 4:.1f}">{escape(text)}</text>')
-            parts.append(self._vertical_title(_WIDTH - 6, self.twin.title))
+            parts.append(self._vertical_title(LAYOUT.width - 6, self.twin.title))
         center = (self.left + self.right) / 2
         parts.append(
             f'<text class="title" x="{center:g}" y="{self.height - 8}" '
@@ -320,7 +336,7 @@ class Chart:
         return parts
 
     def _vertical_title(self, x: int, title: str) -> str:
-        y = (_TOP + self.bottom) / 2
+        y = (LAYOUT.top + self.bottom) / 2
         return (
             f'<text class="title" x="{x}" y="{y:g}" text-anchor="middle" '
             f'transform="rotate(-90 {x} {y:g})">{escape(title)}</text>'
