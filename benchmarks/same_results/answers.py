@@ -35,7 +35,7 @@ from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_
 
 @cache
 def answering(name: str) -> tuple[Any, Observed]:
-    """Fit one of the models that are asked for predictions, and return it with its data."""
+    """Fit one of the models that predict, and return it with its data."""
     models: dict[str, tuple[Callable[[], Observed], dict[str, Any]]] = {
         "plain": (partial(low_rank, 80, 50), {}),
         "float32": (partial(low_rank, 80, 50, dtype="float32"), {}),
@@ -89,7 +89,7 @@ def held_out(data: Observed) -> Observed:
 
 
 def questions(data: Observed) -> tuple[list[Any], list[Any]]:
-    """Return row and column labels (or numbers) to ask a model about; labels may be unknown."""
+    """Return row and column labels (or numbers) for queries; labels may be unknown."""
     rng = np.random.default_rng(10)
     rows = rng.integers(data.shape[0], size=60).tolist()
     columns = rng.integers(data.shape[1], size=60).tolist()
@@ -168,7 +168,7 @@ METHODS: dict[str, Callable[[Any, Observed], Any]] = {
 def add_answers() -> None:
     """Add every method of a fitted model, for models of every kind."""
 
-    def ask(name: str, method: str) -> Any:
+    def answer(name: str, method: str) -> Any:
         return METHODS[method](*answering(name))
 
     names = (
@@ -186,9 +186,9 @@ def add_answers() -> None:
         "user-loss",
     )
     for name, method in product(names, METHODS):
-        add(f"answers/{name}/{method}", partial(ask, name, method))
+        add(f"answers/{name}/{method}", partial(answer, name, method))
     for method in ("outlier-scores", "row-scores", "column-scores", "audit", "recommend"):
-        add(f"answers/large/{method}", partial(ask, "large", method))
+        add(f"answers/large/{method}", partial(answer, "large", method))
     sizes = {"shape": (10_000, 3_000), "n_entries": 400_000}
     for label, settings in {
         "default": {},

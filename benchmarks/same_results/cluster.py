@@ -60,7 +60,7 @@ NAMES = {"row": "user", "col": "item", "value": "rating"}
 def on_cluster(
     frame: Any, triplets: dict[str, Any], fit_options: dict[str, Any], **settings: Any
 ) -> Any:
-    """Fit three pieces of a table on the cluster; two blocks unless ``triplets`` says otherwise."""
+    """Fit three pieces of a table on the cluster; two blocks unless ``triplets`` sets others."""
     pieces = [frame.iloc[k::3] for k in range(3)]
     data = cluster_module().Triplets(pieces, **{"blocks": 2} | NAMES | triplets)
     return make_model(2, **settings).fit(data, client=dask_client(), **fit_options)

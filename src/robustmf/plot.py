@@ -42,7 +42,7 @@ _ORANGE = "#e0702b"
 _RED = "#c92a2a"
 _GRAY = "#8a8a8a"
 
-#: Scores below this are drawn at this value: a smaller one says nothing more.
+#: Scores below this are drawn at this value: smaller ones are no more informative.
 _SMALLEST_SCORE = 1e-8
 
 #: Number of labels along an axis of a heat map.
@@ -218,7 +218,7 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     -------
     Axes
         Errors with one standard error, the chosen candidate marked. If the fit compared no
-        candidates, since the rank was given, a text says so.
+        candidates, since the rank was given, a text states it.
     """
     if hasattr(model, "fit"):
         check_is_fitted(model)

@@ -48,7 +48,7 @@ def test_without_convergence_the_limit_is_expected():
     estimate = progress.IterationEstimate(100, 1e-6)
     found = [estimate.left(k, 1000.0 - k) for k in range(10)]
     assert found[3:] == [100 - k for k in range(3, 10)]
-    assert estimate.left(10, 2000.0) == 90  # an objective that rises says nothing new
+    assert estimate.left(10, 2000.0) == 90  # an objective that rises is not informative
 
 
 @pytest.mark.parametrize(

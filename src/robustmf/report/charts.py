@@ -28,8 +28,8 @@ class ChartLayout:
     ----------
     width : int
         The width of a chart with its margins.
-    left, right, right_of_twin, top, bottom : int
-        The margins; ``right_of_twin`` is for a second axis on the right.
+    left, right, right_of_secondary, top, bottom : int
+        The margins; ``right_of_secondary`` is for a second axis on the right.
     character : float
         The width of a character of the ticks.
     """
@@ -37,7 +37,7 @@ class ChartLayout:
     width: int = 480
     left: int = 60
     right: int = 14
-    right_of_twin: int = 46
+    right_of_secondary: int = 46
     top: int = 12
     bottom: int = 46
     character: float = 7.5
@@ -142,7 +142,7 @@ class Chart:
         The axes; y points upward.
     label : str
         Description for screen readers.
-    twin : Axis or None, default=None
+    secondary : Axis or None, default=None
         A second vertical axis on the right.
     height : int, default=300
         Height relative to a width of 480.
@@ -156,16 +156,18 @@ class Chart:
         y: Axis,
         label: str,
         *,
-        twin: Axis | None = None,
+        secondary: Axis | None = None,
         height: int = 300,
         left: int = LAYOUT.left,
     ) -> None:
         self.x = x
         self.y = y
         self.label = label
-        self.twin = twin
+        self.secondary = secondary
         self.left = left
-        self.right = LAYOUT.width - (LAYOUT.right if twin is None else LAYOUT.right_of_twin)
+        self.right = LAYOUT.width - (
+            LAYOUT.right if secondary is None else LAYOUT.right_of_secondary
+        )
         self.bottom = height - LAYOUT.bottom
         self.height = height
         self._marks: list[str] = []
@@ -176,10 +178,10 @@ class Chart:
         self._legend.append((color, name))
 
     def line(
-        self, x: ArrayLike, y: ArrayLike, color: int, name: str = "", *, on_twin: bool = False
+        self, x: ArrayLike, y: ArrayLike, color: int, name: str = "", *, on_secondary: bool = False
     ) -> None:
         """Add a line through points; those that are not finite interrupt it."""
-        px, py = self._positions(x, y, on_twin)
+        px, py = self._positions(x, y, on_secondary)
         pieces: list[list[str]] = [[]]
         for a, b in zip(px, py, strict=True):
             if math.isfinite(a) and math.isfinite(b):
@@ -298,9 +300,9 @@ class Chart:
         )
 
     def _positions(
-        self, x: ArrayLike, y: ArrayLike, on_twin: bool = False
+        self, x: ArrayLike, y: ArrayLike, on_secondary: bool = False
     ) -> tuple[list[float], list[float]]:
-        vertical = self.twin if on_twin and self.twin is not None else self.y
+        vertical = self.secondary if on_secondary and self.secondary is not None else self.y
         px = self.left + self.x.share(x) * (self.right - self.left)
         py = self.bottom - vertical.share(y) * (self.bottom - LAYOUT.top)
         return px.tolist(), py.tolist()
@@ -322,11 +324,11 @@ class Chart:
                 f'<path class="grid" d="M{self.left} {b:.1f}H{self.right}"/><text '
                 f'x="{self.left - 6}" y="{b + 4:.1f}" text-anchor="end">{escape(text)}</text>'
             )
-        if self.twin is not None:
-            for value, text in self.twin.tick_texts():
-                b = self._positions([self.x.low], [value], on_twin=True)[1][0]
+        if self.secondary is not None:
+            for value, text in self.secondary.tick_texts():
+                b = self._positions([self.x.low], [value], on_secondary=True)[1][0]
                 parts.append(f'<text x="{self.right + 6}" y="{b + 4:.1f}">{escape(text)}</text>')
-            parts.append(self._vertical_title(LAYOUT.width - 6, self.twin.title))
+            parts.append(self._vertical_title(LAYOUT.width - 6, self.secondary.title))
         center = (self.left + self.right) / 2
         parts.append(
             f'<text class="title" x="{center:g}" y="{self.height - 8}" '

@@ -375,14 +375,14 @@ def _residual_chart(residuals: dict[str, Any]) -> str:
         Axis("residual", edges[0], edges[-1]),
         Axis("entries", 0.5, 1.5 * max(residuals["counts"]), log=True),
         "Histogram of the residuals, and the weights of residuals",
-        twin=Axis("weight", 0.0, 1.05, ticks=[(0, "0"), (0.5, "0.5"), (1, "1")]),
+        secondary=Axis("weight", 0.0, 1.05, ticks=[(0, "0"), (0.5, "0.5"), (1, "1")]),
     )
     chart.bars(edges, residuals["counts"], _BLUE, "entries")
     theta = residuals["theta"]
     if theta is not None and theta < edges[-1]:
         chart.rule(x=-theta)
         chart.rule(x=theta)
-    chart.line(residuals["centers"], residuals["weights"], _ORANGE, "weight", on_twin=True)
+    chart.line(residuals["centers"], residuals["weights"], _ORANGE, "weight", on_secondary=True)
     return chart.svg()
 
 
