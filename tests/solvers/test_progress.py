@@ -53,9 +53,15 @@ def test_without_convergence_the_limit_is_expected():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.1, "1 s"), (4.4, "4 s"), (33, "35 s"), (80, "1 min 20 s"), (1234, "20 min"),
-     (7500, "2 h 5 min")],
-)  # fmt: skip
+    [
+        (0.1, "1 s"),
+        (4.4, "4 s"),
+        (33, "35 s"),
+        (80, "1 min 20 s"),
+        (1234, "20 min"),
+        (7500, "2 h 5 min"),
+    ],
+)
 def test_durations_are_rounded(seconds, text):
     assert progress.duration(seconds) == text
 

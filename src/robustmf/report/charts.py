@@ -47,9 +47,19 @@ LAYOUT = ChartLayout()
 
 #: Colors of series with sufficient contrast on white and on black.
 COLORS = (
-    "#3b7dd8", "#d97b16", "#2f9e5d", "#b557b0", "#d63a3a", "#948224", "#1a9aa0", "#7a6fd0",
-    "#c05a86", "#6b8e23", "#868686", "#a0522d",
-)  # fmt: skip
+    "#3b7dd8",
+    "#d97b16",
+    "#2f9e5d",
+    "#b557b0",
+    "#d63a3a",
+    "#948224",
+    "#1a9aa0",
+    "#7a6fd0",
+    "#c05a86",
+    "#6b8e23",
+    "#868686",
+    "#a0522d",
+)
 
 STYLE = """
 .chart { width: 100%; height: auto; display: block; }
