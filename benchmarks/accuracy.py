@@ -110,9 +110,14 @@ def table(results: list[dict[str, Any]]) -> str:
     rows = []
     for (m,), runs in grouped(results, "m").items():
         ratios = column(runs, "ratio")
-        rows.append([
-            m, f"{(ratios <= WITHIN).sum()} of {len(ratios)}", f"{np.median(ratios):.3f}",
-            f"{ratios.max():.3f}", f"{np.median(column(runs, 'seconds')):.2f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                m,
+                f"{(ratios <= WITHIN).sum()} of {len(ratios)}",
+                f"{np.median(ratios):.3f}",
+                f"{ratios.max():.3f}",
+                f"{np.median(column(runs, 'seconds')):.2f}",
+            ]
+        )
     header = ["m", f"runs within {WITHIN} × oracle", "median ratio", "largest", "CPU seconds"]
     return markdown("RMSE on unobserved entries, relative to the oracle", header, rows)

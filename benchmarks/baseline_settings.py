@@ -64,11 +64,16 @@ def run(sizes: str = "500,1000", seeds: int = 2, first_seed: int = 100) -> list[
                         warnings.simplefilter("ignore")
                         model = make(value, unit).fit(data.train)
                     predicted = model.predict(rows.group_of_entry(), rows.indices)
-                    records.append({
-                        "m": m, "seed": seed, "parameter": parameter, "value": value,
-                        "validation": rmse(rows.values, predicted),
-                        "clean": data.test_rmse(model.row_factors_, model.column_factors_),
-                    })  # fmt: skip
+                    records.append(
+                        {
+                            "m": m,
+                            "seed": seed,
+                            "parameter": parameter,
+                            "value": value,
+                            "validation": rmse(rows.values, predicted),
+                            "clean": data.test_rmse(model.row_factors_, model.column_factors_),
+                        }
+                    )
     return records
 
 

@@ -73,10 +73,15 @@ def run(scale: float = 1.0) -> dict[str, Any]:
             model.fit(small)  # compiles
             seconds, _ = timed(lambda model=model: model.fit(observed))  # type: ignore[misc]
         announce(f"{name}: {seconds:.1f} s")
-        found.append({
-            "method": name, "seconds": seconds, "iterations": model.n_iter_, "rmse": rmse(model),
-            "stop_reason": model.stop_reason_,
-        })  # fmt: skip
+        found.append(
+            {
+                "method": name,
+                "seconds": seconds,
+                "iterations": model.n_iter_,
+                "rmse": rmse(model),
+                "stop_reason": model.stop_reason_,
+            }
+        )
     size = {"shape": observed.shape, "entries": observed.n_entries, "rank": RANK}
     return {**size, "noise": NOISE, "outliers": OUTLIERS, "methods": found}
 

@@ -59,10 +59,12 @@ def table(results: list[dict[str, Any]]) -> str:
         ratios = (np.median(column(by_share[share,], "ratio")) for share in SHARES)
         medians.append([*name, *(f"{ratio:.3g}" for ratio in ratios)])
     header = ["method", "outliers of", *(f"{share:.0%}" for share in SHARES)]
-    return "\n".join([
-        markdown(f"Runs with an RMSE within {WITHIN} × the oracle's", header, counts),
-        markdown("Median RMSE relative to the oracle's", header, medians),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            markdown(f"Runs with an RMSE within {WITHIN} × the oracle's", header, counts),
+            markdown("Median RMSE relative to the oracle's", header, medians),
+        ]
+    )
 
 
 def figure(results: list[dict[str, Any]]) -> None:

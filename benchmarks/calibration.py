@@ -91,9 +91,14 @@ def run_entries(case: Case, seed: int) -> dict[str, Any]:
     """False alarm rates of fitted, held-out and new entries; coverage and width of intervals."""
     rng = np.random.default_rng([seed, 5])
     data = make_synthetic(
-        case.m, rank=RANK, noise=0.0, outliers=case.outliers, magnitude=case.magnitude,
-        observed=case.observed, random_state=seed,
-    )  # fmt: skip
+        case.m,
+        rank=RANK,
+        noise=0.0,
+        outliers=case.outliers,
+        magnitude=case.magnitude,
+        observed=case.observed,
+        random_state=seed,
+    )
     train, validation = (
         part.with_values(part.rows.values + case.draw_noise(part.n_entries, rng))
         for part in (data.train, data.validation)
@@ -119,9 +124,12 @@ def run_entries(case: Case, seed: int) -> dict[str, Any]:
     }
     width = {level: float((upper - lower).mean()) for level, (lower, upper) in ends.items()}
     return {
-        **asdict(case), "seed": seed, "false_alarms": _rates(scores), "coverage": coverage,
+        **asdict(case),
+        "seed": seed,
+        "false_alarms": _rates(scores),
+        "coverage": coverage,
         "width": width,
-    }  # fmt: skip
+    }
 
 
 def _new_rows(

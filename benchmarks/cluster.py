@@ -81,9 +81,16 @@ def _model(shape: tuple[int, int], **options: Any) -> RobustMF:
     rng = np.random.default_rng(0)
     init: Any = tuple(0.5 * rng.standard_normal((size, NETFLIX_RANK), np.float32) for size in shape)
     return RobustMF(
-        NETFLIX_RANK, solver="irls", theta=1.0, reg=1.0, bias=False, init=init, max_iter=_SWEEPS,
-        tol=1e-12, **options,
-    )  # fmt: skip
+        NETFLIX_RANK,
+        solver="irls",
+        theta=1.0,
+        reg=1.0,
+        bias=False,
+        init=init,
+        max_iter=_SWEEPS,
+        tol=1e-12,
+        **options,
+    )
 
 
 def _write(folder: str, i: Any, j: Any, values: Any) -> None:
@@ -101,11 +108,15 @@ def _sweep_seconds(history: dict[str, list[float]]) -> float:
 def _client(workers: int) -> Iterator[Any]:
     with (
         distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0",
-            memory_limit=0, silence_logs=50,
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            memory_limit=0,
+            silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
-    ):  # fmt: skip
+    ):
         yield client
 
 
@@ -142,15 +153,28 @@ def table(results: dict[str, Any]) -> str:
     rows = []
     for one in results["grid"]:
         sent, model = one["sweep_bytes"], one["predicted_bytes"]
-        rows.append([
-            one["workers"], one["blocks"], f"{one['sweep_seconds']:.2f}", f"{sent / 1e6:.2f}",
-            f"{model / 1e6:.2f}", f"{sent / model:.3f}" if model else "",
-            f"{one['load_bytes'] / 1e6:.0f}", f"{one['worker_gigabytes']:.2f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                one["workers"],
+                one["blocks"],
+                f"{one['sweep_seconds']:.2f}",
+                f"{sent / 1e6:.2f}",
+                f"{model / 1e6:.2f}",
+                f"{sent / model:.3f}" if model else "",
+                f"{one['load_bytes'] / 1e6:.0f}",
+                f"{one['worker_gigabytes']:.2f}",
+            ]
+        )
     header = [
-        "workers", "blocks per side", "seconds per sweep", "MB per sweep", "predicted", "ratio",
-        "MB at load", "peak GB per worker",
-    ]  # fmt: skip
+        "workers",
+        "blocks per side",
+        "seconds per sweep",
+        "MB per sweep",
+        "predicted",
+        "ratio",
+        "MB at load",
+        "peak GB per worker",
+    ]
     title = f"{results['grid'][0]['entries']:,} entries, rank {NETFLIX_RANK}"
     workers = "Single-threaded workers against one process with 2 threads"
     return "\n".join([markdown(title, header, rows), figures(workers, results["overhead"])])

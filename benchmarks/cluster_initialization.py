@@ -81,11 +81,14 @@ def run(seeds: int = 5, shares: str = "1.0,0.9,0.8,0.5", only: str = "") -> list
     with (
         warnings.catch_warnings(),
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
             silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
-    ):  # fmt: skip
+    ):
         warnings.simplefilter("ignore")
         for name, (rank, make) in problems().items():
             if only not in name:

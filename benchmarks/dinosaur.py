@@ -30,10 +30,15 @@ def run(seeds: int = 10, first_seed: int = 0, data: Path | None = None) -> list[
             model = RobustMF(4, loss="l1", reg=1e-9, tol=1e-6, random_state=seed)
             seconds, _ = timed(lambda model=model, tracks=tracks: model.fit(tracks))  # type: ignore[misc]
             error = -model.score(tracks, rows="fitted")
-            records.append({
-                "data": f"D{min_views - 4}", "seed": seed, "error": error, "bound": bound,
-                "seconds": seconds,
-            })  # fmt: skip
+            records.append(
+                {
+                    "data": f"D{min_views - 4}",
+                    "seed": seed,
+                    "error": error,
+                    "bound": bound,
+                    "seconds": seconds,
+                }
+            )
     return records
 
 
@@ -43,10 +48,15 @@ def table(results: list[dict[str, Any]]) -> str:
     for (name, bound), runs in grouped(results, "data", "bound").items():
         errors = column(runs, "error")
         seconds = column(runs, "seconds")
-        rows.append([
-            name, f"{(errors <= bound).sum()} of {len(errors)} below {bound}",
-            f"{np.median(errors):.4f}", f"{errors.max():.4f}", f"{np.median(seconds):.2f}",
-            f"{seconds.max():.2f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{(errors <= bound).sum()} of {len(errors)} below {bound}",
+                f"{np.median(errors):.4f}",
+                f"{errors.max():.4f}",
+                f"{np.median(seconds):.2f}",
+                f"{seconds.max():.2f}",
+            ]
+        )
     header = ["data", "runs", "median error", "largest", "median seconds", "longest"]
     return markdown("Training error, rank 4", header, rows)

@@ -53,9 +53,14 @@ def arrival(
         batch_seconds.append(seconds)
     rmse, single = (data.test_rmse(m.row_factors_, m.column_factors_) for m in (model, whole))
     return {
-        "shape": list(shape), "outliers": outliers, "seed": seed, "rmse": rmse,
-        "rmse_of_one_fit": single, "batch_seconds": batch_seconds, "fit_seconds": fit_seconds,
-    }  # fmt: skip
+        "shape": list(shape),
+        "outliers": outliers,
+        "seed": seed,
+        "rmse": rmse,
+        "rmse_of_one_fit": single,
+        "batch_seconds": batch_seconds,
+        "fit_seconds": fit_seconds,
+    }
 
 
 def row_range(observed: Observed, low: int, high: int) -> Observed:
@@ -98,11 +103,19 @@ def table(results: dict[str, Any]) -> str:
         figures = [f"{ratio:.4f}" for ratio in (ratios.min(), np.median(ratios), ratios.max())]
         rows.append([problem, f"{outliers:.0%}", *figures, *(f"{s:.3f}" for s in seconds)])
     header = [
-        "problem", "outliers", "RMSE relative to one fit: least", "median", "largest",
-        "CPU seconds: first batch", "last batch", "one fit",
-    ]  # fmt: skip
+        "problem",
+        "outliers",
+        "RMSE relative to one fit: least",
+        "median",
+        "largest",
+        "CPU seconds: first batch",
+        "last batch",
+        "one fit",
+    ]
     rates = [[what, f"{rate:,.0f}"] for what, rate in results["answers"].items()]
-    return "\n".join([
-        markdown(f"Rows in {BATCHES} batches (`partial_fit`) against one fit", header, rows),
-        markdown("Answers, 20,000 × 5,000 at rank 10", ["operation", "per second"], rates),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            markdown(f"Rows in {BATCHES} batches (`partial_fit`) against one fit", header, rows),
+            markdown("Answers, 20,000 × 5,000 at rank 10", ["operation", "per second"], rates),
+        ]
+    )

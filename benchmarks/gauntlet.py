@@ -364,15 +364,17 @@ def table(results: list[dict[str, Any]]) -> str:
             within = int((ratios <= WITHIN).sum())
             solved += within == len(ratios)
             ranks = sorted({f"{r['rank']}{'b' if r['has_bias'] else ''}" for r in own})
-            rows.append([
-                name,
-                f"{np.median(ratios):.3f}",
-                f"{ratios.max():.3f}",
-                f"{within} of {len(ratios)}",
-                f"{', '.join(ranks)} ({own[0]['true_rank']})",
-                f"{column(own, 'alarms').mean() / LEVEL:.1f}",
-                f"{np.median(column(own, 'seconds')):.1f}",
-            ])  # fmt: skip
+            rows.append(
+                [
+                    name,
+                    f"{np.median(ratios):.3f}",
+                    f"{ratios.max():.3f}",
+                    f"{within} of {len(ratios)}",
+                    f"{', '.join(ranks)} ({own[0]['true_rank']})",
+                    f"{column(own, 'alarms').mean() / LEVEL:.1f}",
+                    f"{np.median(column(own, 'seconds')):.1f}",
+                ]
+            )
         title = (
             f"{family}: {solved} of {len(rows)} problems with every run within {WITHIN} × oracle"
         )

@@ -33,9 +33,14 @@ def table(results: dict[str, Any]) -> str:
         "half_step_error": ("rank", "cpu", "gpu"),
         "same_as_cpu": ("case", "relative", "cpu_itself"),
         "same_as_cpu_large": (
-            "rank", "cpu_rmse", "gpu_rmse", "relative", "cpu_seconds", "gpu_seconds",
+            "rank",
+            "cpu_rmse",
+            "gpu_rmse",
+            "relative",
+            "cpu_seconds",
+            "gpu_seconds",
         ),
-    }  # fmt: skip
+    }
     titles = {
         "half_step_error": "Relative error of a float32 half-step against float64",
         "same_as_cpu": "Relative difference of the RMSE, and how far that of the CPU moves when "
@@ -62,7 +67,15 @@ def _sweep_table(lines: list[dict[str, Any]]) -> str:
         ]
         rows.append([line["rank"], line["loss"], *(f"{t:.2f}" for t in (*times, gather, *bounds))])
     header = [
-        "rank", "loss", "rows", "columns", "sweep", "with objective", "gather only",
-        "bound by bytes", "bound by operations", "matrix units",
-    ]  # fmt: skip
+        "rank",
+        "loss",
+        "rows",
+        "columns",
+        "sweep",
+        "with objective",
+        "gather only",
+        "bound by bytes",
+        "bound by operations",
+        "matrix units",
+    ]
     return markdown("A sweep of irls, milliseconds", header, rows)

@@ -139,19 +139,26 @@ def _compared(entries: int = 500_000, dtype: str = "float32", **settings: Any) -
         ("cpu", observed.with_values(moved.astype(dtype))),
     )
     defaults: dict[str, Any] = {
-        "rank": NETFLIX_RANK, "init": "ridge", "max_iter": 20, "tol": 1e-12, "random_state": 0,
-    }  # fmt: skip
+        "rank": NETFLIX_RANK,
+        "init": "ridge",
+        "max_iter": 20,
+        "tol": 1e-12,
+        "random_state": 0,
+    }
     models = [RobustMF(**defaults | settings, device=device).fit(X) for device, X in others]
     cpu, gpu, itself = (clean_rmse(model, *drawn[3:]) for model in models)
     objectives = [model.history_["objective"][-1] for model in models]
     case = ", ".join(f"{name}={value}" for name, value in settings.items())
     case += f", {dtype}, {observed.n_entries:,} entries"
     return {
-        "case": case, "cpu_rmse": cpu, "gpu_rmse": gpu,
-        "relative": abs(gpu / cpu - 1), "cpu_itself": abs(itself / cpu - 1),
+        "case": case,
+        "cpu_rmse": cpu,
+        "gpu_rmse": gpu,
+        "relative": abs(gpu / cpu - 1),
+        "cpu_itself": abs(itself / cpu - 1),
         "objective_relative": abs(objectives[1] / objectives[0] - 1),
         "iterations": [model.n_iter_ for model in models[:2]],
-    }  # fmt: skip
+    }
 
 
 def same_as_cpu_large(drawn: Drawn, sweeps: int = 5) -> list[dict[str, float]]:
@@ -160,14 +167,25 @@ def same_as_cpu_large(drawn: Drawn, sweeps: int = 5) -> list[dict[str, float]]:
     found = []
     for rank in (NETFLIX_RANK, 32, 64):
         settings: dict[str, Any] = {
-            "theta": 1.0, "reg": 1.0, "init": "ridge", "max_iter": sweeps, "tol": 1e-12,
+            "theta": 1.0,
+            "reg": 1.0,
+            "init": "ridge",
+            "max_iter": sweeps,
+            "tol": 1e-12,
             "random_state": 0,
-        }  # fmt: skip
+        }
         models = [RobustMF(rank, **settings, device=device) for device in ("cpu", "cuda")]
         times = [timed(lambda model=model: model.fit(observed))[0] for model in models]  # type: ignore[misc]
         cpu, gpu = (clean_rmse(model, *drawn[3:]) for model in models)
-        found.append({
-            "rank": rank, "sweeps": sweeps, "cpu_rmse": cpu, "gpu_rmse": gpu,
-            "relative": abs(gpu / cpu - 1), "cpu_seconds": times[0], "gpu_seconds": times[1],
-        })  # fmt: skip
+        found.append(
+            {
+                "rank": rank,
+                "sweeps": sweeps,
+                "cpu_rmse": cpu,
+                "gpu_rmse": gpu,
+                "relative": abs(gpu / cpu - 1),
+                "cpu_seconds": times[0],
+                "gpu_seconds": times[1],
+            }
+        )
     return found

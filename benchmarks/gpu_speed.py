@@ -313,11 +313,15 @@ def mm_fit(total: int) -> dict[str, Any]:
         passes = sum(model.history_["inner_iterations"])
         loop = model.history_["seconds"][-1]
         found[init] = {
-            "fit_seconds": taken, "outer_iterations": model.n_iter_, "passes": passes,
-            "loop_seconds": loop, "milliseconds_per_pass": 1e3 * loop / passes,
+            "fit_seconds": taken,
+            "outer_iterations": model.n_iter_,
+            "passes": passes,
+            "loop_seconds": loop,
+            "milliseconds_per_pass": 1e3 * loop / passes,
             "objective": model.history_["objective"][-1],
-            "rmse_against_clean": clean_rmse(model, U, V), "converged": model.converged_,
-        }  # fmt: skip
+            "rmse_against_clean": clean_rmse(model, U, V),
+            "converged": model.converged_,
+        }
     found["same_bits"] = _same_bits(model, RMFNL(NETFLIX_RANK, init="auto", **settings).fit(host))
     found["dual_step_ms"] = _dual_step_ms(drawn)
     return found

@@ -182,9 +182,15 @@ def _trace(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         RobustMF(
-            rank, loss="lsp", theta=1.0, reg=objective.reg, solver=solver, init=initial,
-            max_iter=max_iter, callbacks=[note],
-        ).fit(on.observed)  # fmt: skip
+            rank,
+            loss="lsp",
+            theta=1.0,
+            reg=objective.reg,
+            solver=solver,
+            init=initial,
+            max_iter=max_iter,
+            callbacks=[note],
+        ).fit(on.observed)
     return trace
 
 
@@ -218,10 +224,20 @@ def cmfrec_sweep(scale: float) -> dict[str, Any] | None:
 
     def cmf(sweeps: int) -> float:
         model = CMF(
-            k=10, lambda_=0.1, method="als", use_cg=False, finalize_chol=False, user_bias=False,
-            item_bias=False, center=False, niter=sweeps, nthreads=2, verbose=False, use_float=True,
+            k=10,
+            lambda_=0.1,
+            method="als",
+            use_cg=False,
+            finalize_chol=False,
+            user_bias=False,
+            item_bias=False,
+            center=False,
+            niter=sweeps,
+            nthreads=2,
+            verbose=False,
+            use_float=True,
             precompute_for_predictions=False,
-        )  # fmt: skip
+        )
         return timed(lambda: model.fit(X))[0]
 
     U, V = random_factors(observed.shape, 10, 0)
@@ -271,11 +287,18 @@ def table(results: dict[str, Any]) -> str:
     cost = []
     for line in results["initialization_cost"]:
         default, plain = line["seconds"]["auto"], line["seconds"]["ridge"]
-        cost.append([
-            line["m"], f"{line['outliers']:.0%}", f"{line['tol']:g}", f"{default:.3f}",
-            f"{plain:.3f}", f"{default / plain:.2f}", f"{line['rmse']['auto']:.4f}",
-            f"{line['rmse']['ridge']:.4f}",
-        ])  # fmt: skip
+        cost.append(
+            [
+                line["m"],
+                f"{line['outliers']:.0%}",
+                f"{line['tol']:g}",
+                f"{default:.3f}",
+                f"{plain:.3f}",
+                f"{default / plain:.2f}",
+                f"{line['rmse']['auto']:.4f}",
+                f"{line['rmse']['ridge']:.4f}",
+            ]
+        )
     header = ["m", "outliers", "tol", "default", "ridge", "ratio", "RMSE", "RMSE, ridge"]
     tables.append(markdown("CPU seconds of fits with two initializations", header, cost))
     startup, peer = results["startup"], results["cmfrec"]
@@ -303,9 +326,16 @@ def _half_step_table(results: dict[str, Any]) -> str:
         figures += [ours / ns["two threads"], ns["welsch"], ns["float64"], bound]
         rows.append([rank, *(f"{figure:.2f}" for figure in figures)])
     header = [
-        "rank", "plain Numba kernel", "robustmf", "× faster", "two threads", "speed-up", "Welsch",
-        "float64", "bound by FMA",
-    ]  # fmt: skip
+        "rank",
+        "plain Numba kernel",
+        "robustmf",
+        "× faster",
+        "two threads",
+        "speed-up",
+        "Welsch",
+        "float64",
+        "bound by FMA",
+    ]
     title = "A half-step, ns per entry, float32, LSP loss, 6040 × 3706 with a million entries"
     return markdown(title, header, rows)
 

@@ -43,11 +43,14 @@ def run(
         for name, kind in files.items():
             announce(f"reading {kind}")
             runs = [in_new_process(_read, kind, base / name) for _ in range(repeats)]
-            records.append({
-                "kind": kind, "entries": runs[0]["entries"],
-                "seconds": [one["seconds"] for one in runs],
-                "peak_gigabytes": max(one["peak_gigabytes"] for one in runs),
-            })  # fmt: skip
+            records.append(
+                {
+                    "kind": kind,
+                    "entries": runs[0]["entries"],
+                    "seconds": [one["seconds"] for one in runs],
+                    "peak_gigabytes": max(one["peak_gigabytes"] for one in runs),
+                }
+            )
     return records
 
 
@@ -70,12 +73,14 @@ def _write(base: Path, entries: int, netflix_entries: int) -> None:
     m, n = MOVIELENS["10m"].shape
     positions = np.unique(rng.integers(0, m * n, int(1.02 * entries)))[:entries]
     users, items = np.divmod(rng.permutation(positions), n)
-    table = pa.table({
-        "userId": users + 1,
-        "movieId": 6 * items + 1,
-        "rating": rng.integers(1, 11, len(positions)) / 2,
-        "timestamp": rng.integers(789_652_009, 1_231_131_736, len(positions)),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "userId": users + 1,
+            "movieId": 6 * items + 1,
+            "rating": rng.integers(1, 11, len(positions)) / 2,
+            "timestamp": rng.integers(789_652_009, 1_231_131_736, len(positions)),
+        }
+    )
     pacsv.write_csv(table, base / "ratings.csv")
     pq.write_table(table, base / "ratings.parquet")
     _write_netflix(base, netflix_entries)
@@ -113,11 +118,16 @@ def table(results: list[dict[str, Any]]) -> str:
     rows = []
     for one in results:
         bounded = one["kind"] in BOUNDS and one["entries"] >= 9_900_000
-        rows.append([
-            one["kind"], f"{one['entries']:,}", f"{np.median(one['seconds']):.2f}",
-            f"{max(one['seconds']):.2f}", f"{BOUNDS[one['kind']]:g}" if bounded else "",
-            f"{one['peak_gigabytes']:.2f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                one["kind"],
+                f"{one['entries']:,}",
+                f"{np.median(one['seconds']):.2f}",
+                f"{max(one['seconds']):.2f}",
+                f"{BOUNDS[one['kind']]:g}" if bounded else "",
+                f"{one['peak_gigabytes']:.2f}",
+            ]
+        )
     small, large = (one for one in results if one["kind"] == "netflix")
 
     def extrapolated(value: Callable[[dict[str, Any]], float]) -> float:

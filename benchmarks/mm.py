@@ -123,8 +123,12 @@ def _time_to(
     excess = best / target * (1 + ACCURACY) - 1
     reached = bool(best <= target)
     return {
-        "solver": name, "iterations": k, "seconds": seconds, "reached": reached, "excess": excess,
-    }  # fmt: skip
+        "solver": name,
+        "iterations": k,
+        "seconds": seconds,
+        "reached": reached,
+        "excess": excess,
+    }
 
 
 def fused_pass(m: int, n: int, entries: int, rank: int) -> dict[str, Any]:
@@ -205,9 +209,14 @@ def table(results: dict[str, Any]) -> str:
     title = f"Inner solvers to relative accuracy {ACCURACY:g}, m = {results['size']}, one thread"
     problem = f"m = n = {big['side']:,}, {big['entries']:,} entries, rank 5, three outer iterations"
     header = ["rows", "columns", "entries", "rank", "one thread", "all threads", "NumPy and SciPy"]
-    return "\n".join([
-        markdown(title, ["solver", "iterations", "seconds", "relative to APG"], inner),
-        markdown("One pass of the dual, ns per entry", [*header, "× faster"], passes),
-        markdown(problem, ["seconds", "peak GB"],
-                 [[f"{big['seconds']:.1f}", f"{big['peak_gigabytes']:.2f}"]]),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            markdown(title, ["solver", "iterations", "seconds", "relative to APG"], inner),
+            markdown("One pass of the dual, ns per entry", [*header, "× faster"], passes),
+            markdown(
+                problem,
+                ["seconds", "peak GB"],
+                [[f"{big['seconds']:.1f}", f"{big['peak_gigabytes']:.2f}"]],
+            ),
+        ]
+    )

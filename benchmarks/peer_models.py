@@ -109,9 +109,18 @@ def libmf_factors(
 
     # lambda_.1 are l1 penalties, lambda_.2 ridges
     engine = mf.MF(
-        fun=mf.P_L1_MFR, k=rank, nr_iters=iterations, eta=eta, nr_threads=threads, nr_bins=20,
-        quiet=True, lambda_p1=0.0, lambda_q1=0.0, lambda_p2=ridge, lambda_q2=ridge,
-    )  # fmt: skip
+        fun=mf.P_L1_MFR,
+        k=rank,
+        nr_iters=iterations,
+        eta=eta,
+        nr_threads=threads,
+        nr_bins=20,
+        quiet=True,
+        lambda_p1=0.0,
+        lambda_q1=0.0,
+        lambda_p2=ridge,
+        lambda_q2=ridge,
+    )
     engine.fit(data)
     return np.asarray(engine.p_factors()), np.asarray(engine.q_factors())
 
@@ -123,10 +132,19 @@ def cmfrec_factors(
     from cmfrec import CMF  # noqa: PLC0415 - an extra
 
     model = CMF(
-        k=rank, lambda_=ridge, method="als", use_cg=False, user_bias=False, item_bias=False,
-        center=False, niter=iterations, nthreads=threads, verbose=False,
-        precompute_for_predictions=False, random_state=1,
-    )  # fmt: skip
+        k=rank,
+        lambda_=ridge,
+        method="als",
+        use_cg=False,
+        user_bias=False,
+        item_bias=False,
+        center=False,
+        niter=iterations,
+        nthreads=threads,
+        verbose=False,
+        precompute_for_predictions=False,
+        random_state=1,
+    )
     model.fit(X)
     return np.asarray(model.A_), np.asarray(model.B_)
 

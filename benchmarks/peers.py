@@ -134,10 +134,16 @@ def run(scale: float = 1.0) -> list[dict[str, Any]]:
         oracle = data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
         for name in METHODS:
             announce(f"{problem}: {name}")
-            records.append({
-                "problem": problem, "entries": data.train.n_entries, "rank": rank, "oracle": oracle,
-                "method": name, **_measured(name, data, rank),
-            })  # fmt: skip
+            records.append(
+                {
+                    "problem": problem,
+                    "entries": data.train.n_entries,
+                    "rank": rank,
+                    "oracle": oracle,
+                    "method": name,
+                    **_measured(name, data, rank),
+                }
+            )
     return records
 
 
@@ -203,13 +209,25 @@ def table(results: list[dict[str, Any]]) -> str:
             continue
         end = record["runs"][-1]
         settings = ", ".join(f"{name} {value:g}" for name, value in record["settings"].items())
-        rows.append([
-            *row, settings, f"{end['seconds']:.3f}", f"{end['rmse']:.4f}",
-            f"{end['rmse'] / record['oracle']:.2f}", _seconds_to(record, 1.1 * end["rmse"]),
-            _seconds_to(record, 1.5 * record["oracle"]),
-        ])  # fmt: skip
+        rows.append(
+            [
+                *row,
+                settings,
+                f"{end['seconds']:.3f}",
+                f"{end['rmse']:.4f}",
+                f"{end['rmse'] / record['oracle']:.2f}",
+                _seconds_to(record, 1.1 * end["rmse"]),
+                _seconds_to(record, 1.5 * record["oracle"]),
+            ]
+        )
     header = [
-        "problem", "method", "settings", "CPU seconds", "RMSE", "relative to oracle",
-        "seconds to 1.1 × its last RMSE", "seconds to 1.5 × oracle",
-    ]  # fmt: skip
+        "problem",
+        "method",
+        "settings",
+        "CPU seconds",
+        "RMSE",
+        "relative to oracle",
+        "seconds to 1.1 × its last RMSE",
+        "seconds to 1.5 × oracle",
+    ]
     return markdown("Complete fits on one thread", header, rows)

@@ -107,8 +107,8 @@ def test_bits_do_not_depend_on_threads_or_on_the_orientation(fitted):
     same = RobustMF(3, nonnegative=True, random_state=0, n_jobs=3).fit(X)
     np.testing.assert_array_equal(same.row_factors_, model.row_factors_)
     once = RobustMF(3, nonnegative=True, random_state=0, max_iter=0).fit(X)
-    turned = RobustMF(3, nonnegative=True, random_state=0, max_iter=0).fit(X.T)
-    np.testing.assert_array_equal(once.row_factors_, turned.column_factors_)
+    transposed = RobustMF(3, nonnegative=True, random_state=0, max_iter=0).fit(X.T)
+    np.testing.assert_array_equal(once.row_factors_, transposed.column_factors_)
 
 
 def test_new_rows_have_non_negative_factors(fitted):

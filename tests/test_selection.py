@@ -338,3 +338,13 @@ def test_fits_that_do_not_converge_are_reported_once():
     assert [str(one.message).split(" before")[0] for one in issued] == [
         "4 of 4 fits stopped at max_iter=1"
     ]
+
+
+def test_the_template_decides_what_is_not_searched():
+    template = RobustMF(loss="huber", theta=0.7, reg=0.3, random_state=0)
+    search = RobustMFCV([2], estimator=template, cv=2, random_state=0).fit(DATA.train)
+    assert search.best_params_ == {"rank": 2, "loss": "huber", "theta": 0.7, "reg": 0.3}
+    fitted = search.best_estimator_
+    assert (fitted.loss_.name, fitted.theta_, fitted.reg_) == ("huber", 0.7, 0.3)
+    own_scale = RobustMFCV([2], theta=[None], estimator=template, cv=2, random_state=0)
+    assert own_scale.fit(DATA.train).best_params_["theta"] is None

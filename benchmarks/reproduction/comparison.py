@@ -69,7 +69,7 @@ A printed number is compared with the mean of our seeds; the first case that app
 3. *reproduced*: the difference is at most {RULES.close:.0%} of the printed number, or at most two
    joint standard deviations (the root of the sum of both variances over seeds) but no more than
    {RULES.far:.0%} of the printed number. Where the paper does not state a choice, such as the unit,
-   and it was made here because it is closest to the printed numbers, the verdict says so:
+   and it was made here because it is closest to the printed numbers, the verdict states it:
    *reproduced in the closest interpretation*, *coordinates and initialization*.
 4. *lower here*: our mean is lower than the printed number.
 5. *not reproduced*: our mean is higher. The cause is given. Where the median over the seeds would

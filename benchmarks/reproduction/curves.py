@@ -34,8 +34,9 @@ def summarized(
         xs, ys = cleaned[0]
         return Series(name, _digits(xs), _digits(ys))
     grid = np.geomspace(begin, end, _POINTS) if log_x else np.linspace(begin, end, _POINTS)
-    at = np.array([ys[np.searchsorted(xs, grid * (1 + 1e-9), side="right") - 1]
-                   for xs, ys in cleaned])  # fmt: skip
+    at = np.array(
+        [ys[np.searchsorted(xs, grid * (1 + 1e-9), side="right") - 1] for xs, ys in cleaned]
+    )
     return Series(
         name,
         _digits(grid),

@@ -185,8 +185,11 @@ def _chart(chart: Chart) -> str:
     inline = inline.replace("<text ", '<text class="label" ')
     # Several drawings share one page: their ids must differ.
     for name in set(re.findall(r'\bid="([^"]+)"', inline)):
-        inline = re.sub(rf'(id="|url\(#|href="#){re.escape(name)}(["\)])',
-                        rf"\g<1>{chart.name}-{name}\2", inline)  # fmt: skip
+        inline = re.sub(
+            rf'(id="|url\(#|href="#){re.escape(name)}(["\)])',
+            rf"\g<1>{chart.name}-{name}\2",
+            inline,
+        )
     return figure(inline, chart.caption)
 
 

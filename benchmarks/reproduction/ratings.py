@@ -86,9 +86,14 @@ def execute(run: Run) -> dict[str, Any]:
     method = METHODS[run.method]
     values_tried = method.rating_values[:1] if run.data == PROBE else method.rating_values
     found = fit_chosen(
-        method, RANK, values_tried, train, validation, run.seed,
+        method,
+        RANK,
+        values_tried,
+        train,
+        validation,
+        run.seed,
         lambda factors: errors(factors)["attacked"],
-    )  # fmt: skip
+    )
     return {"rmse": errors(prediction_factors(found.model)), "scale": scale} | found.summary()
 
 

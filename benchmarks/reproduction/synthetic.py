@@ -35,9 +35,14 @@ def execute(run: Run, noise: float) -> dict[str, Any]:
     if run.data == PROBE:
         values = values[:1]
     found = fit_chosen(
-        method, RANK, values, data.train, data.validation, run.seed,
+        method,
+        RANK,
+        values,
+        data.train,
+        data.validation,
+        run.seed,
         lambda factors: data.test_rmse(*factors),
-    )  # fmt: skip
+    )
     return {"rmse": found.curve["value"][-1]} | found.summary()
 
 

@@ -46,11 +46,13 @@ COORDINATES = {
 #: Printed: MAE, deviation, CPU seconds, deviation on D1, D2, D3.
 PAPER = {
     "RMF-MM (heuristic)": [
-        (0.374, 0.031, 43.9, 3.3), (0.381, 0.022, 25.9, 3.1), (0.382, 0.034, 10.8, 3.4),
+        (0.374, 0.031, 43.9, 3.3),
+        (0.381, 0.022, 25.9, 3.1),
+        (0.382, 0.034, 10.8, 3.4),
     ],
     "RMF-MM": [(0.442, 0.096, 26.9, 3.4), (0.458, 0.043, 14.9, 2.2), (0.466, 0.072, 9.2, 2.1)],
     "RMFNL LSP": [(0.323, 0.012, 8.3, 1.9), (0.332, 0.005, 6.8, 1.3), (0.316, 0.006, 3.4, 1.0)],
-}  # fmt: skip
+}
 
 #: Estimators of the paper's methods; inner iterations of RMF-MM as in its authors' code.
 _ESTIMATORS: dict[str, Any] = {
@@ -146,9 +148,12 @@ def execute(run: Run) -> dict[str, Any]:
     model, seconds, curve = timed_fit(make, tracks, error)
     factors = (model.row_factors_, model.column_factors_)
     found = {
-        "mae": curve["value"][-1], "seconds": seconds, "iterations": model.n_iter_,
-        "stop_reason": str(model.stop_reason_), "curve": curve,
-    }  # fmt: skip
+        "mae": curve["value"][-1],
+        "seconds": seconds,
+        "iterations": model.n_iter_,
+        "stop_reason": str(model.stop_reason_),
+        "curve": curve,
+    }
     if initial is not None:
         found["initial_mae"] = error(initial)
     return found | _shifted(pixels, factors, multiple, divisor)

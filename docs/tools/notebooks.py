@@ -20,7 +20,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-from matplotlib import pyplot as plt
+from matplotlib import pyplot as plt  # after the backend was selected
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 

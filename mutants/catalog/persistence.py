@@ -165,7 +165,7 @@ MUTANTS = [
     Mutant("io/model_state.py", "        and weights.min() >= 0\n", "", _CONTENT),
     Mutant("io/model_state.py", "or not np.isfinite(array).all():", "or False:", _CONTENT),
     Mutant(
-        "estimator.py", "    if n_columns != model.shape[1]:", "    if False:", _VALUES, aimed=True
+        "saving.py", "    if n_columns != model.shape[1]:", "    if False:", _VALUES, aimed=True
     ),
-    Mutant("estimator.py", "    if reserved:", "    if False:", _FILE),
+    Mutant("saving.py", "    if reserved:", "    if False:", _FILE),
 ]

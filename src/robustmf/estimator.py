@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from robustmf import saving
 from robustmf.backends.base import FitPlan, ProblemSize
 from robustmf.backends.registry import get_backend, get_cluster_backend
 from robustmf.data.accumulate import accumulate
@@ -33,16 +33,13 @@ from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.ranking import Ranked
 from robustmf.data.rating_scale import rating_scale
-from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
+from robustmf.data.table_form import NO_NAMES, ColumnNames
 from robustmf.data.tables import without_column
-from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.fitting import FitResult, fit
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.initialization.search import searched_size
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
-from robustmf.io.model_file import Saved, read, write
-from robustmf.io.model_state import STATE_NAMES
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
 from robustmf.model import UNBOUNDED, FitSummary, FittedModel, value_statistics
@@ -77,9 +74,6 @@ _GROWTH = 2
 
 #: The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
 _ASSUMED_RANK = 16
-
-#: The attribute in which scikit-learn keeps the settings of ``set_output``.
-_OUTPUT_CONFIG = "_sklearn_output_config"
 
 #: Lines of ``repr`` are wrapped at this number of characters, as in scikit-learn.
 _REPR_WIDTH = 78
@@ -649,11 +643,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     ) -> Array:
         """Fit, and return the factors of the rows; with biases, the row bias is the last column."""
         self.fit(X, weights=weights, **options)
-        factors = self.model_.factors
-        T = factors.row_factors
-        if factors.has_bias:
-            T = np.hstack([T, factors.row_bias[:, None]])
-        return self._labelled_rows(T, self.model_)
+        return self._labelled_rows(self.model_.row_outputs, self.model_)
 
     def _settings(self, observed: Any, shown: Sequence[Callback], values: Array) -> Settings:
         """What to fit and how; ``shown`` are callbacks beside the user's own.
@@ -900,19 +890,6 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return None
         return self._rows(X) if rows == "new" else self._model().read(X)
 
-    def _form(self, entries: Any) -> TableForm | None:
-        """The form of answers about these entries; None is those of the fit."""
-        form: TableForm | None = getattr(self.model_ if entries is None else entries, "form", None)
-        return form
-
-    def _per_entry(self, entries: Any, values: NDArray[Any], name: str) -> Any:
-        """An answer per entry (None: of the fit): in the form of their table, or in row order."""
-        form = self._form(entries)
-        if form is None:
-            return values
-        observed = self.model_.fitted_entries() if entries is None else entries.to_host()
-        return form.entries(values, name, observed)
-
     @property
     def _n_features_out(self) -> int:
         return self.model_.n_outputs
@@ -941,20 +918,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = self._model()
         if columns is not None:
             return model.predict(rows, columns)
-        entries = None if isinstance(rows, Observed) or sp.issparse(rows) else self._rows(rows)
-        form = self._form(entries) if entries is not None else None
-        if entries is None or (form is not None and form.is_long):
-            raise TypeError(
-                "predict of a whole sparse matrix would be a dense one; request pairs with "
-                "predict(rows, columns), or some rows at a time with "
-                "inverse_transform(transform(X))"
-            )
-        completed = model.complete(entries)
-        if form is None:
-            return completed
-        if entries.column_ids != model.column_ids:  # matched by id
-            form = replace(form, columns=None)
-        return form.cells(completed, entries.row_ids, model.column_ids)
+        return model.predict_matrix(rows, self._rows)
 
     def impute(self, X: Any, *, rows: Rows = "fitted") -> Any:
         """X with its missing values filled by predictions; observed values are not changed.
@@ -982,21 +946,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         >>> RobustMF(rank=1, random_state=0).fit(X).impute(X)[1].round(2)
         array([ 2.,  6.,  4., 10.,  8.])
         """
-        model = self._model()
-        if rows not in ("fitted", "new"):
-            raise ValueError(f"rows must be 'fitted' or 'new', got rows={rows!r}")
-        if isinstance(X, Observed) or sp.issparse(X):
-            raise TypeError(
-                "X must be a wide table or a dense array, since the result is dense, "
-                f"got a {type(X).__name__}"
-            )
-        observed = self._rows(X) if rows == "new" else new_rows(model.read(X, new=True))
-        if observed.form is not None and observed.form.is_long:
-            raise TypeError(
-                "X must be a wide table: a long one has no missing cells; "
-                "predict(rows, columns) fills in values of pairs"
-            )
-        return model.impute(observed.to_host(), rows)
+        return self._model().impute(X, rows, self._rows)
 
     def clean(
         self,
@@ -1101,13 +1051,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             raise ValueError("recommend must have either users or ratings, got both or neither")
         if ratings is None:
             return model.recommend(users, n, exclude_seen=exclude_seen)
-        if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
-            ratings = ratings.to_dict()
-        if not isinstance(ratings, Mapping):
-            return model.recommend_new(self._rows(ratings), n, exclude_seen=exclude_seen)
-        one = model.rated(ratings)
-        items, predictions = model.recommend_new(one, n, exclude_seen=exclude_seen)
-        return Ranked(items[0], predictions[0])
+        return model.recommend_for(ratings, n, self._rows, exclude_seen=exclude_seen)
 
     def similar_items(self, items: Any, n: int = 10) -> Ranked:
         """The n columns most similar to each of the given ones.
@@ -1155,7 +1099,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         scikit-learn takes the index of X, which a long table has for its entries.
         """
-        setting = vars(self).get(_OUTPUT_CONFIG, {})
+        setting = vars(self).get(saving.OUTPUT_CONFIG, {})
         output = setting.get("transform", get_config()["transform_output"])
         form = observed.form
         if output != "pandas" or form is None or not (form.is_long and form.has_index):
@@ -1229,7 +1173,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = self._model()
         entries = self._entries(X, rows)
         found = scores.outlier_scores(model, entries, rows=rows, attacks=attacks)
-        return self._per_entry(entries, found, "outlier_score")
+        return model.per_entry(entries, found, "outlier_score")
 
     def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each row, the share of clean rows that would look as bad or worse.
@@ -1255,9 +1199,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = self._model()
         entries = self._entries(X, rows)
         found = scores.row_scores(model, entries, rows=rows)
-        form = self._form(entries)
-        ids = model.row_ids if rows == "fitted" else entries.row_ids
-        return found if form is None else form.groups(found, "row_score", "row", ids)
+        return model.per_row(entries, found, "row_score", rows)
 
     def column_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each column, the share of clean columns that would look as bad or worse.
@@ -1280,9 +1222,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = self._model()
         entries = self._entries(X, rows)
         found = scores.column_scores(model, entries, rows=rows)
-        form = self._form(entries)
-        ids = model.column_ids
-        return found if form is None else form.groups(found, "column_score", "column", ids)
+        return model.per_column(entries, found, "column_score")
 
     def audit(
         self, X: Any = None, *, rows: Rows = "fitted", top: int = 10, at_most: float = 0.01
@@ -1324,7 +1264,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         model = self._model()
         entries = model.read(X)
-        return self._per_entry(entries, model.entry_weights(entries), "weight")
+        return model.per_entry(entries, model.entry_weights(entries), "weight")
 
     # --- Files and pages --------------------------------------------------------------------
 
@@ -1336,24 +1276,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         cannot be saved: a user-defined loss or callbacks raise
         :class:`~robustmf.exceptions.NotSavableError`.
         """
-        model = self._model()
-        if type(self).__module__ != __name__:
-            raise NotSavableError(
-                f"cannot save a {type(self).__qualname__}: a user-defined class is code; "
-                "use pickle or joblib for it"
-            )
-        parameters = {
-            name: {"MM": asdict(value)} if isinstance(value, MM) else value
-            for name, value in self.get_params(deep=False).items()
-        }
-        others = {
-            name: value
-            for name, value in vars(self).items()
-            if name not in parameters and name != "model_"
-        }
-        if model.form is not None:
-            others["table_form"] = model.form.to_state()
-        write(path, Saved(type(self).__name__, parameters, model.to_state() | others))
+        saving.save(self, self._model(), path, (RobustMF, RMFNL))
 
     def report(
         self,
@@ -1469,9 +1392,6 @@ class RMFNL(RobustMF):
         )
 
 
-_ESTIMATORS: dict[str, type[RobustMF]] = {cls.__name__: cls for cls in (RobustMF, RMFNL)}
-
-
 def load(path: str | os.PathLike[str]) -> RobustMF:
     """The model that ``model.save(path)`` wrote, equal bit for bit.
 
@@ -1501,72 +1421,5 @@ def load(path: str | os.PathLike[str]) -> RobustMF:
     >>> bool(robustmf.load("model.robustmf").predict(3, 4) == model.predict(3, 4))
     True
     """
-    saved = read(path)
-    try:
-        return _restore(saved)
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
-
-
-def _restore(saved: Saved) -> RobustMF:
-    if saved.kind not in _ESTIMATORS:
-        raise ModelFileError(
-            f"it holds a {saved.kind!r}; this release knows {', '.join(_ESTIMATORS)}"
-        )
-    cls = _ESTIMATORS[saved.kind]
-    known = cls().get_params(deep=False)
-    unknown = sorted(set(saved.parameters) - set(known))
-    if unknown:
-        raise ModelFileError(
-            f"{saved.kind} has no parameters {unknown}; the file was saved by a later release: "
-            "load it there, or fit again"
-        )
-    others = {name: value for name, value in saved.state.items() if name not in STATE_NAMES}
-    reserved = sorted(name for name in others if name in known or _is_reserved(cls, name))
-    if reserved:
-        raise ModelFileError(f"{saved.kind} cannot have fitted attributes named {reserved}")
-    output = others.get(_OUTPUT_CONFIG, {})
-    if not (isinstance(output, dict) and all(isinstance(kind, str) for kind in output.values())):
-        raise ModelFileError(f"{_OUTPUT_CONFIG} must be the settings of set_output")
-    model = FittedModel.from_state(saved.state)
-    if "table_form" in others:
-        try:
-            model = replace(model, form=TableForm.from_state(others.pop("table_form")))
-        except ValueError as error:
-            raise ModelFileError(str(error)) from None
-    n_columns = others.get("n_features_in_")
-    if n_columns != model.shape[1]:
-        raise ModelFileError(f"n_features_in_ must be {model.shape[1]}, got {n_columns}")
-    names = others.get("feature_names_in_")
-    if names is not None and not (
-        isinstance(names, np.ndarray)
-        and names.shape == (n_columns,)
-        and all(isinstance(name, str) for name in names)
-    ):
-        raise ModelFileError(f"feature_names_in_ must hold {n_columns} strings")
-    estimator = cls(**{name: _restore_parameter(value) for name, value in saved.parameters.items()})
-    estimator.model_ = model
-    estimator.__dict__.update(others)
+    estimator: RobustMF = saving.load(path, (RobustMF, RMFNL))
     return estimator
-
-
-def _is_reserved(cls: type[RobustMF], name: str) -> bool:
-    """Whether an attribute that is not a parameter cannot come from a file.
-
-    Those that the class, Python or scikit-learn interpret could replace what was validated.
-    """
-    return (
-        not name.isidentifier()
-        or hasattr(cls, name)
-        or name.startswith("__")
-        or name in ("model_", "_metadata_request")
-    )
-
-
-def _restore_parameter(value: Any) -> Any:
-    if not (isinstance(value, dict) and set(value) == {"MM"}):
-        return value
-    try:
-        return MM(**value["MM"])
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"the options of MM are invalid: {error}") from error

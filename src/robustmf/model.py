@@ -5,11 +5,12 @@ Nothing here changes the model: every method is a function of its fields and arg
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
@@ -19,7 +20,7 @@ from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary, is_missing
 from robustmf.data.observed import Compressed, Observed, nothing_observed, read_table
 from robustmf.data.ranking import Ranked, observed_pairs, similar_columns, top_n
-from robustmf.data.sampling import EntrySample
+from robustmf.data.sampling import EntrySample, strided
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.data.table_form import NO_NAMES, TableForm
 from robustmf.data.tables import has_columns
@@ -33,6 +34,9 @@ from robustmf.validation import require_indices, require_integer
 
 Array = NDArray[np.floating[Any]]
 Ids = Sequence[Hashable] | None
+
+#: Converts new rows to entries, and checks their columns.
+ReadRows = Callable[[Any], Observed]
 
 UNBOUNDED = (-np.inf, np.inf)
 
@@ -161,6 +165,14 @@ class FittedModel:
         return self.factors.rank + int(self.factors.has_bias)
 
     @property
+    def row_outputs(self) -> Array:
+        """The factors of the rows as :meth:`fold_in` returns those of new ones."""
+        factors = self.factors
+        if not factors.has_bias:
+            return factors.row_factors
+        return np.hstack([factors.row_factors, factors.row_bias[:, None]])
+
+    @property
     def backend(self) -> LocalBackend:
         """Where fold-in and residuals are computed."""
         return get_backend(self.device)
@@ -248,6 +260,32 @@ class FittedModel:
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
         return Observed(rows, self.shape, self.row_ids, self.column_ids, self.form)
 
+    # --- Answers in the form of a table -----------------------------------------------------
+
+    def _form_for(self, entries: Any) -> TableForm | None:
+        """The form of answers about these entries; None is those of the fit."""
+        form: TableForm | None = getattr(self if entries is None else entries, "form", None)
+        return form
+
+    def per_entry(self, entries: Any, values: NDArray[Any], name: str) -> Any:
+        """An answer per entry (None: of the fit): in the form of their table, or in row order."""
+        form = self._form_for(entries)
+        if form is None:
+            return values
+        observed = self.fitted_entries() if entries is None else entries.to_host()
+        return form.entries(values, name, observed)
+
+    def per_row(self, entries: Any, values: NDArray[Any], name: str, rows: str) -> Any:
+        """An answer per row, which is one of the fit or of the entries ("new")."""
+        form = self._form_for(entries)
+        ids = self.row_ids if rows == "fitted" else entries.row_ids
+        return values if form is None else form.groups(values, name, "row", ids)
+
+    def per_column(self, entries: Any, values: NDArray[Any], name: str) -> Any:
+        """An answer per column of the fit."""
+        form = self._form_for(entries)
+        return values if form is None else form.groups(values, name, "column", self.column_ids)
+
     # --- Scales of the noise ----------------------------------------------------------------
 
     @property
@@ -306,8 +344,38 @@ class FittedModel:
         """All entries of new rows, predicted from the observed ones; dense."""
         return self.clip(self.reconstruct(self.fold_in(X)))
 
-    def impute(self, observed: Observed, rows: str) -> Any:
+    def predict_matrix(self, X: Any, read: ReadRows) -> Any:
+        """All cells of new rows, predicted from their own entries; a table if X is one."""
+        entries = None if _is_sparse(X) else read(X)
+        if entries is None or (entries.form is not None and entries.form.is_long):
+            raise TypeError(
+                "predict of a whole sparse matrix would be a dense one; request pairs with "
+                "predict(rows, columns), or some rows at a time with "
+                "inverse_transform(transform(X))"
+            )
+        completed = self.complete(entries)
+        form = entries.form
+        if form is None:
+            return completed
+        if entries.column_ids != self.column_ids:  # matched by id
+            form = replace(form, columns=None)
+        return form.cells(completed, entries.row_ids, self.column_ids)
+
+    def impute(self, X: Any, rows: str, read: ReadRows) -> Any:
         """The cells of a matrix, gaps filled; see :meth:`robustmf.RobustMF.impute`."""
+        if rows not in ("fitted", "new"):
+            raise ValueError(f"rows must be 'fitted' or 'new', got rows={rows!r}")
+        if _is_sparse(X):
+            raise TypeError(
+                "X must be a wide table or a dense array, since the result is dense, "
+                f"got a {type(X).__name__}"
+            )
+        observed = (read(X) if rows == "new" else new_rows(self.read(X, new=True))).to_host()
+        if observed.form is not None and observed.form.is_long:
+            raise TypeError(
+                "X must be a wide table: a long one has no missing cells; "
+                "predict(rows, columns) fills in values of pairs"
+            )
         cells = observed.to_dense()
         i, j = np.nonzero(np.isnan(cells))
         columns = self._match("column", observed.column_ids, observed.shape[1])
@@ -327,6 +395,15 @@ class FittedModel:
         if observed.form is None:
             return cells
         return observed.form.cells(cells, observed.row_ids, observed.column_ids)
+
+    def recommend_for(self, ratings: Any, n: int, read: ReadRows, *, exclude_seen: bool) -> Ranked:
+        """The same for the ratings of one new row (a mapping or a Series), or of several rows."""
+        if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
+            ratings = ratings.to_dict()
+        if not isinstance(ratings, Mapping):
+            return self.recommend_new(read(ratings), n, exclude_seen=exclude_seen)
+        items, scores = self.recommend_new(self.rated(ratings), n, exclude_seen=exclude_seen)
+        return Ranked(items[0], scores[0])
 
     def recommend_new(self, X: Any, n: int, *, exclude_seen: bool) -> Ranked:
         """The n columns with the highest predictions for each of some new rows."""
@@ -618,8 +695,12 @@ class FittedModel:
         )
 
 
+def _is_sparse(X: Any) -> bool:
+    """Whether all cells of X together may be too many for a dense result."""
+    return isinstance(X, Observed) or sp.issparse(X)
+
+
 def value_statistics(observed: Any) -> tuple[float, float]:
     """Median of the values, and of their absolute values."""
-    step = max(1, observed.n_entries // _VALUES_FOR_STATISTICS)
-    values = observed.rows.values[::step]
+    values = strided(observed.rows.values, _VALUES_FOR_STATISTICS)
     return float(np.median(values)), float(np.median(np.abs(values)))

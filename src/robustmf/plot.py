@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.data.sampling import evenly_spaced
 from robustmf.outliers import scores as scores_of
 from robustmf.outliers.cleaning import bad_entries
 from robustmf.report import quantities
@@ -42,7 +43,7 @@ _ORANGE = "#e0702b"
 _RED = "#c92a2a"
 _GRAY = "#8a8a8a"
 
-#: Scores below this are drawn at this value: a smaller one says nothing more.
+#: Scores below this are drawn at this value: smaller ones are no more informative.
 _SMALLEST_SCORE = 1e-8
 
 #: Number of labels along an axis of a heat map.
@@ -218,7 +219,7 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     -------
     Axes
         Errors with one standard error, the chosen candidate marked. If the fit compared no
-        candidates, since the rank was given, a text says so.
+        candidates, since the rank was given, a text states it.
     """
     if hasattr(model, "fit"):
         check_is_fitted(model)
@@ -472,7 +473,7 @@ def _heat_map(
 
 def _set_ticks(ax: Axes, axis: str, size: int, ids: Sequence[Hashable] | None) -> None:
     """Label some rows or columns by their ids."""
-    positions = np.unique(np.linspace(0, size - 1, min(_TICKS, size)).round().astype(int))
+    positions = evenly_spaced(size, _TICKS)
     texts = [_label(ids, int(k)) for k in positions]
     if axis == "y":
         ax.set_yticks(positions, texts, parse_math=False)

@@ -247,8 +247,9 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     rank : int, "auto" or sequence of these, default=(2, 5, 10, 20)
         Ranks to choose from. "auto" finds the rank from the training entries of each fold; along a
         path it is that of the first fit.
-    reg, theta, loss : a value or a sequence of values, default="auto", "auto", "welsch"
-        Values to choose from, as in :class:`~robustmf.RobustMF`.
+    reg, theta, loss : None, a value or a sequence of values, default=None
+        Values to choose from, as in :class:`~robustmf.RobustMF`; None is that of ``estimator``. (To
+        keep a loss's own scale θ, give ``theta=[None]``.)
     estimator : RobustMF or None, default=None
         Template for all other parameters; None means ``RobustMF()``.
     cv : int or splitter, default=5
@@ -295,9 +296,9 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         rank: int | str | Sequence[int | str] = (2, 5, 10, 20),
         *,
-        reg: Any = "auto",
-        theta: Any = "auto",
-        loss: str | Loss | Sequence[str | Loss] = "welsch",
+        reg: Any = None,
+        theta: Any = None,
+        loss: str | Loss | Sequence[str | Loss] | None = None,
         estimator: RobustMF | None = None,
         cv: Any = 5,
         scoring: str | Callable[[RobustMF, Observed], float] = "mae",
@@ -335,7 +336,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         observed = as_observed(read_table(X, ColumnNames(row, col, value).checked()))
         template = RobustMF() if self.estimator is None else self.estimator
         score = self._score()
-        paths = self._paths(observed)
+        paths = self._paths(template, observed)
         folds = list(
             (
                 EntryKFold(self.cv, random_state=self.random_state)
@@ -399,11 +400,15 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return _SCORES[self.scoring]
 
-    def _paths(self, observed: Observed) -> list[_Path]:
+    def _paths(self, template: RobustMF, observed: Observed) -> list[_Path]:
+        given = {
+            name: [getattr(template, name)] if value is None else _choices(name, value)
+            for name, value in (("reg", self.reg), ("theta", self.theta), ("loss", self.loss))
+        }
         ranks = _choices("rank", self.rank)
-        losses = _choices("loss", self.loss)
-        thetas = _ordered(_choices("theta", self.theta), decreasing=True)
-        regs = _ordered(_choices("reg", self.reg), decreasing=False)
+        losses = given["loss"]
+        thetas = _ordered(given["theta"], decreasing=True)
+        regs = _ordered(given["reg"], decreasing=False)
         for rank in ranks:
             require_rank(rank, observed.shape)
         for loss in losses:

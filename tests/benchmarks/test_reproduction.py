@@ -132,7 +132,7 @@ def test_a_record_without_data_names_no_folder(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("change", ["numerical version", "other settings"])
 def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, change):
-    """A second command refuses, and repeats or keeps the records if it is told to."""
+    """A second command refuses, and repeats or keeps the records if that is requested."""
     made = []
     settings = {}
     version = [0.5]

@@ -146,8 +146,11 @@ def test_reasons_are_given_where_something_differs_and_counted():
     }
     counts = one.counts(runs)
     assert counts == dict.fromkeys(KINDS, 0) | {
-        "reproduced": 1, "not reproduced": 1, "lower here": 1, "not run": 1,
-    }  # fmt: skip
+        "reproduced": 1,
+        "not reproduced": 1,
+        "lower here": 1,
+        "not run": 1,
+    }
 
 
 def test_the_written_rule_has_the_numbers_of_the_code():

@@ -314,6 +314,22 @@ def test_cleaned_file_of_another_format_is_refused(table):
     assert "give it the ending .csv" in last_line(result)
 
 
+@pytest.mark.parametrize("command", ["fit", "audit", "clean"])
+def test_an_input_file_is_not_overwritten(table, command):
+    content = table.read_bytes()
+    result = run(command, table, "-o", table.parent / "." / table.name)
+    assert result.exit_code == 2
+    assert "is also an input file; write to another file" in last_line(result)
+    assert table.read_bytes() == content
+
+
+def test_predictions_do_not_overwrite_the_model(table, model):
+    content = model.read_bytes()
+    assert run("predict", model, table, "-o", model).exit_code == 2
+    assert run("recommend", model, "--all", "-o", model).exit_code == 2
+    assert model.read_bytes() == content
+
+
 def test_command_line_overrides_the_config_file(table, tmp_path):
     settings = tmp_path / "robustmf.toml"
     settings.write_text(

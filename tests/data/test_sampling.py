@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from robustmf.data.sampling import evenly_spaced
+from robustmf.data.sampling import evenly_spaced, strided
 
 
 @pytest.mark.parametrize(("n", "at_most"), [(0, 3), (1, 1), (5, 5), (5, 9)])
@@ -19,3 +19,11 @@ def test_a_sample_is_evenly_spaced_between_the_first_and_the_last_index(n, at_mo
     gaps = np.diff(sample)
     assert gaps.min() >= 1, "indices are distinct and sorted"
     assert gaps.max() - gaps.min() <= 1
+
+
+@pytest.mark.parametrize(("n", "about", "size"), [(0, 3, 0), (5, 5, 5), (9, 5, 9), (10, 5, 5)])
+def test_strided_values_are_a_view(n, about, size):
+    values = np.arange(n)
+    found = strided(values, about)
+    assert len(found) == size
+    assert found.base is values

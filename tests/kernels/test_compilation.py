@@ -1,4 +1,4 @@
-"""Compilation of kernels: machine code on disk follows the sources; users are told once."""
+"""Compilation of kernels: machine code on disk follows the sources; users are informed once."""
 
 import gc
 import io

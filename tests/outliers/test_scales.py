@@ -230,7 +230,7 @@ def test_the_noise_of_many_rows_is_ordinary_and_that_of_few_is_not():
     many[:40] = 5.0
     np.testing.assert_array_equal(ordinary_scales(many, counts), many)
     empty = counts.copy()
-    empty[5:] = 0  # rows without entries say nothing about the others
+    empty[5:] = 0  # rows without entries are not informative about the others
     np.testing.assert_array_equal(ordinary_scales(few, empty), few)
 
 

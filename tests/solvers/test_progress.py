@@ -48,14 +48,20 @@ def test_without_convergence_the_limit_is_expected():
     estimate = progress.IterationEstimate(100, 1e-6)
     found = [estimate.left(k, 1000.0 - k) for k in range(10)]
     assert found[3:] == [100 - k for k in range(3, 10)]
-    assert estimate.left(10, 2000.0) == 90  # an objective that rises says nothing new
+    assert estimate.left(10, 2000.0) == 90  # an objective that rises is not informative
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.1, "1 s"), (4.4, "4 s"), (33, "35 s"), (80, "1 min 20 s"), (1234, "20 min"),
-     (7500, "2 h 5 min")],
-)  # fmt: skip
+    [
+        (0.1, "1 s"),
+        (4.4, "4 s"),
+        (33, "35 s"),
+        (80, "1 min 20 s"),
+        (1234, "20 min"),
+        (7500, "2 h 5 min"),
+    ],
+)
 def test_durations_are_rounded(seconds, text):
     assert progress.duration(seconds) == text
 

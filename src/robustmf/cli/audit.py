@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robustmf.cli.config import Config
-from robustmf.cli.fit_options import Bias, ModelOptions, Rank, make_model
+from robustmf.cli.fit_options import DetectionBias, ModelOptions, Rank, make_model
 from robustmf.cli.input import Data, FileOptions, read_entries
 from robustmf.cli.options import with_option_groups
 from robustmf.cli.output import (
@@ -56,7 +56,7 @@ def audit(
         typer.Option("--report", help="Write an HTML page, e.g. audit.html."),
     ] = None,
     rank: Rank = "auto",
-    bias: Bias = True,
+    bias: DetectionBias = True,
     model: ModelOptions,
     file: FileOptions,
     as_json: Json = False,
@@ -75,7 +75,7 @@ def audit(
 
         robustmf audit ratings.csv --at-most 0.0001 --json
     """
-    require_writable(output, report)
+    require_writable(output, report, inputs=[data])
     found = read_entries(data, file)
     entries = found.entries
     started = time.perf_counter()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robustmf.cli.config import Config
-from robustmf.cli.fit_options import Bias, ModelOptions, Rank, make_model
+from robustmf.cli.fit_options import DetectionBias, ModelOptions, Rank, make_model
 from robustmf.cli.input import Data, FileOptions, InputFile, read_entries
 from robustmf.cli.options import with_option_groups
 from robustmf.cli.output import Json, print_json, print_note, require_writable
@@ -53,7 +53,7 @@ def clean(
         ),
     ] = False,
     rank: Rank = "auto",
-    bias: Bias = True,
+    bias: DetectionBias = True,
     model: ModelOptions,
     file: FileOptions,
     as_json: Json = False,
@@ -76,7 +76,7 @@ def clean(
         require_same_format,
     )
 
-    require_writable(output)
+    require_writable(output, inputs=[data])
     require_same_format(data, output)
     found = read_entries(data, file)
     if fill and not found.is_wide:

@@ -76,7 +76,7 @@ def fit(
     """
     from robustmf.report.summary import summary  # noqa: PLC0415 - fast --help
 
-    require_writable(output, report, checkpoint)
+    require_writable(output, report, checkpoint, inputs=[data])
     if report is None and tracks:
         raise typer.BadParameter(
             "needs --report, the page that shows the points", param_hint="--tracks"

@@ -37,9 +37,12 @@ def working(phase: str) -> AbstractContextManager[Any]:
     return PhaseBar("robustmf", phase)
 
 
-def require_writable(*paths: Path | None) -> None:
-    """Raise an error for output files whose folder does not exist, before any computation."""
+def require_writable(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
+    """Raise an error for output files that cannot be written or are inputs, before any work."""
+    read = {path.resolve() for path in inputs if path is not None}
     for path in paths:
+        if path is not None and path.resolve() in read:
+            raise typer.BadParameter(f"{path} is also an input file; write to another file")
         if path is not None and path.is_dir():
             raise typer.BadParameter(f"{path} is a folder; give the name of a file")
         if path is not None and not path.resolve().parent.is_dir():

@@ -68,7 +68,7 @@ def predict(
 
         robustmf predict model.rmf pairs.csv --held-out heldout.csv --level 0.9
     """
-    require_writable(output)
+    require_writable(output, inputs=[model, pairs, held_out])
     fitted = load_model(model)
     found = _read_pairs(fitted, pairs, file)
     added: dict[str, list[float | None]] = {

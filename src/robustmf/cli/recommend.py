@@ -48,7 +48,7 @@ def recommend(
 
         robustmf recommend model.rmf --all -n 10 -o recommended.csv
     """
-    require_writable(output)
+    require_writable(output, inputs=[model, users_from])
     if sum((users is not None, users_from is not None, all_users)) != 1:
         raise typer.BadParameter(
             "give exactly one of --users 7,12, --users-from FILE and --all", param_hint="--users"

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import pdtr
 
+from robustmf.data.sampling import strided
+
 
 @dataclass(frozen=True)
 class RatingScaleOptions:
@@ -47,8 +49,8 @@ def rating_scale(values: NDArray[Any]) -> tuple[float, float] | None:
     are significantly fewer than extrapolated from the last three levels. The extrapolation is
     quadratic in the logarithm of the counts, which is exact for a normal distribution.
     """
-    step = max(1, len(values) // OPTIONS.max_values)
-    distinct, counts = np.unique(np.asarray(values[::step], np.float64), return_counts=True)
+    sample = np.asarray(strided(values, OPTIONS.max_values), np.float64)
+    distinct, counts = np.unique(sample, return_counts=True)
     total = int(counts.sum())
     is_level = counts >= max(OPTIONS.least_share * total, 1)
     levels = distinct[is_level]

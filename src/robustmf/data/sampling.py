@@ -1,4 +1,4 @@
-"""Evenly spaced samples of indices and entries."""
+"""Evenly spaced samples of indices, values and entries."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ def evenly_spaced(n: int, at_most: int) -> NDArray[np.int64]:
     if n <= at_most:
         return np.arange(n)
     return np.linspace(0, n - 1, at_most).astype(np.int64)
+
+
+def strided(values: Any, about: int) -> Any:
+    """Every k-th of the values: all, or from ``about`` to twice as many.
+
+    A view of an array, in host memory or on a GPU, where indices would need a copy.
+    """
+    return values[:: max(1, len(values) // about)]
 
 
 @dataclass(frozen=True)

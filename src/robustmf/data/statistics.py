@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -9,10 +10,24 @@ from numpy.typing import NDArray
 #: Ratio of the standard deviation to the median absolute deviation of a normal distribution.
 MAD_TO_SIGMA = 1.4826
 
-#: A code for missing values occurs at least so often, and is further from the other values than
-#: this multiple of their range.
-_MIN_CODES = 10
-_CODE_GAP = 2.0
+
+@dataclass(frozen=True)
+class CodeOptions:
+    """What looks like a code for missing values.
+
+    Attributes
+    ----------
+    min_count : int
+        It occurs at least so often.
+    gap : float
+        It is further from the other values than this multiple of their range.
+    """
+
+    min_count: int = 10
+    gap: float = 2.0
+
+
+OPTIONS = CodeOptions()
 
 
 def suspected_codes(values: NDArray[Any]) -> list[float]:
@@ -25,12 +40,12 @@ def suspected_codes(values: NDArray[Any]) -> list[float]:
     for extreme in (values.min(), values.max()):
         is_code = values == extreme
         n_equal = int(is_code.sum())
-        if n_equal < _MIN_CODES or n_equal == len(values):
+        if n_equal < OPTIONS.min_count or n_equal == len(values):
             continue
         others = values[~is_code]
         low = float(others.min())
         high = float(others.max())
         gap = max(low - float(extreme), float(extreme) - high)
-        if high > low and gap > _CODE_GAP * (high - low):
+        if high > low and gap > OPTIONS.gap * (high - low):
             found.append(float(extreme))
     return found

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from robustmf.backends.dask.matrix import Factors, Matrix
-from robustmf.backends.dask.source import MAX_BLOCKS
+from robustmf.backends.dask.source import LOADING
 from robustmf.exceptions import CheckpointError, CheckpointWriteError
 from robustmf.io.checkpoint import (
     Checkpoint,
@@ -62,7 +62,7 @@ def saved_layout(
         return n_blocks, rng
     with reading_content(manifest.path):
         n_blocks = saved.parameters["n_blocks"]
-        if not isinstance(n_blocks, int) or not 1 <= n_blocks <= MAX_BLOCKS:
+        if not isinstance(n_blocks, int) or not 1 <= n_blocks <= LOADING.max_blocks:
             raise ValueError(f"{n_blocks!r} blocks")
         return n_blocks, rng if manifest.seeded else generator_of(saved.state["seed"])
 

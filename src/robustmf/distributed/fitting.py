@@ -40,12 +40,6 @@ from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
 
-#: Evenly spaced entries that are gathered on the client for the statistics of a fitted model.
-KEPT_ENTRIES = 200_000
-
-#: Bytes of factors that are gathered on the client.
-MAX_CLIENT_BYTES = 1 << 32
-
 
 @dataclass(frozen=True)
 class RemoteEntries:
@@ -237,10 +231,11 @@ class ClusterFit:
             matrix.connection.gather(matrix.connection.map(require_storable, ids))
             return
         needed = sum(matrix.shape) * (settings.rank + 1) * matrix.dtype.itemsize
-        if needed > MAX_CLIENT_BYTES:
+        limit = SAMPLING.max_client_bytes
+        if needed > limit:
             raise ValueError(
                 f"factors of shape {matrix.shape} at rank {settings.rank} take "
-                f"{needed / 1e9:.1f} GB, more than the {MAX_CLIENT_BYTES / 1e9:.1f} GB that are "
+                f"{needed / 1e9:.1f} GB, more than the {limit / 1e9:.1f} GB that are "
                 "gathered on the client; use Triplets(…, shards=folder) to have them written by "
                 "the workers"
             )
@@ -263,7 +258,10 @@ def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
 
 def _samples(matrix: Matrix) -> Any:
     """Tasks that sample the entries of each block of rows."""
-    limits = (max(KEPT_ENTRIES // matrix.n_blocks, 1), SAMPLING.client_share(matrix.n_blocks))
+    limits = (
+        max(SAMPLING.kept_entries // matrix.n_blocks, 1),
+        SAMPLING.client_share(matrix.n_blocks),
+    )
     return matrix.connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
 
 

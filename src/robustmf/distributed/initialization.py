@@ -38,7 +38,7 @@ Array = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """The sample of entries on which the initialization runs, and the fold-in of the others.
+    """Samples of the entries: for the initialization, and for the statistics of a fitted model.
 
     Attributes
     ----------
@@ -57,6 +57,12 @@ class SampleOptions:
     refit_deviations : float
         A folded-in row is refitted from random subsets of its entries if it explains fewer of them
         than the median row by this many standard deviations.
+    kept_entries : int
+        Evenly spaced entries that are gathered on the client for the statistics of a model.
+    values_per_block : int
+        Evenly spaced entries of each block whose values come to the client, for their median.
+    max_client_bytes : int
+        Bytes of factors that are gathered on the client.
     """
 
     max_entries: int = 1 << 22
@@ -65,6 +71,9 @@ class SampleOptions:
     small_share: float = 0.5
     min_entries_per_factor: int = 3
     refit_deviations: float = 1.0
+    kept_entries: int = 200_000
+    values_per_block: int = 1000
+    max_client_bytes: int = 1 << 32
 
     def client_share(self, n_blocks: int) -> float:
         """The largest share of the entries on the client."""

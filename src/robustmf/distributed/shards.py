@@ -32,9 +32,9 @@ from robustmf.exceptions import ModelFileError
 from robustmf.fitting import FitResult
 from robustmf.io.atomic import write_atomically
 from robustmf.model import UNBOUNDED
+from robustmf.outliers.noise import OPTIONS as NOISE
 from robustmf.outliers.noise import (
     PRIOR,
-    SAMPLE,
     NoiseDistribution,
     NoiseModel,
     Regressors,
@@ -43,9 +43,6 @@ from robustmf.outliers.noise import (
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
-
-#: Evenly spaced entries of each block whose values come to the client, for their median.
-VALUES_PER_BLOCK = 1000
 
 MANIFEST = "manifest.json"
 SIDES = ("rows", "columns")
@@ -224,7 +221,7 @@ def _noise_facts(matrix: Matrix, point: Point, terms: Terms) -> tuple[dict[str, 
     """The noise model as plain values for :func:`noise_of`, and a sample of the values."""
     connection = matrix.connection
     row_blocks, column_blocks = (side.blocks for side in matrix.sides)
-    max_entries = max(SAMPLE // matrix.n_blocks, 1)
+    max_entries = max(NOISE.sample // matrix.n_blocks, 1)
 
     def submit() -> tuple[None, Any]:
         sums = [
@@ -323,7 +320,7 @@ def _sample(
         found.values - predicted,
         block.counts[found.rows],
         np.concatenate(counts)[found.columns],
-        rows.values[even_positions(n_entries, VALUES_PER_BLOCK, max_share)],
+        rows.values[even_positions(n_entries, SAMPLING.values_per_block, max_share)],
     )
 
 

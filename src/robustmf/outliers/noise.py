@@ -32,12 +32,6 @@ from robustmf.data.statistics import MAD_TO_SIGMA
 Array = NDArray[np.floating[Any]]
 _TINY = float(np.finfo(np.float64).tiny)
 
-#: Residuals that the distribution is fitted to: at most so many, evenly spaced over the entries.
-SAMPLE = 50_000
-
-#: Entries whose leverages are computed at once, which bounds the memory.
-_ENTRIES_PER_BLOCK = 1 << 14
-
 
 @dataclass(frozen=True)
 class NoiseOptions:
@@ -45,6 +39,11 @@ class NoiseOptions:
 
     Attributes
     ----------
+    sample : int
+        Residuals that the distribution is fitted to: at most so many, evenly spaced over the
+        entries.
+    block_entries : int
+        Entries whose leverages are computed at once, which bounds the memory.
     central : float
         The distribution is fitted to residuals within so many robust scales. A wide interval is
         more informative about the tails, a narrow one excludes outliers of moderate size.
@@ -67,6 +66,8 @@ class NoiseOptions:
         Lower bound on that standard deviation: the error of a scale that is learned.
     """
 
+    sample: int = 50_000
+    block_entries: int = 1 << 14
     central: float = 4.0
     bins: int = 200
     freedom: tuple[float, float] = (2.1, 200.0)
@@ -399,8 +400,8 @@ class NoiseModel:
         of_row = np.empty(len(i))
         of_column = np.empty(len(i))
         clean = self.distribution.share
-        for low in range(0, len(i), _ENTRIES_PER_BLOCK):
-            block = slice(low, low + _ENTRIES_PER_BLOCK)
+        for low in range(0, len(i), OPTIONS.block_entries):
+            block = slice(low, low + OPTIONS.block_entries)
             row_entries = clean * np.maximum(in_row[block], 0)
             column_entries = clean * np.maximum(in_column[block], 0)
             of_row[block] = self.inflation * self.of_columns.leverages(

@@ -20,7 +20,7 @@ from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
 from robustmf.outliers.evidence import Groups, combined, group_evidence
-from robustmf.outliers.noise import SAMPLE, NoiseModel
+from robustmf.outliers.noise import OPTIONS, NoiseModel
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -135,8 +135,8 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
 
 def noise_model(model: FittedModel, sample: EntrySample | None = None) -> NoiseModel:
     """The noise of the fit, estimated from a sample of its entries."""
-    sample = sample or model.sampled_entries(SAMPLE)
-    sample = sample.selected(evenly_spaced(len(sample.values), SAMPLE))
+    sample = sample or model.sampled_entries(OPTIONS.sample)
+    sample = sample.selected(evenly_spaced(len(sample.values), OPTIONS.sample))
     i = sample.i
     j = sample.j
     factors = model.factors

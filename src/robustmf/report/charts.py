@@ -19,21 +19,47 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-_WIDTH = 480
-_LEFT = 60
-_RIGHT = 14
-_RIGHT_OF_TWIN = 46
-_TOP = 12
-_BOTTOM = 46
 
-#: Width of a character of the ticks.
-_CHARACTER = 7.5
+@dataclass(frozen=True)
+class ChartLayout:
+    """Lengths of a chart, in pixels at its natural size.
+
+    Attributes
+    ----------
+    width : int
+        The width of a chart with its margins.
+    left, right, right_of_secondary, top, bottom : int
+        The margins; ``right_of_secondary`` is for a second axis on the right.
+    character : float
+        The width of a character of the ticks.
+    """
+
+    width: int = 480
+    left: int = 60
+    right: int = 14
+    right_of_secondary: int = 46
+    top: int = 12
+    bottom: int = 46
+    character: float = 7.5
+
+
+LAYOUT = ChartLayout()
 
 #: Colors of series with sufficient contrast on white and on black.
 COLORS = (
-    "#3b7dd8", "#d97b16", "#2f9e5d", "#b557b0", "#d63a3a", "#948224", "#1a9aa0", "#7a6fd0",
-    "#c05a86", "#6b8e23", "#868686", "#a0522d",
-)  # fmt: skip
+    "#3b7dd8",
+    "#d97b16",
+    "#2f9e5d",
+    "#b557b0",
+    "#d63a3a",
+    "#948224",
+    "#1a9aa0",
+    "#7a6fd0",
+    "#c05a86",
+    "#6b8e23",
+    "#868686",
+    "#a0522d",
+)
 
 STYLE = """
 .chart { width: 100%; height: auto; display: block; }
@@ -126,7 +152,7 @@ class Chart:
         The axes; y points upward.
     label : str
         Description for screen readers.
-    twin : Axis or None, default=None
+    secondary : Axis or None, default=None
         A second vertical axis on the right.
     height : int, default=300
         Height relative to a width of 480.
@@ -140,17 +166,19 @@ class Chart:
         y: Axis,
         label: str,
         *,
-        twin: Axis | None = None,
+        secondary: Axis | None = None,
         height: int = 300,
-        left: int = _LEFT,
+        left: int = LAYOUT.left,
     ) -> None:
         self.x = x
         self.y = y
         self.label = label
-        self.twin = twin
+        self.secondary = secondary
         self.left = left
-        self.right = _WIDTH - (_RIGHT if twin is None else _RIGHT_OF_TWIN)
-        self.bottom = height - _BOTTOM
+        self.right = LAYOUT.width - (
+            LAYOUT.right if secondary is None else LAYOUT.right_of_secondary
+        )
+        self.bottom = height - LAYOUT.bottom
         self.height = height
         self._marks: list[str] = []
         self._legend: list[tuple[int, str]] = []
@@ -160,10 +188,10 @@ class Chart:
         self._legend.append((color, name))
 
     def line(
-        self, x: ArrayLike, y: ArrayLike, color: int, name: str = "", *, on_twin: bool = False
+        self, x: ArrayLike, y: ArrayLike, color: int, name: str = "", *, on_secondary: bool = False
     ) -> None:
         """Add a line through points; those that are not finite interrupt it."""
-        px, py = self._positions(x, y, on_twin)
+        px, py = self._positions(x, y, on_secondary)
         pieces: list[list[str]] = [[]]
         for a, b in zip(px, py, strict=True):
             if math.isfinite(a) and math.isfinite(b):
@@ -228,7 +256,7 @@ class Chart:
         """Add a dashed line at x or y."""
         if x is not None:
             a = self._positions([x], [self.y.low])[0][0]
-            self._marks.append(f'<path class="rule" d="M{a:.1f} {self.bottom}V{_TOP}"/>')
+            self._marks.append(f'<path class="rule" d="M{a:.1f} {self.bottom}V{LAYOUT.top}"/>')
         if y is not None:
             b = self._positions([self.x.low], [y])[1][0]
             self._marks.append(f'<path class="rule" d="M{self.left} {b:.1f}H{self.right}"/>')
@@ -247,8 +275,8 @@ class Chart:
         """Add a heat map of cells over the whole chart, empty where a cell is NaN."""
         width = self.right - self.left
         self._marks.append(
-            f'<image class="cells" x="{self.left}" y="{_TOP}" width="{width}" '
-            f'height="{self.bottom - _TOP}" preserveAspectRatio="none" '
+            f'<image class="cells" x="{self.left}" y="{LAYOUT.top}" width="{width}" '
+            f'height="{self.bottom - LAYOUT.top}" preserveAspectRatio="none" '
             f'href="{_png(cells, low, high)}"/>'
         )
 
@@ -274,19 +302,19 @@ class Chart:
             for color, name in self._legend
         )
         legend = f'<ul class="legend">{items}</ul>' if items else ""
-        frame = f'<path class="frame" d="M{self.left} {_TOP}V{self.bottom}H{self.right}"/>'
+        frame = f'<path class="frame" d="M{self.left} {LAYOUT.top}V{self.bottom}H{self.right}"/>'
         return (
-            f'{legend}<svg class="chart" viewBox="0 0 {_WIDTH} {self.height}" role="img" '
+            f'{legend}<svg class="chart" viewBox="0 0 {LAYOUT.width} {self.height}" role="img" '
             f'aria-label="{escape(self.label)}">{"".join(self._ticks())}{"".join(self._marks)}'
             f"{frame}</svg>"
         )
 
     def _positions(
-        self, x: ArrayLike, y: ArrayLike, on_twin: bool = False
+        self, x: ArrayLike, y: ArrayLike, on_secondary: bool = False
     ) -> tuple[list[float], list[float]]:
-        vertical = self.twin if on_twin and self.twin is not None else self.y
+        vertical = self.secondary if on_secondary and self.secondary is not None else self.y
         px = self.left + self.x.share(x) * (self.right - self.left)
-        py = self.bottom - vertical.share(y) * (self.bottom - _TOP)
+        py = self.bottom - vertical.share(y) * (self.bottom - LAYOUT.top)
         return px.tolist(), py.tolist()
 
     def _ticks(self) -> list[str]:
@@ -296,8 +324,8 @@ class Chart:
             a = self._positions([value], [self.y.low])[0][0]
             lines = text.split("\n")
             # A long text at the right end would extend beyond the picture.
-            x = min(a, _WIDTH - 2 - _CHARACTER / 2 * max(map(len, lines)))
-            parts.append(f'<path class="grid" d="M{a:.1f} {_TOP}V{self.bottom}"/>')
+            x = min(a, LAYOUT.width - 2 - LAYOUT.character / 2 * max(map(len, lines)))
+            parts.append(f'<path class="grid" d="M{a:.1f} {LAYOUT.top}V{self.bottom}"/>')
             parts.extend(
                 f'<text class="xtick" x="{x:.1f}" y="{self.bottom + 17 + 15 * k}" '
                 f'text-anchor="middle">{escape(line)}</text>'
@@ -309,11 +337,11 @@ class Chart:
                 f'<path class="grid" d="M{self.left} {b:.1f}H{self.right}"/><text '
                 f'x="{self.left - 6}" y="{b + 4:.1f}" text-anchor="end">{escape(text)}</text>'
             )
-        if self.twin is not None:
-            for value, text in self.twin.tick_texts():
-                b = self._positions([self.x.low], [value], on_twin=True)[1][0]
+        if self.secondary is not None:
+            for value, text in self.secondary.tick_texts():
+                b = self._positions([self.x.low], [value], on_secondary=True)[1][0]
                 parts.append(f'<text x="{self.right + 6}" y="{b + 4:.1f}">{escape(text)}</text>')
-            parts.append(self._vertical_title(_WIDTH - 6, self.twin.title))
+            parts.append(self._vertical_title(LAYOUT.width - 6, self.secondary.title))
         center = (self.left + self.right) / 2
         parts.append(
             f'<text class="title" x="{center:g}" y="{self.height - 8}" '
@@ -323,7 +351,7 @@ class Chart:
         return parts
 
     def _vertical_title(self, x: int, title: str) -> str:
-        y = (_TOP + self.bottom) / 2
+        y = (LAYOUT.top + self.bottom) / 2
         return (
             f'<text class="title" x="{x}" y="{y:g}" text-anchor="middle" '
             f'transform="rotate(-90 {x} {y:g})">{escape(title)}</text>'

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from robustmf.data.sampling import evenly_spaced
 from robustmf.outliers.audit import share_of_outliers
 from robustmf.report import scene, search_table
 from robustmf.report.charts import Axis, Chart
@@ -314,7 +315,8 @@ def _candidate_chart(candidates: list[tuple[str, int, float, float, bool]]) -> s
 
 def _few(n: int, at_most: int = 10) -> list[int]:
     """Return some of the numbers 1 to n."""
-    return sorted(set(np.linspace(1, n, min(n, at_most)).round().astype(int).tolist()))
+    numbers: list[int] = (1 + evenly_spaced(n, at_most)).tolist()
+    return numbers
 
 
 # --- Fit ---
@@ -371,14 +373,14 @@ def _residual_chart(residuals: dict[str, Any]) -> str:
         Axis("residual", edges[0], edges[-1]),
         Axis("entries", 0.5, 1.5 * max(residuals["counts"]), log=True),
         "Histogram of the residuals, and the weights of residuals",
-        twin=Axis("weight", 0.0, 1.05, ticks=[(0, "0"), (0.5, "0.5"), (1, "1")]),
+        secondary=Axis("weight", 0.0, 1.05, ticks=[(0, "0"), (0.5, "0.5"), (1, "1")]),
     )
     chart.bars(edges, residuals["counts"], _BLUE, "entries")
     theta = residuals["theta"]
     if theta is not None and theta < edges[-1]:
         chart.rule(x=-theta)
         chart.rule(x=theta)
-    chart.line(residuals["centers"], residuals["weights"], _ORANGE, "weight", on_twin=True)
+    chart.line(residuals["centers"], residuals["weights"], _ORANGE, "weight", on_secondary=True)
     return chart.svg()
 
 

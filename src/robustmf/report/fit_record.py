@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from robustmf.data.sampling import evenly_spaced
 from robustmf.data.statistics import MAD_TO_SIGMA, suspected_codes
 from robustmf.estimator import RobustMF
 from robustmf.outliers.audit import Audit
@@ -209,8 +210,7 @@ def _table(model: RobustMF, entries: _Entries) -> dict[str, Any]:
 
 def _ticks(labels: Sequence[Hashable], n: int = 5) -> list[tuple[int, Hashable]]:
     """Return evenly spaced positions with their labels."""
-    positions = np.unique(np.linspace(0, len(labels) - 1, n).round().astype(int)).tolist()
-    return [(k, labels[k]) for k in positions]
+    return [(k, labels[k]) for k in evenly_spaced(len(labels), n).tolist()]
 
 
 def _meaning(model: RobustMF, entries: _Entries) -> dict[str, str]:
@@ -360,7 +360,7 @@ def _map_points(
     labelled = set(
         points_to_label(coordinates, lambda k: tick(ids[k]), limits, placed, _OPTIONS.max_labels)
     )
-    chosen = set(np.linspace(0, n - 1, min(_OPTIONS.max_points, n)).astype(int).tolist())
+    chosen = set(evenly_spaced(n, _OPTIONS.max_points).tolist())
     chosen |= labelled
     if suspects:
         chosen |= {k for k, key in enumerate(ids) if key in suspects}

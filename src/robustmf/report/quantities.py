@@ -14,10 +14,23 @@ from robustmf.losses import Loss
 Array = NDArray[np.float64]
 Index = NDArray[np.integer[Any]]
 
-#: The range of a histogram of residuals is this multiple of this quantile of their sizes, so that
-#: a few gross errors do not compress the distribution of the others into one bin.
-_RANGE_QUANTILE = 0.9
-_RANGE_FACTOR = 6.0
+
+@dataclass(frozen=True)
+class QuantityOptions:
+    """Constants of histograms and maps.
+
+    Attributes
+    ----------
+    range_quantile, range_factor : float
+        The range of a histogram of residuals is this multiple of this quantile of their sizes, so
+        that a few gross errors do not compress the distribution of the others into one bin.
+    """
+
+    range_quantile: float = 0.9
+    range_factor: float = 6.0
+
+
+OPTIONS = QuantityOptions()
 
 #: Width of a character of a label and height of a label, relative to the axes.
 LABEL_SIZE = (0.0155, 0.045)
@@ -111,7 +124,7 @@ def relative_weights(loss: Loss, residuals: NDArray[Any]) -> Array:
 def residual_histogram(loss: Loss, residuals: Array, n_bins: int) -> Histogram:
     """Return the histogram of residuals over a range that gross errors do not extend."""
     size = np.abs(residuals)
-    limit = _RANGE_FACTOR * float(np.quantile(size, _RANGE_QUANTILE))
+    limit = OPTIONS.range_factor * float(np.quantile(size, OPTIONS.range_quantile))
     limit = min(float(size.max()), limit) or 1.0
     edges = np.linspace(-limit, limit, n_bins + 1)
     counts = np.histogram(np.clip(residuals, -limit, limit), edges)[0]

@@ -9,7 +9,8 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -232,8 +233,10 @@ def _build_mm(problem: SolverProblem) -> MMSolver:
     return MMSolver(problem.operations, Objective(problem.loss, problem.reg), problem.mm)
 
 
-def _check_mm(loss: Loss, options: MM, capabilities: Capabilities) -> None:
-    require_concave(loss)
+def _check_mm(
+    loss: Loss, options: MM, capabilities: Capabilities, parameter: str = "solver='mm'"
+) -> None:
+    require_concave(loss, parameter)
     if options.needs_host_arrays and not capabilities.host_arrays:
         raise ValueError(f"{_needs_host_arrays(f'inner={options.inner!r}')}, or inner='apg'")
 
@@ -274,7 +277,7 @@ _BY_NAME = {spec.name: spec for spec in _SPECS}
 _AUTOMATIC = (_BY_NAME["varpro"], _BY_NAME["irls"])
 
 #: The solver that certifies a critical point after another one.
-CERTIFIER = _BY_NAME["mm"]
+CERTIFIER = replace(_BY_NAME["mm"], check=partial(_check_mm, parameter="certify=True"))
 
 
 def solver_names() -> list[str]:

@@ -16,6 +16,7 @@ from robustmf.data.holdout import Holdout
 from robustmf.datasets import make_synthetic
 from robustmf.distributed import fitting, initialization
 from robustmf.distributed.fitting import ClusterFit
+from robustmf.distributed.initialization import SampleOptions
 from robustmf.exceptions import DuplicateEntryError, NotConvergedWarning
 
 
@@ -232,6 +233,6 @@ def test_warning_at_max_iter(client, ratings):
 
 
 def test_factors_too_large_for_the_client(client, ratings, monkeypatch):
-    monkeypatch.setattr(fitting, "MAX_CLIENT_BYTES", 1000)
+    monkeypatch.setattr(fitting, "SAMPLING", SampleOptions(max_client_bytes=1000))
     with pytest.raises(ValueError, match="shards=folder"):
         RobustMF(2).fit(in_pieces(ratings), client=client)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import robustmf
 from robustmf import RobustMF
 from robustmf.backends.dask import Triplets
-from robustmf.backends.dask.source import as_triplets, pieces_of
+from robustmf.backends.dask.source import LoadingOptions, as_triplets, pieces_of
 from robustmf.cli import app
 from robustmf.data.hashing import hash_ids
 from robustmf.data.table_form import ColumnNames
@@ -163,7 +163,7 @@ def test_bad_settings(client, ratings):
 
 def test_row_groups_are_pieces(tmp_path, ratings, monkeypatch):
     ratings.to_parquet(tmp_path / "x.parquet", row_group_size=100)
-    monkeypatch.setattr("robustmf.backends.dask.source.PIECE_ENTRIES", 250)
+    monkeypatch.setattr("robustmf.backends.dask.source.LOADING", LoadingOptions(250))
     pieces, columns = pieces_of(Triplets(tmp_path))
     assert (columns.row, columns.col, columns.value) == ("user", "item", "rating")
     groups = [piece.groups for piece in pieces]

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from robustmf.backends.base import FitPlan, ProblemSize
 from robustmf.backends.cpu.loss_sums import SLICE
 from robustmf.backends.cpu.operations import column_parts
 from robustmf.kernels.half_step import padded_width
 
-#: Bytes per entry while entries are held out, beside the entries and their copy.
-_HOLDOUT_BYTES = 16
 
-#: Levels of the noise for which the search computes a likelihood, for each row.
-_NOISE_LEVELS = 65
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Sizes of working arrays.
 
-#: Numbers for each entry during the search.
-_SEARCH_ARRAYS = 16
+    Attributes
+    ----------
+    holdout_bytes : int
+        Bytes per entry while entries are held out, beside the entries and their copy.
+    noise_levels : int
+        Levels of the noise for which the search computes a likelihood, for each row.
+    search_arrays : int
+        Numbers for each entry during the search.
+    """
+
+    holdout_bytes: int = 16
+    noise_levels: int = 65
+    search_arrays: int = 16
+
+
+OPTIONS = MemoryOptions()
 
 
 def entries_bytes(size: ProblemSize) -> int:
@@ -50,7 +65,7 @@ def fit_bytes(size: ProblemSize, plan: FitPlan) -> int:
     if plan.held_out:
         # the entries to fit are a copy, whose columns are compressed afterwards
         entries += n_entries * (4 + itemsize)
-        working = max(working, n_entries * (_HOLDOUT_BYTES - 4 - itemsize))
+        working = max(working, n_entries * (OPTIONS.holdout_bytes - 4 - itemsize))
     return int(max(conversion, entries + factors + working))
 
 
@@ -61,8 +76,8 @@ def _search_bytes(size: ProblemSize) -> int:
     longer side while they are transformed, or four of noise levels; and numbers for the entries.
     """
     packed = size.rank * (size.rank + 1) // 2
-    longer = max(size.shape) * max(6 * packed, 4 * _NOISE_LEVELS)
-    return 8 * (8 * packed * sum(size.shape) + longer + _SEARCH_ARRAYS * size.n_entries)
+    longer = max(size.shape) * max(6 * packed, 4 * OPTIONS.noise_levels)
+    return 8 * (8 * packed * sum(size.shape) + longer + OPTIONS.search_arrays * size.n_entries)
 
 
 def _solver_bytes(size: ProblemSize, plan: FitPlan) -> int:

@@ -36,7 +36,7 @@ class ConnectionOptions:
     poll_interval : float
         Seconds between two checks for finished results; small against a sweep.
     check_interval : float
-        Seconds between two checks for lost workers; each asks for the state of all results.
+        Seconds between two checks for lost workers; each requests the state of all results.
     worker_timeout : float
         Seconds to wait for a new worker when none is left: a nanny or Kubernetes starts others.
     max_retries : int

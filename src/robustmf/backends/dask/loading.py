@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.matrix import Block, Matrix, Side, Sized, offsets_of
-from robustmf.backends.dask.source import Columns, ParquetPiece, Triplets, pieces_of
+from robustmf.backends.dask.source import LOADING, Columns, ParquetPiece, Triplets, pieces_of
 from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
     RETAINED,
@@ -51,13 +51,6 @@ Array = NDArray[np.floating[Any]]
 
 #: Distinct ids, and the index of that of every entry.
 Coded = tuple[Ids, NDArray[Any]]
-
-#: Bits of the prefix by which hash keys are counted. Keys are uniform, so one prefix in 2¹⁶ leaves
-#: few of them.
-_PREFIX_BITS = 16
-
-#: A block that needs more than this share of another block's factors receives all of them.
-WHOLE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -236,7 +229,7 @@ def receives_all(n_needed: int, size: int) -> bool:
 
     One message then serves every block on a worker.
     """
-    return n_needed > WHOLE_SHARE * size
+    return n_needed > LOADING.whole_share * size
 
 
 def finish_block(
@@ -378,11 +371,11 @@ def _select_rank(connection: Connection, keys: Sequence[Any], rank: int) -> np.u
 
 
 def _prefixes(keys: Hashes) -> NDArray[np.int64]:
-    return (keys >> np.uint64(64 - _PREFIX_BITS)).astype(np.int64)
+    return (keys >> np.uint64(64 - LOADING.prefix_bits)).astype(np.int64)
 
 
 def _count_prefixes(keys: Hashes) -> NDArray[np.int64]:
-    return np.bincount(_prefixes(keys[keys < RETAINED]), minlength=1 << _PREFIX_BITS)
+    return np.bincount(_prefixes(keys[keys < RETAINED]), minlength=1 << LOADING.prefix_bits)
 
 
 def _with_prefix(keys: Hashes, prefix: int) -> Hashes:

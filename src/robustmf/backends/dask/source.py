@@ -14,11 +14,32 @@ from robustmf.data.tables import open_table
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.source import Source
 
-#: Consecutive row groups of a Parquet file are read as one piece up to this many entries.
-PIECE_ENTRIES = 5_000_000
 
-#: Loading creates tasks for every pair of a row block and a column block.
-MAX_BLOCKS = 256
+@dataclass(frozen=True)
+class LoadingOptions:
+    """How entries are loaded into blocks.
+
+    Attributes
+    ----------
+    piece_entries : int
+        Consecutive row groups of a Parquet file are read as one piece up to this many entries.
+    max_blocks : int
+        The largest number of blocks per side: loading creates tasks for every pair of a row block
+        and a column block.
+    whole_share : float
+        A block that needs more than this share of another block's factors receives all of them.
+    prefix_bits : int
+        Bits of the prefix by which hash keys are counted. Keys are uniform, so one prefix in 2¹⁶
+        leaves few of them.
+    """
+
+    piece_entries: int = 5_000_000
+    max_blocks: int = 256
+    whole_share: float = 0.5
+    prefix_bits: int = 16
+
+
+LOADING = LoadingOptions()
 
 
 @dataclass(frozen=True)
@@ -64,11 +85,11 @@ class Triplets:
                 f"duplicates must be 'error', 'last' or 'mean', got duplicates={self.duplicates!r}"
             )
         if self.blocks is not None and not (
-            isinstance(self.blocks, int) and 1 <= self.blocks <= MAX_BLOCKS
+            isinstance(self.blocks, int) and 1 <= self.blocks <= LOADING.max_blocks
         ):
             raise ValueError(
-                f"blocks must be None or an integer from 1 to {MAX_BLOCKS} (each pair of blocks "
-                f"is a task), got blocks={self.blocks!r}"
+                f"blocks must be None or an integer from 1 to {LOADING.max_blocks} (each pair of "
+                f"blocks is a task), got blocks={self.blocks!r}"
             )
         given = [name for name in (self.row, self.col, self.value, self.weight) if name is not None]
         if len(set(given)) < len(given):
@@ -198,7 +219,7 @@ def _row_groups(path: Path) -> list[ParquetPiece]:
     pieces: list[ParquetPiece] = []
     entries = 0
     for k, size in enumerate(sizes):
-        if pieces and entries + size <= PIECE_ENTRIES:
+        if pieces and entries + size <= LOADING.piece_entries:
             pieces[-1] = replace(pieces[-1], groups=(*pieces[-1].groups, k))
             entries += size
         else:  # an absolute path: workers may have another working directory

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.sampling import strided
 from robustmf.kernels.reductions import squared_norm
 from robustmf.solvers.mm.acceleration import accelerated
 from robustmf.solvers.mm.apg import SparseSteps
@@ -62,9 +63,8 @@ def _zero_width(operations: EntryOperations, U: Array, V: Array, residual: Array
     the values. At most as many residuals as the model has free parameters are zero at a critical
     point, so the others are represented by the median of those above this share.
     """
-    step = max(1, len(residual) // OPTIONS.sample)
-    sizes = np.abs(np.asarray(residual[::step]))
-    values: Array = np.asarray(operations.observed.rows.values[::step])
+    sizes = np.abs(np.asarray(strided(residual, OPTIONS.sample)))
+    values: Array = np.asarray(strided(operations.observed.rows.values, OPTIONS.sample))
     exact = OPTIONS.exact_width * float(np.median(np.abs(values - np.median(values))))
     unit = float(np.finfo(values.dtype).eps) * float(np.median(np.abs(values)))
     rounding = OPTIONS.rounding_errors * unit

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations, SolverMemory
 from robustmf.exceptions import NumericalError
-from robustmf.losses import Loss
+from robustmf.losses import Loss, loss_names, make_loss
 from robustmf.solvers.base import require_same_layout, small_change
 from robustmf.solvers.mm import MM, Increment, make_inner
 from robustmf.solvers.mm.criticality import criticality
@@ -28,13 +28,17 @@ Array = NDArray[np.floating[Any]]
 MM_MEMORY = SolverMemory(entry_arrays=8, float64_entry_arrays=3, factor_arrays=12, dual_pass=True)
 
 
-def require_concave(loss: Loss) -> None:
-    """Refuse, by name, a loss that the MM surrogate does not majorize."""
+def require_concave(loss: Loss, parameter: str = "solver='mm'") -> None:
+    """Refuse, by name, a loss that the MM surrogate does not majorize.
+
+    ``parameter`` is what requires the loss to be concave.
+    """
     if not loss.concave:
+        concave = [name for name in loss_names() if make_loss(name).concave]
         raise ValueError(
-            "solver='mm' needs a loss that is concave in |residual| "
-            f"(l1, lsp, geman, laplace, mcp, scad); loss={loss.name!r} is not. "
-            "Choose one of these, or another solver."
+            f"{parameter} needs a loss that is concave in |residual| "
+            f"({', '.join(concave)}); loss={loss.name!r} is not. "
+            f"Choose one of these, or another value of {parameter.partition('=')[0]}."
         )
 
 
