@@ -32,7 +32,7 @@ TASKS = (
     "cluster",
     "explain",
 )
-RECORD = Path(__file__).parents[1] / "records" / "side_by_side.json"
+RECORD = Path(__file__).parent / "record.json"
 
 
 def lines_of_code(path: Path) -> dict[str, int]:

@@ -136,6 +136,7 @@ def test_the_elapsed_time_continues(path):
     assert seconds[6] == elapsed
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 def test_without_a_seed_that_of_the_file_is_used(path, tmp_path):
     data = entries()
     settings = {
