@@ -33,6 +33,7 @@ from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.ranking import Ranked
 from robustmf.data.rating_scale import rating_scale
+from robustmf.data.sampling import EntrySample
 from robustmf.data.table_form import NO_NAMES, ColumnNames
 from robustmf.data.tables import without_column
 from robustmf.fitting import FitResult, fit
@@ -628,14 +629,17 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 candidates=result.candidates,
             ),
         )
-        sample = observed.sampled(CHECKS.most_entries, weights)
+        self._check_fit(observed.sampled(CHECKS.most_entries, weights))
+
+    def _check_fit(self, sample: EntrySample | None) -> None:
+        """Check the fit on a sample of its entries, where there is one, and warn of what fails."""
+        if sample is None:
+            return
         noise = scores.noise_model(self.model_, sample)
         failed = failed_checks(self.model_, sample, noise)
-        self.model_ = replace(
-            self.model_, summary=replace(self.model_.summary, failed_checks=failed)
-        )
-        if self.model_.scales is not None:
-            self.model_ = replace(self.model_, sigma=noise.distribution.scale)
+        summary = replace(self.model_.summary, failed_checks=failed)
+        sigma = self.model_.sigma if self.model_.scales is None else noise.distribution.scale
+        self.model_ = replace(self.model_, summary=summary, sigma=sigma)
         warn_of_failed_checks(failed)
 
     def fit_transform(

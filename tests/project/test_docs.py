@@ -31,6 +31,7 @@ def executor():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_page_runs(executor, path):
     text = path.read_text()

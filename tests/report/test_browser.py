@@ -12,6 +12,7 @@ from benchmarks.reproduction import drawing
 from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
 from robustmf import Observed, RobustMF
 from robustmf.cli.demo_records import synthetic_record, tracks_record
+from robustmf.exceptions import UnreliableFitWarning
 from robustmf.report import demo_page
 
 playwright = pytest.importorskip(
@@ -77,9 +78,10 @@ def pages(tmp_path_factory):
     entries = Observed.from_triplets(
         row=[rows[k] for k in i], col=[columns[k] for k in j], value=X.ravel()
     )
-    RobustMF(2, bias=True, validation_fraction=0.1, random_state=0).fit(entries).report(
-        folder / "fit.html", at_most=0.01
-    )
+    model = RobustMF(2, bias=True, validation_fraction=0.1, random_state=0)
+    with pytest.warns(UnreliableFitWarning, match="1 of 50 columns"):
+        model.fit(entries)
+    model.report(folder / "fit.html", at_most=0.01)
     points = np.column_stack([rng.standard_normal((60, 3)), np.ones(60)])
     tracks = rng.standard_normal((12, 4)) @ points.T + 0.01 * rng.standard_normal((12, 60))
     RobustMF(4, random_state=0).fit(tracks).report(folder / "tracks.html", tracks=True)

@@ -61,9 +61,9 @@ class RemoteEntries:
         """The values of the sample."""
         return self.kept["values"]
 
-    def sampled(self, at_most: int, weights: None) -> EntrySample:
-        """Entries of the sample."""
-        return EntrySample.from_kept(self.kept, at_most)
+    def sampled(self, at_most: int, weights: None) -> EntrySample | None:
+        """Entries of the sample; None where the factors, and it, are in shards."""
+        return EntrySample.from_kept(self.kept, at_most) if "rows" in self.kept else None
 
     def to_keep(self, weights: None) -> dict[str, NDArray[Any]]:
         """The entries of a fitted model."""

@@ -73,6 +73,7 @@ def weighted(client):
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_loss(plain, weighted, loss, bias):
@@ -180,7 +181,8 @@ def test_one_block_has_the_initialization_of_one_machine(client):
     frame = table()
     observed, settings = (
         Observed.from_triplets(frame, **NAMES),
-        {"random_state": 0, "validation_fraction": 0.1},
+        # the learned ridge differs: on a cluster it does not depend on the row
+        {"random_state": 0, "validation_fraction": 0.1, "reg": 0.05},
     )
     one = RobustMF(2, solver="irls", **settings).fit(observed)
     model = RobustMF(2, **settings).fit(
