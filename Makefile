@@ -15,11 +15,12 @@ demo: $(VENV)/.demo
 
 # The quick tests, under five minutes on two cores.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not gpu"
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not gpu and not pages"
 
-# All tests but those of the GPU backend: environments, documentation, clusters, stress tests too.
+# All tests but those of the GPU backend: environments, clusters, stress tests too. The code of the pages of the
+# documentation is executed by make docs, and by itself with pytest -m pages.
 test-all: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist worksteal -m "not gpu"
+	$(BIN)/pytest -n auto --dist worksteal -m "not gpu and not pages"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(CHECKED)

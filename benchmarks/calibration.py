@@ -19,7 +19,7 @@ from robustmf.datasets import Synthetic, make_synthetic
 from robustmf.estimator import RobustMF
 from robustmf.intervals import ConformalIntervals
 
-SMALL = {"seeds": 1}
+SMALL = {"seeds": 1, "cases": 1}
 
 Array = NDArray[np.float64]
 
@@ -69,14 +69,16 @@ CASES = (
 )
 
 
-def run(seeds: int = 5, first_seed: int = 40_000) -> dict[str, list[dict[str, Any]]]:
-    """Every case, then every kind of data for rows and columns, with every seed."""
+def run(
+    seeds: int = 5, first_seed: int = 40_000, cases: int = 100
+) -> dict[str, list[dict[str, Any]]]:
+    """The first ``cases``, then as many kinds of data for rows and columns, with every seed."""
     chosen = range(first_seed, first_seed + seeds)
     entries, sides = [], []
-    for case in CASES:
+    for case in CASES[:cases]:
         announce(str(case))
         entries += [run_entries(case, seed) for seed in chosen]
-    for kind in KINDS:
+    for kind in list(KINDS)[:cases]:
         announce(kind)
         sides += [run_rows_and_columns(kind, seed) for seed in chosen]
     return {"entries": entries, "rows_and_columns": sides}

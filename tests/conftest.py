@@ -53,6 +53,7 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for marker in (
         "gpu: runs the CUDA backend, on a GPU or in Triton's interpreter",
+        "pages: executes the code of a page of the documentation, as make docs does",
         "slow: takes long: environments, documentation, clusters, stress tests (make test-all)",
     ):
         config.addinivalue_line("markers", marker)

@@ -30,7 +30,7 @@ def executor():
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_page_runs(executor, path):
