@@ -738,7 +738,7 @@ def _bias_ridges(factors: Candidate, biases: Biases, rank: int, unit: float) -> 
     assert factors.ridges is not None
     sides = []
     for side, reg in zip(factors.ridges, (biases.row_ridge, biases.column_ridge), strict=True):
-        of_factors = replace(side, rows=None).padded(rank)
+        of_factors = side.common.padded(rank)
         sides.append(of_factors.with_bias(reg * unit * unit))
     return sides[0], sides[1]
 

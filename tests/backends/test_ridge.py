@@ -55,6 +55,17 @@ def test_entries_count_with_their_weights():
     np.testing.assert_allclose(found.second, sums)
 
 
+def test_rows_share_the_uncertainty_of_the_other_side_unequally():
+    observed, _, _ = random_problem(9, 7, 3)
+    shared = np.linspace(0.1, 2.0, 9)
+    rule = FactorRidge(RULE.constant, RULE.by_count, shared=shared)
+    np.testing.assert_allclose(rule.on(observed).second, shared * observed.rows.counts)
+    rule.require_shape(9, 3)
+    for wrong in (shared[:-1], -shared):
+        with pytest.raises(CheckpointError, match="per row"):
+            FactorRidge(RULE.constant, RULE.by_count, shared=wrong).require_shape(9, 3)
+
+
 def test_padding_and_biases():
     padded = RULE.padded(5)
     np.testing.assert_allclose(padded.constant, [0.5, 2.0, 7.0, 7.0, 7.0])

@@ -289,3 +289,20 @@ def test_noise_that_differs_by_row_is_found_beside_outliers():
     levels = found.noise.row_scales
     assert found.U.shape[1] == 2
     assert np.median(levels[::3]) > 2 * np.median(levels[1::3])
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
+def test_iterations_stay_at_the_posterior_means_of_rows_with_large_factors():
+    """Their ridge is small: the uncertainty of columns that they determine is."""
+    rng = np.random.default_rng(1)
+    scale = np.exp(1.2 * rng.standard_normal((200, 1)))
+    truth = (rng.standard_normal((200, 3)) * scale) @ rng.standard_normal((150, 3)).T
+    X = truth + 0.1 * rng.standard_normal(truth.shape)
+    X[rng.random(truth.shape) < 0.85] = np.nan
+    errors = []
+    for iterations in (0, 300):
+        model = RobustMF(bias=False, max_iter=iterations, random_state=0).fit(X)
+        predicted = model.row_factors_ @ model.column_factors_.T
+        errors.append(np.sqrt(np.mean((predicted - truth) ** 2)))
+    assert model.rank_ == 3
+    assert errors[1] < 1.02 * errors[0]

@@ -42,31 +42,39 @@ def as_ridge(reg: float | Array | Ridge, rank: int) -> Ridge:
 
 @dataclass(frozen=True)
 class FactorRidge:
-    """A rule for the ridge of one side: factor k of row i has ``rowᵢ·constantₖ + nᵢ·by_countₖ``.
+    """A rule for the ridge of one side.
 
-    The constant part is a prior on the factors, the noise variance over the variance of the factor;
-    the part that grows with the number of entries nᵢ is the uncertainty of the other side's
-    factors. See docs/design/initialization.md.
+    Factor k of row i has ``rowᵢ·constantₖ + nᵢ·sharedᵢ·by_countₖ``. The constant part is a prior on
+    the factors, the noise variance over the variance of the factor; the part that grows with the
+    number of entries nᵢ is the uncertainty of the other side's factors, which rows share unequally.
+    See docs/design/initialization.md.
 
     Attributes
     ----------
     constant, by_count : array of shape (r,)
     rows : array of shape (m,), or None
         Multiplies the constant part; 1 if None.
+    shared : array of shape (m,), or None
+        Multiplies the part that grows with the number of entries; 1 if None.
     """
 
     constant: Array
     by_count: Array
     rows: Array | None = None
+    shared: Array | None = None
 
     def require_shape(self, n_rows: int, rank: int) -> None:
         """Refuse a rule that is not for this many rows and factors, or not positive."""
         parts = [(self.constant, rank), (self.by_count, rank)]
-        if self.rows is not None:
-            parts.append((self.rows, n_rows))
+        parts += [(own, n_rows) for own in (self.rows, self.shared) if own is not None]
         for values, size in parts:
             if values.shape != (size,) or not ((values >= 0) & np.isfinite(values)).all():
                 raise CheckpointError("its ridges must be a number per factor, and per row")
+
+    @property
+    def common(self) -> FactorRidge:
+        """The rule without what differs between rows."""
+        return replace(self, rows=None, shared=None)
 
     def padded(self, rank: int) -> FactorRidge:
         """With the ridge of the weakest factor for those up to ``rank``."""
@@ -95,6 +103,8 @@ class FactorRidge:
         first = np.ones_like(counts)
         if self.rows is not None:
             first = first * self.rows
+        if self.shared is not None:
+            counts = counts * self.shared
         return Ridge(first, counts, np.array([self.constant, self.by_count]))
 
 

@@ -123,7 +123,7 @@ class ClusterData:
         ridges = None
         if isinstance(reg, tuple):
             # The multipliers of rows belong to the sample that the rules were learned from.
-            ridges = (replace(reg[0], rows=None), replace(reg[1], rows=None))
+            ridges = (reg[0].common, reg[1].common)
         reg = reg if isinstance(reg, float) else 0.0
         terms = Terms(reg, reg_by_count, biases, self.bounds, ridges)
         self._sweeps = DaskSweeps(self.observed, terms)

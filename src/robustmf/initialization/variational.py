@@ -322,6 +322,9 @@ def _unpacked(packed: Array) -> Array:
     return full
 
 
+#: Entries whose uncertainty is computed together.
+_ENTRIES = 1 << 14
+
 #: Rows whose covariances are unpacked together.
 _BATCH = 1024
 
@@ -777,7 +780,24 @@ class VariationalSearch:
         a, c = np.tril_indices(self.rank)
         variances = other.covariances[:, a == c]
         by_count = of_other @ variances / len(self.values)
-        return FactorRidge(unit * self.precision, unit * by_count, levels)
+        shared = self._shared(own, other, precisions, by_count)
+        return FactorRidge(unit * self.precision, unit * by_count, levels, shared)
+
+    def _shared(self, own: _Side, other: _Side, precisions: Array, by_count: Array) -> Array:
+        """The uncertainty of the other side in the entries of each row, relative to ``by_count``.
+
+        It is small for a row with large factors: the other side is determined by that row.
+        """
+        a, c = np.tril_indices(self.rank)
+        outer = own.U[:, a] * own.U[:, c]
+        sums = np.zeros(len(own.U))
+        for low in range(0, len(precisions), _ENTRIES):
+            part = slice(low, low + _ENTRIES)
+            i = own.of_entry[part]
+            spread = np.einsum("tk,tk->t", other.covariances[own.groups.indices[part]], outer[i])
+            sums += np.bincount(i, precisions[part] * spread, minlength=len(sums))
+        expected = own.groups.counts * (np.square(own.U) @ by_count)
+        return np.divide(sums, expected, out=np.ones_like(sums), where=expected > 0)
 
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
