@@ -135,7 +135,7 @@ def choose_model(
     considered: list[tuple[str, Candidate, Biases | None]] = []
     base: Biases | None = None
     if with_biases:
-        biases = learned_biases(operations)
+        biases = _placed_biases(operations, block)
         center = replace(_without_biases(operations), center=biases.center, width=biases.width)
         for name, own in (("center", center), ("biases", biases)):
             left = candidate_without_factors(own.subtracted_from(operations), block)
@@ -220,6 +220,19 @@ def _errors(factors: Candidate, biases: Biases | None, block: Block) -> Array:
         return sizes
     leverage = biases.leverage(block, factors.residuals)
     return np.asarray(sizes / np.maximum(1 - leverage, _MIN_FREEDOM))
+
+
+def _placed_biases(operations: EntryOperations, block: Block) -> Biases:
+    """Biases, where the entries are.
+
+    Those of data that are searched whole are computed on the host, as factors are: with the same
+    bits on every device.
+    """
+    if block.rows is not None:
+        return learned_biases(operations)
+    found = learned_biases(operations.host())
+    row_bias, column_bias = map(operations.array, (found.row_bias, found.column_bias))
+    return replace(found, row_bias=row_bias, column_bias=column_bias)
 
 
 def learned_biases(operations: EntryOperations) -> Biases:

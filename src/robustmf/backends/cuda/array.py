@@ -258,9 +258,9 @@ def _einsum(like: Tensor, subscripts: str, *operands: Any, dtype: Any = None) ->
 
 
 def _filled(number: float) -> Callable[..., Tensor]:
-    def of(like: Tensor, a: DeviceArray, dtype: Any = None) -> Tensor:
+    def of(like: Tensor, a: DeviceArray, dtype: Any = None, shape: Any = None) -> Tensor:
         return torch.full(
-            a.shape,
+            a.shape if shape is None else shape,
             number,
             dtype=a.tensor.dtype if dtype is None else torch_type(dtype),
             device=like.device,
