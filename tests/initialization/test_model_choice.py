@@ -175,3 +175,13 @@ def test_errors_of_biases_are_those_of_entries_left_out():
     alone = Biases(0.0, *zeros, -3.0, np.inf, 1.0)  # as of a row with one entry
     found = _errors(SimpleNamespace(residuals=np.full(12, 0.1)), alone, block)
     np.testing.assert_allclose(found, 0.1 / 0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_biases_are_chosen_without_factors(seed):
+    """Errors of exact fits are rounding errors, which do not distinguish models."""
+    rng = np.random.default_rng(seed)
+    truth = 3 + rng.normal(size=(60, 1)) + rng.normal(size=20)
+    model = RobustMF(random_state=0).fit(np.where(rng.random(truth.shape) < 0.5, truth, np.nan))
+    assert model.rank_ == 0
+    np.testing.assert_allclose(model.predict(truth), truth, rtol=1e-9)

@@ -132,6 +132,21 @@ def test_an_objective_that_is_not_finite_raises(value):
         run(Diverging(), *Diverging.factors, 10, 1e-3)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("digits", [0, None])
+def test_an_exact_fit_with_biases_is_no_fault(seed, digits):
+    """The normal equations of two factors are nearly singular where biases are enough."""
+    rng = np.random.default_rng(seed)
+    rows = 3 + rng.normal(size=(60, 1))
+    columns = rng.normal(size=20)
+    if digits is not None:
+        rows = rows.round(digits)
+        columns = columns.round(digits)
+    X = np.where(rng.random((60, 20)) < 0.5, rows + columns, np.nan)
+    model = RobustMF(2, bias=True, random_state=0).fit(X)
+    assert np.abs(model.predict(X) - (rows + columns)).max() < 1e-5
+
+
 @pytest.mark.parametrize("value", [1e-12, 1.0, 1e6])
 def test_the_bound_on_rounding_follows_the_size_of_the_values(team, value):
     """An error δ of the values changes the objective H by at most about δ·√(2 w H Σ x²)."""
@@ -141,8 +156,8 @@ def test_the_bound_on_rounding_follows_the_size_of_the_values(team, value):
     solver.begin(U, V)
     solver._value = value
     energy = float((observed.rows.values**2).sum())
-    error = 1e4 * np.finfo(np.float64).eps
-    bound = error * (value + np.sqrt(2 * value * energy)) + error**2 * energy
+    eps = np.finfo(np.float64).eps
+    bound = 1e4 * eps * (value + np.sqrt(2 * value * energy)) + eps * energy
     solver._require_rounding(0.9 * bound)
     with pytest.raises(NumericalError, match="a sweep raised the objective"):
         solver._require_rounding(1.1 * bound)

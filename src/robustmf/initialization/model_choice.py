@@ -20,6 +20,7 @@ from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
 from robustmf.initialization.problem import sampled_entries
+from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.search import Block, candidate_without_factors, searched_factors
 from robustmf.losses import Huber
 
@@ -202,11 +203,12 @@ def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block
 def _truncated(errors: Sequence[Array], models: Sequence[Candidate]) -> list[Array]:
     """Errors, but at most three noise levels: a model must not be better by fitting outliers.
 
-    The noise level is the lowest of the models'.
+    The noise level is the lowest of the models'. Errors below that of an exact fit are all equal.
     """
     typical = float(np.median(errors[0])) or 1.0
+    least = least_sigma(typical, errors[0].dtype)
     most = max(_CUTOFF * min(model.sigma for model in models), _EXACT * typical)
-    return [np.minimum(own, most) for own in errors]
+    return [np.clip(own, least, most) for own in errors]
 
 
 def _errors(factors: Candidate, biases: Biases | None, block: Block) -> Array:

@@ -211,15 +211,17 @@ class IRLS:
         """A plain sweep raises the objective by rounding alone; anything else is a fault.
 
         With φ concave in a², φ'² ≤ 2 φ'(a)/a φ: a relative rounding error of the values changes the
-        objective H by at most √(2 w H Σ x²) times that error, where w is the largest weight.
+        objective H by at most √(2 w H Σ x²) times that error, where w is the largest weight. Normal
+        equations of condition κ are solved up to an increase of (κε)² w Σ x²; they are meaningful
+        for κ up to ε^(−1/2), so that an objective of ε w Σ x² is that of an exact fit.
         """
         energy, weight, n_weighted = self._sweeps.entries_size()
         loss = self._smoothing.loss
         largest = float(np.max(loss.weight(np.zeros(1)))) * max(1.0, weight / max(n_weighted, 1))
-        unit = OPTIONS.rounding_errors * float(np.finfo(self._sweeps.dtype).eps)
+        eps = float(np.finfo(self._sweeps.dtype).eps)
         value = abs(self._value)
-        bound = unit * (value + math.sqrt(2 * largest * value * energy))
-        bound += unit**2 * largest * energy
+        bound = value + math.sqrt(2 * largest * value * energy)
+        bound = OPTIONS.rounding_errors * eps * bound + eps * largest * energy
         if increase > bound:
             raise NumericalError(
                 f"a sweep raised the objective from {self._value!r} by {increase!r}, more than "
