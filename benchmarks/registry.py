@@ -18,6 +18,7 @@ NAMES = (
     "detection",
     "calibration",
     "defaults",
+    "real_tables",
     "dinosaur",
     "irls",
     "growth",
