@@ -15,6 +15,7 @@ _UNITS = (
 _RANK = "initialization/test_variational.py -k 'bethe or theta'"
 _KERNELS = "kernels/variational.py"
 _SEARCH = "initialization/variational.py"
+_POSTERIOR = "initialization/posterior.py"
 _NOISE = "initialization/noise_mixture.py"
 _SPECTRUM = "initialization/spectral.py"
 _CHOICE = "initialization/test_model_choice.py"
@@ -158,7 +159,10 @@ MUTANTS = [
         _SEARCH, "T = np.linalg.solve(LA.T, X * np.sqrt(s))", "T = np.linalg.solve(LA.T, X)", _UNITS
     ),
     Mutant(
-        _SEARCH, "self.covariances = S * np.where(p == q, 1.0, 2.0)", "self.covariances = S", _UNITS
+        _POSTERIOR,
+        "self.covariances = S * np.where(p == q, 1.0, 2.0)",
+        "self.covariances = S",
+        _UNITS,
     ),
     Mutant(
         _SEARCH,
@@ -190,7 +194,7 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        _SEARCH,
+        _POSTERIOR,
         "self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]",
         "self.moments = self.covariances + self.U[:, a] * self.U[:, c]",
         _PARTS,
@@ -248,7 +252,11 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        _SEARCH, "- log_det - n * float(np.log(precision).sum())", "- log_det", _PARTS, aimed=True
+        _POSTERIOR,
+        "- log_det - n * float(np.log(precision).sum())",
+        "- log_det",
+        _PARTS,
+        aimed=True,
     ),
     Mutant(_NOISE, "        learned &= self.is_free\n", "", _PARTS, aimed=True),
     Mutant(
