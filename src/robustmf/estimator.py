@@ -36,7 +36,8 @@ from robustmf.data.rating_scale import rating_scale
 from robustmf.data.sampling import EntrySample
 from robustmf.data.table_form import NO_NAMES, ColumnNames
 from robustmf.data.tables import without_column
-from robustmf.fitting import FitResult, fit
+from robustmf.fit_state import FitResult
+from robustmf.fitting import fit
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
 from robustmf.initialization.search import searched_size
