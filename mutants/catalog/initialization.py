@@ -299,14 +299,14 @@ MUTANTS = [
     Mutant("initialization/candidates.py", "found.rank >= 0", "found.rank >= 1", _CHOICE),
     Mutant(
         "initialization/model_choice.py",
-        "_CUTOFF * min(model.sigma",
-        "_CUTOFF * max(model.sigma",
+        "OPTIONS.cutoff * min(model.sigma",
+        "OPTIONS.cutoff * max(model.sigma",
         _CHOICE,
     ),
     Mutant(
         "initialization/model_choice.py",
-        "np.maximum(1 - leverage, _MIN_FREEDOM)",
-        "np.maximum(1 + leverage, _MIN_FREEDOM)",
+        "np.maximum(1 - leverage, OPTIONS.min_freedom)",
+        "np.maximum(1 + leverage, OPTIONS.min_freedom)",
         _CHOICE,
     ),
     Mutant(

@@ -25,7 +25,7 @@ from robustmf.data.holdout import Holdout, hold_out, select_by_permutation
 from robustmf.data.observed import Compressed
 from robustmf.initialization.initial_point import initial_biases, subtract_biases
 from robustmf.initialization.nonnegative import nonnegative_factors, positive_parts
-from robustmf.initialization.problem import SMALL_WORK, Problem
+from robustmf.initialization.problem import Problem
 from robustmf.initialization.scales import Scales, power
 from robustmf.losses import Loss
 from robustmf.solvers.irls import IRLS
@@ -77,7 +77,7 @@ class RegularizationOptions:
     min_held_out: int = 200
     sample: int = 1 << 18
     sample_share: float = 0.02
-    host_work: float = SMALL_WORK
+    host_work: float = 4e6
     ridge_sweeps: int = 8
     first_sweeps: int = 25
     sweeps: int = 4
