@@ -22,13 +22,13 @@ from benchmarks.gpu_agreement import (
     same_as_cpu,
     same_as_cpu_large,
 )
+from benchmarks.gpu_recommend import top_columns
 from benchmarks.measure import announce, timed
 from benchmarks.problems import NETFLIX_RANK, NETFLIX_SHAPE
 from robustmf.backends.base import ProblemSize
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.memory_estimate import fit_bytes
 from robustmf.backends.cuda.observed import DeviceObserved
-from robustmf.backends.cuda.recommend import top_columns
 from robustmf.estimator import RMFNL, RobustMF
 from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
 from robustmf.solvers.registry import solver_memory

@@ -83,7 +83,7 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        "fitting.py",
+        "initialization/state.py",
         "if scales.shape != biases.shape or not (scales > 0).all():",
         "if scales.shape != biases.shape:",
         _CHECKPOINT + " -k 'invalid'",

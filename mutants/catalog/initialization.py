@@ -15,6 +15,7 @@ _UNITS = (
 _RANK = "initialization/test_variational.py -k 'bethe or theta'"
 _KERNELS = "kernels/variational.py"
 _SEARCH = "initialization/variational.py"
+_POSTERIOR = "initialization/posterior.py"
 _NOISE = "initialization/noise_mixture.py"
 _SPECTRUM = "initialization/spectral.py"
 _CHOICE = "initialization/test_model_choice.py"
@@ -158,7 +159,10 @@ MUTANTS = [
         _SEARCH, "T = np.linalg.solve(LA.T, X * np.sqrt(s))", "T = np.linalg.solve(LA.T, X)", _UNITS
     ),
     Mutant(
-        _SEARCH, "self.covariances = S * np.where(p == q, 1.0, 2.0)", "self.covariances = S", _UNITS
+        _POSTERIOR,
+        "self.covariances = S * np.where(p == q, 1.0, 2.0)",
+        "self.covariances = S",
+        _UNITS,
     ),
     Mutant(
         _SEARCH,
@@ -190,7 +194,7 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        _SEARCH,
+        _POSTERIOR,
         "self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]",
         "self.moments = self.covariances + self.U[:, a] * self.U[:, c]",
         _PARTS,
@@ -248,7 +252,11 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        _SEARCH, "- log_det - n * float(np.log(precision).sum())", "- log_det", _PARTS, aimed=True
+        _POSTERIOR,
+        "- log_det - n * float(np.log(precision).sum())",
+        "- log_det",
+        _PARTS,
+        aimed=True,
     ),
     Mutant(_NOISE, "        learned &= self.is_free\n", "", _PARTS, aimed=True),
     Mutant(
@@ -291,14 +299,14 @@ MUTANTS = [
     Mutant("initialization/candidates.py", "found.rank >= 0", "found.rank >= 1", _CHOICE),
     Mutant(
         "initialization/model_choice.py",
-        "_CUTOFF * min(model.sigma",
-        "_CUTOFF * max(model.sigma",
+        "OPTIONS.cutoff * min(model.sigma",
+        "OPTIONS.cutoff * max(model.sigma",
         _CHOICE,
     ),
     Mutant(
         "initialization/model_choice.py",
-        "np.maximum(1 - leverage, _MIN_FREEDOM)",
-        "np.maximum(1 + leverage, _MIN_FREEDOM)",
+        "np.maximum(1 - leverage, OPTIONS.min_freedom)",
+        "np.maximum(1 + leverage, OPTIONS.min_freedom)",
         _CHOICE,
     ),
     Mutant(

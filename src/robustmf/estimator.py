@@ -36,9 +36,10 @@ from robustmf.data.rating_scale import rating_scale
 from robustmf.data.sampling import EntrySample
 from robustmf.data.table_form import NO_NAMES, ColumnNames
 from robustmf.data.tables import without_column
-from robustmf.fitting import FitResult, fit
+from robustmf.fit_state import FitResult
+from robustmf.fitting import fit
 from robustmf.initialization.initial_point import check_init
-from robustmf.initialization.problem import SAMPLE as SCALE_SAMPLE
+from robustmf.initialization.problem import OPTIONS as PROBLEM
 from robustmf.initialization.search import searched_size
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.kernels.team import Team
@@ -854,7 +855,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         automatic = isinstance(self.init, str) and self.init == "auto"
         plan = FitPlan(
             spec.memory,
-            scale_sample=SCALE_SAMPLE,
+            scale_sample=PROBLEM.sample,
             graduated=automatic,
             searched=searched_size(size) if automatic else None,
             held_out=self.validation_fraction is not None,

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
-from robustmf import RobustMF, fitting
+from robustmf import RobustMF
 from robustmf.backends.cpu import blas
 from robustmf.backends.cpu.blas import one_blas_thread
+from robustmf.initialization import pipeline
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="requires os.fork")
 
@@ -138,13 +139,13 @@ def test_a_user_that_forks_is_still_a_user_in_the_new_process():
 def test_a_solver_chosen_for_the_rank_that_was_found_has_one_thread(monkeypatch):
     """The rank decides on variable projection, whose bits depend on the threads of BLAS."""
     used = []
-    initialize = fitting.projection_initialization
+    initialize = pipeline.projection_initialization
 
     def recorded(*arguments):
         used.append(("initialization", *threads()))
         return initialize(*arguments)
 
-    monkeypatch.setattr(fitting, "projection_initialization", recorded)
+    monkeypatch.setattr(pipeline, "projection_initialization", recorded)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 2)) @ rng.standard_normal((2, 25))
     X += 0.1 * rng.standard_normal(X.shape)

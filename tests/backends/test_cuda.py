@@ -435,28 +435,3 @@ def test_formulas_are_traced():
     assert value_code(Root()) is not None
     # one kernel for every θ
     assert value_code(make_loss("lsp", 1.0))[0] is value_code(make_loss("lsp", 2.0))[0]
-
-
-@needs_gpu
-def test_top_columns_exclude_observed_entries():
-    import torch  # noqa: PLC0415
-
-    from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
-    from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
-    from robustmf.backends.cuda.recommend import top_columns  # noqa: PLC0415
-    from robustmf.kernels.team import Team  # noqa: PLC0415
-
-    observed, U, V = random_problem()
-    made = CUDABackend().observe(observed)
-    with Team(1) as team:
-        columns, values = top_columns(
-            torch.from_numpy(U).to(made.device),
-            torch.from_numpy(V).to(made.device),
-            3,
-            CUDAOperations(made, team),
-        )
-    scores = U @ V.T
-    scores[observed.rows.group_of_entry(), observed.rows.indices] = -np.inf
-    wanted = np.argsort(-scores, axis=1)[:, :3]
-    np.testing.assert_array_equal(columns.cpu().numpy(), wanted)
-    np.testing.assert_allclose(values.cpu().numpy(), np.take_along_axis(scores, wanted, 1))

@@ -1,9 +1,10 @@
-"""Evenly spaced samples of indices."""
+"""Evenly spaced samples of indices, values and rows."""
 
 import numpy as np
 import pytest
 
-from robustmf.data.sampling import evenly_spaced, strided
+from robustmf import Observed
+from robustmf.data.sampling import evenly_spaced, strided, strided_rows
 
 
 @pytest.mark.parametrize(("n", "at_most"), [(0, 3), (1, 1), (5, 5), (5, 9)])
@@ -27,3 +28,18 @@ def test_strided_values_are_a_view(n, about, size):
     found = strided(values, about)
     assert len(found) == size
     assert found.base is values
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 20])
+def test_strided_rows_have_all_their_entries(every):
+    X = np.random.default_rng(0).standard_normal((11, 4))
+    X[np.random.default_rng(1).random(X.shape) < 0.4] = np.nan
+    X[3] = np.nan  # a row without entries keeps its position
+    observed = Observed.from_dense(X)
+    part, kept = strided_rows(observed, every)
+    expected = Observed.from_dense(X[::every])
+    assert part.shape == expected.shape
+    np.testing.assert_array_equal(part.rows.pointers, expected.rows.pointers)
+    np.testing.assert_array_equal(part.rows.indices, expected.rows.indices)
+    np.testing.assert_array_equal(part.rows.values, observed.rows.values[kept])
+    np.testing.assert_array_equal(part.rows.values, expected.rows.values)

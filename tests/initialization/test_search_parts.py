@@ -114,9 +114,18 @@ def test_columns_without_an_entry_are_regressions_without_it():
     B = np.empty((count, rank))
     spreads = np.empty((count, rank * (rank + 1) // 2))
     kernels._without_entries(
-        search.rows.groups.pointers, search.j, search.values, weights, i, search.rows.U,
-        search.columns.U, search.columns.covariances, B, spreads, np.empty(rank),
-    )  # fmt: skip
+        search.rows.groups.pointers,
+        search.j,
+        search.values,
+        weights,
+        i,
+        search.rows.U,
+        search.columns.U,
+        search.columns.covariances,
+        B,
+        spreads,
+        np.empty(rank),
+    )
     for z, t in enumerate(entries_of_row):
         j = search.j[t]
         others = np.flatnonzero((search.j == j) & (search.i != i))

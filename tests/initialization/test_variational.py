@@ -195,9 +195,18 @@ def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
             unit = levels.base / levels.values
             scaled = energies / np.repeat(levels.values, count)
             kernels.level_likelihoods(
-                0, 1, np.array([0, m]), pointers, scaled, unit, table, -14.0, step,
-                levels.offsets, out,
-            )  # fmt: skip
+                0,
+                1,
+                np.array([0, m]),
+                pointers,
+                scaled,
+                unit,
+                table,
+                -14.0,
+                step,
+                levels.offsets,
+                out,
+            )
             levels.learn(out, np.full(m, count), common=False)
         spread[name] = np.std(np.log(levels.values))
         if name == "different":

@@ -8,6 +8,11 @@ and so are entries of weight 0.
   several machines select the same entries as one machine does, each among its own. Its steps are
   public functions for that reason.
 - :func:`select_by_permutation` orders them by a random permutation, whatever their ids.
+
+There are two because they have different requirements. Entries for ``validation_fraction`` are
+selected by hash: a cluster, where no process has all entries, must hold out the same ones as one
+machine. Entries on which λ is chosen are selected by permutation: that is part of a default fit,
+whose result must not depend on the names of rows and columns.
 """
 
 from __future__ import annotations

@@ -1,13 +1,18 @@
-"""Evenly spaced samples of indices, values and entries."""
+"""Evenly spaced samples of indices, values, rows and entries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from robustmf.data.compressed import Compressed
+
+if TYPE_CHECKING:
+    from robustmf.data.observed import Observed
 
 
 def evenly_spaced(n: int, at_most: int) -> NDArray[np.int64]:
@@ -23,6 +28,23 @@ def strided(values: Any, about: int) -> Any:
     A view of an array, in host memory or on a GPU, where indices would need a copy.
     """
     return values[:: max(1, len(values) // about)]
+
+
+def strided_rows(observed: Observed, every: int) -> tuple[Observed, Any]:
+    """Every k-th row with all its entries, and the mask of these entries.
+
+    The memory is that of the entries, on the host or on a GPU.
+    """
+    rows = observed.rows
+    counts = rows.counts
+    # not arange, which would be in the memory of the host wherever the entries are
+    kept = np.repeat((np.cumsum(np.ones_like(counts)) - 1) % every == 0, counts)
+    pointers = np.concatenate(([0], np.cumsum(counts[::every])))
+    part = type(observed)(
+        Compressed(pointers, rows.indices[kept], rows.values[kept]),
+        (len(pointers) - 1, observed.shape[1]),
+    )
+    return part, kept
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ from robustmf.distributed.initialization import (
 )
 from robustmf.distributed.shards import require_storable, write_shards
 from robustmf.exceptions import CheckpointError
-from robustmf.fitting import FitResult, Initialization, check, fit_data
+from robustmf.fit_state import FitResult
+from robustmf.fitting import check, fit_data
+from robustmf.initialization.state import Initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
 from robustmf.solvers.settings import Settings

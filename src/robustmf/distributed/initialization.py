@@ -1,7 +1,7 @@
 """The initial point of a fit on a cluster.
 
 One worker initializes a sample of the rows as one machine does
-(:func:`robustmf.fitting.initialize`); the other rows and columns are folded in.
+(:func:`robustmf.initialization.pipeline.initialize`); the other rows and columns are folded in.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.compressed import Coordinates
 from robustmf.data.factorization import Factorization
 from robustmf.data.sampling import evenly_spaced
-from robustmf.fitting import Initialization
-from robustmf.fitting import initialize as initialize_locally
 from robustmf.initialization.initial_point import given_factors
+from robustmf.initialization.pipeline import initialize as initialize_locally
 from robustmf.initialization.resampling import OPTIONS as RESAMPLING
 from robustmf.initialization.resampling import suspects
 from robustmf.initialization.scales import TUNING
+from robustmf.initialization.state import Initialization
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
 from robustmf.solvers.fold_in import Columns

@@ -29,7 +29,7 @@ from robustmf.data.compressed import Coordinates
 from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.distributed.initialization import SAMPLING, concatenate, even_positions
 from robustmf.exceptions import ModelFileError
-from robustmf.fitting import FitResult
+from robustmf.fit_state import FitResult
 from robustmf.io.atomic import write_atomically
 from robustmf.model import UNBOUNDED
 from robustmf.outliers.noise import OPTIONS as NOISE

@@ -1,5 +1,5 @@
 """Initial factors, noise level, λ and biases: where the iterations start.
 
-:mod:`~robustmf.initialization.graduated` finds the right basin of attraction for ``init="auto"``;
-:mod:`~robustmf.initialization.regularization` chooses λ and biases for ``reg="auto"``.
+:mod:`~robustmf.initialization.pipeline` has the steps in their order,
+:mod:`~robustmf.initialization.state` their result.
 """

@@ -26,23 +26,38 @@ from robustmf.losses import Huber
 
 Array = NDArray[np.floating[Any]]
 
-#: Errors are truncated at this many standard deviations of the noise,
-_CUTOFF = 3.0
 
-#: or where there is no noise at this share of a typical error of the simplest model.
-_EXACT = 1e-6
+@dataclass(frozen=True)
+class ModelChoiceOptions:
+    """Constants of the comparison of models.
 
-#: The share of the constant vector in the span of factors above which these may contain biases.
-_CONSTANT = 0.5
+    Attributes
+    ----------
+    cutoff : float
+        Errors are truncated at this many standard deviations of the noise,
+    exact : float
+        or where there is no noise at this share of a typical error of the simplest model.
+    constant_share : float
+        The share of the constant vector in the span of factors above which these may contain
+        biases.
+    worthwhile : float
+        A second search, with biases, is made where these lower the errors by more than this share.
+    min_freedom : float
+        Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
+    no_bias : float
+        The ridge of biases that are not part of the model, in units of the largest number of
+        entries.
+    """
 
-#: A second search, with biases, is made where these lower the errors by more than this share.
-_WORTH = 0.01
+    cutoff: float = 3.0
+    exact: float = 1e-6
+    constant_share: float = 0.5
+    worthwhile: float = 0.01
+    min_freedom: float = 0.05
+    no_bias: float = 1e6
 
-#: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
-_MIN_FREEDOM = 0.05
 
-#: The ridge of biases that are not part of the model, in units of the largest number of entries.
-_NO_BIAS = 1e6
+OPTIONS = ModelChoiceOptions()
 
 
 @dataclass(frozen=True)
@@ -180,13 +195,12 @@ def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block
     if plain.rank == 0:
         return True
     observed = block.of(block.observed)
-    for factors, counts, kept in zip(
-        (plain.U, plain.V), (observed.rows.counts, observed.columns.counts), block.indices,
-        strict=True,
-    ):  # fmt: skip
+    sides = ((plain.U, observed.rows), (plain.V, observed.columns))
+    for (factors, groups), kept in zip(sides, block.indices, strict=True):
+        counts = groups.counts
         root = np.sqrt(counts)
         basis = np.linalg.qr(np.asarray(factors)[kept].astype(np.float64) * root[:, None])[0]
-        if np.square(root @ basis).sum() > _CONSTANT * counts.sum():
+        if np.square(root @ basis).sum() > OPTIONS.constant_share * counts.sum():
             return True
     assert plain.residuals is not None
     left = operations.host().on(observed.with_values(plain.residuals.astype(observed.dtype)))
@@ -197,7 +211,7 @@ def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block
     whole = Block(left.observed, None, None)
     errors = [_errors(plain, None, whole), _errors(explained, biases, whole)]
     own, less = (float(error.mean()) for error in _truncated(errors, [plain]))
-    return less < (1 - _WORTH) * own
+    return less < (1 - OPTIONS.worthwhile) * own
 
 
 def _truncated(errors: Sequence[Array], models: Sequence[Candidate]) -> list[Array]:
@@ -207,7 +221,8 @@ def _truncated(errors: Sequence[Array], models: Sequence[Candidate]) -> list[Arr
     """
     typical = float(np.median(errors[0])) or 1.0
     least = least_sigma(typical, errors[0].dtype)
-    most = max(_CUTOFF * min(model.sigma for model in models), _EXACT * typical)
+    noise = min(model.sigma for model in models)
+    most = max(OPTIONS.cutoff * noise, OPTIONS.exact * typical)
     return [np.clip(own, least, most) for own in errors]
 
 
@@ -221,7 +236,7 @@ def _errors(factors: Candidate, biases: Biases | None, block: Block) -> Array:
     if biases is None:
         return sizes
     leverage = biases.leverage(block, factors.residuals)
-    return np.asarray(sizes / np.maximum(1 - leverage, _MIN_FREEDOM))
+    return np.asarray(sizes / np.maximum(1 - leverage, OPTIONS.min_freedom))
 
 
 def _placed_biases(operations: EntryOperations, block: Block) -> Biases:
@@ -272,4 +287,5 @@ def _without_biases(operations: EntryOperations) -> Biases:
     observed = operations.observed
     zeros = [operations.array(np.zeros(k, observed.dtype)) for k in observed.shape]
     most = max(int(np.asarray(side.counts).max()) for side in (observed.rows, observed.columns))
-    return Biases(0.0, zeros[0], zeros[1], _NO_BIAS * most, _NO_BIAS * most, 1.0)
+    ridge = OPTIONS.no_bias * most
+    return Biases(0.0, zeros[0], zeros[1], ridge, ridge, 1.0)

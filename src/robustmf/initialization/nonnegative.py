@@ -85,11 +85,13 @@ def nonnegative_factorization(
     rank : int or None
         The number of factors to return; None for as many as were found.
     """
-    U, V = found.row_factors, found.column_factors
+    U = found.row_factors
+    V = found.column_factors
     rank = found.rank if rank is None else rank
     init = settings.init
     if isinstance(init, str) and init == "random":
-        U, V = np.abs(U), np.abs(V)
+        U = np.abs(U)
+        V = np.abs(V)
     elif isinstance(init, str) or (U < 0).any() or (V < 0).any():
         zero = U.dtype.type(0)
         start = (np.maximum(U, zero), np.maximum(V, zero))
@@ -174,8 +176,10 @@ def positive_parts(U: Array, V: Array, rank: int) -> tuple[Array, Array]:
     with one_blas_thread():
         (Q, R), (P, S) = (np.linalg.qr(A.astype(np.float64)) for A in (U, V))
         left, sizes, right = np.linalg.svd(R @ S.T)
-        rows, columns = Q @ left, P @ right.T
-    first, second = [], []
+        rows = Q @ left
+        columns = P @ right.T
+    first = []
+    second = []
     for k, size in enumerate(sizes):
         parts = []
         for sign in (1.0, -1.0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,29 +14,21 @@ from robustmf.data.sampling import evenly_spaced
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.scales import GROSS_OUTLIER, TUNING, Scales, least_noise
 from robustmf.losses import L2, Welsch
-from robustmf.solvers.objective import Objective, paper_reg
+from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
-
-#: Scales are estimated from at most this many entries.
-SAMPLE = 1 << 18
-
-#: Entries × rank² up to which a problem is small: the host is as fast as a GPU, and the most
-#: expensive search takes a few seconds.
-SMALL_WORK = 4e6
 
 
 @dataclass(frozen=True)
 class ProblemOptions:
-    """Constants of initial factors and of the signal's strength.
+    """Constants of scales, of initial factors and of the signal's strength.
 
     Attributes
     ----------
+    sample : int
+        Scales are estimated from at most this many entries.
     weak_signal : float
         The signal is weak if the noise level is above this share of the values' scale.
-    row_ridge : float
-        The paper's λ replaces a smaller one up to this share of a row's normal matrix; it then
-        shrinks the factors by about as much.
     initial_size : float
         Standard deviation of random factors, in units of the one that matches the values.
     strong_ridge : float
@@ -48,8 +39,8 @@ class ProblemOptions:
         Values are clipped to this many scales around the median.
     """
 
+    sample: int = 1 << 18
     weak_signal: float = 1 / 3
-    row_ridge: float = 0.01
     initial_size: float = 0.3
     strong_ridge: float = 3
     max_row_ridge: float = 0.5
@@ -76,7 +67,6 @@ class Problem(Scales):
     ) -> None:
         self.operations = operations
         self._sample = sampled_entries(operations.observed)
-        self._inliers: EntryOperations | None = None
         super().__init__(
             self._sample[2],
             operations.observed.shape,
@@ -86,32 +76,8 @@ class Problem(Scales):
             degree,
         )
 
-    def with_paper_reg(self) -> Problem:
-        """The same with λ raised to the paper's, if that shrinks rows little."""
-        raised = copy(self)
-        paper = paper_reg(self.shape) * self.paper_unit
-        most = OPTIONS.row_ridge * self.factor_variance * self.entries_per_row
-        raised.reg = max(self.reg, min(paper, most))
-        return raised
-
-    def on_host(self) -> Problem:
-        """The same problem in the memory of the host."""
-        host = self.operations.host()
-        # λ is a ridge already
-        return self if host is self.operations else Problem(host, self.rank, self.reg)
-
-    @property
-    def inliers(self) -> EntryOperations:
-        """The entries that are not gross outliers by value."""
-        if self._inliers is None:
-            kept = self._is_inlier(self.operations.observed.rows.values)
-            self._inliers = self.operations
-            if not kept.all():
-                self._inliers = self.operations.on(self.operations.observed.select(kept))
-        return self._inliers
-
     def residuals(self, U: Array, V: Array) -> Array:
-        """Residuals of a sample of the entries: of all, up to ``SAMPLE``."""
+        """Residuals of a sample of the entries: of all, up to ``OPTIONS.sample``."""
         i, j, values = self._sample
         return values - np.einsum("tq,tq->t", U[i], V[j])
 
@@ -183,10 +149,10 @@ class Problem(Scales):
 
 
 def sampled_entries(observed: Observed) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
-    """Indices and values of all entries, or of ``SAMPLE`` evenly spaced ones."""
+    """Indices and values of all entries, or of ``OPTIONS.sample`` evenly spaced ones."""
     rows = observed.rows
-    if observed.n_entries <= SAMPLE:
+    if observed.n_entries <= OPTIONS.sample:
         return rows.group_of_entry(), rows.indices, rows.values
-    chosen = evenly_spaced(observed.n_entries, SAMPLE)
+    chosen = evenly_spaced(observed.n_entries, OPTIONS.sample)
     row = np.searchsorted(rows.pointers, chosen, side="right") - 1
     return row.astype(np.int32), rows.indices[chosen], rows.values[chosen]

@@ -22,10 +22,10 @@ from robustmf import phases
 from robustmf.backends.base import EntryOperations
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, select_by_permutation
-from robustmf.data.observed import Compressed
+from robustmf.data.sampling import strided_rows
 from robustmf.initialization.initial_point import initial_biases, subtract_biases
 from robustmf.initialization.nonnegative import nonnegative_factors, positive_parts
-from robustmf.initialization.problem import SMALL_WORK, Problem
+from robustmf.initialization.problem import Problem
 from robustmf.initialization.scales import Scales, power
 from robustmf.losses import Loss
 from robustmf.solvers.irls import IRLS
@@ -77,7 +77,7 @@ class RegularizationOptions:
     min_held_out: int = 200
     sample: int = 1 << 18
     sample_share: float = 0.02
-    host_work: float = SMALL_WORK
+    host_work: float = 4e6
     ridge_sweeps: int = 8
     first_sweeps: int = 25
     sweeps: int = 4
@@ -300,13 +300,5 @@ def _sample_rows(
     every = math.ceil(observed.n_entries / most)
     if every == 1:
         return operations, weights
-    rows = observed.rows
-    counts = rows.counts
-    # not arange, which would be in the memory of the host wherever the entries are
-    kept = np.repeat((np.cumsum(np.ones_like(counts)) - 1) % every == 0, counts)
-    pointers = np.concatenate(([0], np.cumsum(counts[::every])))
-    part = type(observed)(
-        Compressed(pointers, rows.indices[kept], rows.values[kept]),
-        (len(pointers) - 1, observed.shape[1]),
-    )
+    part, kept = strided_rows(observed, every)
     return operations.on(part), None if weights is None else weights[kept]

@@ -50,6 +50,12 @@ class SearchOptions:
     prior_entries : float
         The noise level of a row that was not searched is shrunk to that of the others as if it had
         as many more entries.
+    least_level : float
+        The smallest noise level of such a row, relative to the median, so that logarithms exist.
+    levels : int
+        The resolution of the share of rows and columns in a block.
+    batch : int
+        Entries that are processed together, which bounds the memory.
     """
 
     max_entries: int = 250_000
@@ -58,18 +64,12 @@ class SearchOptions:
     sweeps: tuple[int, int, int] = (1, 4, 3)
     cutoff: float = 5.0
     prior_entries: float = 10.0
+    least_level: float = 1e-3
+    levels: int = 1 << 12
+    batch: int = 1 << 22
 
 
 OPTIONS = SearchOptions()
-
-#: Entries that are processed together.
-_PART = 1 << 22
-
-#: The resolution of the share of rows and columns in a block.
-_LEVELS = 1 << 12
-
-#: Of relative noise levels, so that logarithms exist.
-_LEAST_LEVEL = 1e-3
 
 
 def searched_size(size: ProblemSize) -> ProblemSize:
@@ -157,20 +157,21 @@ def _on_all(operations: EntryOperations, found: FoundFactors, block: Block) -> C
 
 def dense_block(observed: Observed) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """The rows and columns with most entries, the same share of both."""
+    n_levels = OPTIONS.levels
     levels = []
     for groups in (observed.rows, observed.columns):
         order = np.argsort(-groups.counts, kind="stable")
         level = np.empty(len(order), np.int32)
-        level[order] = np.arange(len(order)) * _LEVELS // len(order)
+        level[order] = np.arange(len(order)) * n_levels // len(order)
         levels.append(level)
-    number = np.zeros(_LEVELS, np.int64)
+    number = np.zeros(n_levels, np.int64)
     for _, rows, columns in _parts(observed):
         level = np.maximum(levels[0][rows], levels[1][columns])
-        number += np.bincount(level, minlength=_LEVELS)
+        number += np.bincount(level, minlength=n_levels)
     number = np.cumsum(number)
-    per_row = number / (np.arange(1, _LEVELS + 1) / _LEVELS * max(observed.shape))
+    per_row = number / (np.arange(1, n_levels + 1) / n_levels * max(observed.shape))
     enough = (number >= OPTIONS.max_entries) & (per_row >= OPTIONS.min_per_row)
-    last = int(np.argmax(enough)) if enough.any() else _LEVELS - 1
+    last = int(np.argmax(enough)) if enough.any() else n_levels - 1
     largest = int(np.searchsorted(number, OPTIONS.max_block, side="right")) - 1
     last = max(0, min(last, largest))
     return levels[0] <= last, levels[1] <= last
@@ -181,8 +182,8 @@ def _parts(
 ) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[np.integer[Any]]]]:
     """Entries in parts, with their rows and columns: large arrays of them do not fit in memory."""
     pointers = observed.rows.pointers
-    for low in range(0, observed.n_entries, _PART):
-        part = slice(low, min(low + _PART, observed.n_entries))
+    for low in range(0, observed.n_entries, OPTIONS.batch):
+        part = slice(low, min(low + OPTIONS.batch, observed.n_entries))
         rows = np.searchsorted(pointers, np.arange(part.start, part.stop), side="right") - 1
         yield part, rows, observed.rows.indices[part]
 
@@ -295,6 +296,6 @@ def _extended_noise(
     for own, kept, count, total in zip(levels, (rows, columns), counts, sums, strict=True):
         mean = total / np.maximum(count, 1)
         weight = count / (count + OPTIONS.prior_entries)
-        relative = np.maximum(mean / np.median(mean[kept]), _LEAST_LEVEL)
+        relative = np.maximum(mean / np.median(mean[kept]), OPTIONS.least_level)
         own[~kept] = np.exp(weight * np.log(relative))[~kept]
     return NoiseModel(levels[0], levels[1], found.noise.mixture)

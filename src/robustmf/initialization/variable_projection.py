@@ -162,7 +162,8 @@ def projection_initialization(
     if settings.loss.robust:
         other = default_candidate(problem, rng).padded(settings.rank)
         # at a minimum, as the first is: posterior means alone would be compared with one
-        U, V = other.U.copy(), other.V.copy()
+        U = other.U.copy()
+        V = other.V.copy()
         sigma = polish(problem, U, V, other.sigma)
         best = better_of(problem, best, replace(other, U=U, V=V, sigma=sigma))
     initial = InitialPoint.from_candidate(best, problem)

@@ -27,7 +27,8 @@ from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.noise_mixture import OPTIONS as NOISE
-from robustmf.initialization.noise_mixture import NoiseLevels, NoiseMixture, NoiseModel
+from robustmf.initialization.noise_mixture import NoiseMixture, NoiseModel
+from robustmf.initialization.posterior import Side
 from robustmf.initialization.scales import GROSS_OUTLIER
 from robustmf.initialization.spectral import (
     bethe_hessian_rank,
@@ -36,7 +37,7 @@ from robustmf.initialization.spectral import (
     spectral_factors,
 )
 from robustmf.kernels import variational as kernels
-from robustmf.kernels.team import Team, block_bounds
+from robustmf.kernels.team import Team
 
 Array = NDArray[np.floating[Any]]
 
@@ -47,8 +48,6 @@ class VariationalOptions:
 
     Attributes
     ----------
-    blocks : int
-        Blocks of rows for threads.
     max_rank : int
         The largest rank that is found.
     entries_per_parameter : float
@@ -139,9 +138,10 @@ class VariationalOptions:
         density.
     tail : float
         The density there of the logarithm of residuals beyond all components.
+    batch : int
+        Entries whose uncertainty is computed together, which bounds the memory.
     """
 
-    blocks: int = 64
     max_rank: int = 50
     entries_per_parameter: float = 1.25
     min_side: int = 4
@@ -184,6 +184,7 @@ class VariationalOptions:
     log_energies: tuple[float, float] = (-14.0, 40.0)
     tail: float = 1e-5
     max_repetitions: int = 3
+    batch: int = 1 << 14
 
 
 OPTIONS = VariationalOptions()
@@ -226,112 +227,6 @@ class FoundFactors:
     is_clear: bool
 
 
-class _Side:
-    """The rows, or the columns, and their posterior.
-
-    ``order`` is the permutation from the order of entries by rows to that of this side, or None.
-    """
-
-    def __init__(
-        self,
-        observed: Observed,
-        values: Array,
-        log_scale: Array,
-        order: NDArray[np.int64] | None = None,
-    ) -> None:
-        self.groups = observed.rows
-        self.of_entry = self.groups.group_of_entry()
-        self.order = order
-        self.values = self.take(values)
-        self.bounds = block_bounds(self.groups.pointers, OPTIONS.blocks)
-        self.levels = NoiseLevels(log_scale)
-        self.tried = np.full(len(self.groups), np.nan)
-        self.failures = np.zeros(len(self.groups), np.int64)
-
-    def take(self, by_row: Array) -> Array:
-        """Numbers for the entries, by rows, in the order of this side."""
-        return by_row if self.order is None else by_row[self.order]
-
-    def put(self, values: Array, by_row: Array) -> None:
-        """The inverse: write numbers in the order of this side to those by rows."""
-        by_row[slice(None) if self.order is None else self.order] = values
-
-    def scale(self, by_row: Array, factors: Array) -> None:
-        """Multiply numbers for the entries, by rows, by a factor of each row of this side."""
-        by_row[slice(None) if self.order is None else self.order] *= factors[self.of_entry]
-
-    def start(self, factors: Array, variance: float) -> None:
-        """Begin at these means, each element with this variance."""
-        rank = factors.shape[1]
-        self.U = np.ascontiguousarray(factors)
-        a, c = np.tril_indices(rank)
-        identity = np.where(a == c, variance, 0.0)
-        self.covariances = np.tile(identity, (len(self.U), 1))
-        self.moments = self.covariances + self.U[:, a] * self.U[:, c]
-
-    def extend(self, factors: Array, variance: float) -> None:
-        """Add factors, independent of those there are."""
-        self.U = np.hstack([self.U, factors])
-        a, c = np.tril_indices(self.U.shape[1])
-        added = np.where(a == c, variance, 0.0)[len(self.covariances[0]) :]
-        self.covariances = np.hstack([self.covariances, np.tile(added, (len(self.U), 1))])
-        single = np.where(a == c, 1.0, 0.5)
-        self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]
-
-    def divergence(self, precision: Array) -> float:
-        """Kullback–Leibler divergence of the posterior from the prior."""
-        rank = len(precision)
-        a, c = np.tril_indices(rank)
-        n = len(self.U)
-        log_det = 0.0
-        for start in range(0, n, _BATCH):
-            packed = self.covariances[start : start + _BATCH] * np.where(a == c, 1.0, 0.5)
-            full = np.empty((len(packed), rank, rank))
-            full[:, a, c] = packed
-            full[:, c, a] = packed
-            log_det += float(np.linalg.slogdet(full)[1].sum())
-        second = float((self.moments[:, a == c] @ precision).sum())
-        return 0.5 * (second - n * rank - log_det - n * float(np.log(precision).sum()))
-
-    def second_moment(self) -> Array:
-        """The mean of E[uuᵀ] over the rows."""
-        return _unpacked(self.moments.mean(axis=0))
-
-    def transform(self, T: Array) -> None:
-        """U ← U T."""
-        self.U = np.ascontiguousarray(self.U @ T)
-        rank = T.shape[0]
-        a, c = np.tril_indices(rank)
-        single = np.where(a == c, 1.0, 0.5)
-        # packed(TᵀST) = packed(S) K, with one small matrix K for all rows
-        K = np.empty((len(a), T.shape[1] * (T.shape[1] + 1) // 2))
-        p, q = np.tril_indices(T.shape[1])
-        for k, (x, y) in enumerate(zip(a, c, strict=True)):
-            K[k] = T[x, p] * T[y, q] if x == y else T[x, p] * T[y, q] + T[y, p] * T[x, q]
-        S = (self.covariances * single) @ K
-        self.moments = S + self.U[:, p] * self.U[:, q]
-        self.covariances = S * np.where(p == q, 1.0, 2.0)
-
-
-def _unpacked(packed: Array) -> Array:
-    rank = int(np.sqrt(2 * len(packed)))
-    full = np.empty((rank, rank))
-    a, c = np.tril_indices(rank)
-    full[a, c] = packed
-    full[c, a] = packed
-    return full
-
-
-#: Entries whose uncertainty is computed together.
-_ENTRIES = 1 << 14
-
-#: Rows whose covariances are unpacked together.
-_BATCH = 1024
-
-#: What a sweep changes in a side.
-_CHANGED = ("U", "covariances", "moments", "levels")
-
-
 class VariationalSearch:
     """One search on the entries of ``observed``; see the module."""
 
@@ -355,8 +250,8 @@ class VariationalSearch:
         # outliers by value alone have no influence until the noise is learned
         self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * np.median(deviation)
         self.spread = float(np.median(deviation)) ** 2 * MAD_TO_SIGMA**2 or self.size
-        self.rows = _Side(observed, self.values, np.log(self.row_scale))
-        self.columns = _Side(
+        self.rows = Side(observed, self.values, np.log(self.row_scale))
+        self.columns = Side(
             observed.transposed, self.values, np.log(self.column_scale), observed.column_order
         )
         self.sides = (self.rows, self.columns)
@@ -386,7 +281,7 @@ class VariationalSearch:
         self.precision = np.full(rank, 1 / np.sqrt(self.size / max(rank, 1)))
         self.variances = 1 / self.precision
 
-    def posteriors(self, own: _Side, other: _Side) -> None:
+    def posteriors(self, own: Side, other: Side) -> None:
         """Posteriors of one side, given the other and the weights."""
         weights = own.take(self.weights)
         size = other.moments.shape[1]
@@ -586,7 +481,7 @@ class VariationalSearch:
                 self.expectations()
         return changed
 
-    def _suspects(self, own: _Side) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def _suspects(self, own: Side) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Rows with fewer clean entries than the median row, the worst first."""
         counts = own.groups.counts
         filled = counts > 0
@@ -743,7 +638,7 @@ class VariationalSearch:
 
     def state(self) -> dict[str, Any]:
         """A copy of what a sweep changes."""
-        sides = [{name: getattr(side, name) for name in _CHANGED} for side in self.sides]
+        sides = [side.changed() for side in self.sides]
         own = {name: getattr(self, name) for name in ("precision", "variances", "weights", "noise")}
         return deepcopy(own | {"sides": sides})
 
@@ -771,7 +666,7 @@ class VariationalSearch:
         vars(self).update(kept)
         return fit - sum(side.divergence(self.precision) for side in self.sides)
 
-    def _ridge(self, own: _Side, other: _Side, other_unit: float) -> FactorRidge:
+    def _ridge(self, own: Side, other: Side, other_unit: float) -> FactorRidge:
         """The ridge of one side's factors, in units in which the noise of all entries is equal."""
         levels = own.levels.values
         unit = self.noise.variance * self.unit * other_unit**2
@@ -783,7 +678,7 @@ class VariationalSearch:
         shared = self._shared(own, other, precisions, by_count)
         return FactorRidge(unit * self.precision, unit * by_count, levels, shared)
 
-    def _shared(self, own: _Side, other: _Side, precisions: Array, by_count: Array) -> Array:
+    def _shared(self, own: Side, other: Side, precisions: Array, by_count: Array) -> Array:
         """The uncertainty of the other side in the entries of each row, relative to ``by_count``.
 
         It is small for a row with large factors: the other side is determined by that row.
@@ -791,8 +686,8 @@ class VariationalSearch:
         a, c = np.tril_indices(self.rank)
         outer = own.U[:, a] * own.U[:, c]
         sums = np.zeros(len(own.U))
-        for low in range(0, len(precisions), _ENTRIES):
-            part = slice(low, low + _ENTRIES)
+        for low in range(0, len(precisions), OPTIONS.batch):
+            part = slice(low, low + OPTIONS.batch)
             i = own.of_entry[part]
             spread = np.einsum("tk,tk->t", other.covariances[own.groups.indices[part]], outer[i])
             sums += np.bincount(i, precisions[part] * spread, minlength=len(sums))

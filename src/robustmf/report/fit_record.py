@@ -254,7 +254,7 @@ def _rank(model: RobustMF, entries: _Entries) -> dict[str, Any]:
     singular = np.linalg.svd(np.linalg.qr(U)[1] @ np.linalg.qr(V)[1].T, compute_uv=False)
     return {
         "found": model._finds_rank,
-        "candidates": [tuple(candidate) for candidate in rank_candidates(model)],
+        "candidates": [astuple(candidate) for candidate in rank_candidates(model)],
         "contributions": (singular / np.sqrt(len(U) * len(V))).tolist(),
         "noise": MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals))),
     }

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.initialization.candidates import ModelCandidate
 from robustmf.losses import Loss
 
 Array = NDArray[np.float64]
@@ -62,16 +63,6 @@ class FactorMap(NamedTuple):
     rows: Array
     columns: Array
     share: float
-
-
-class Candidate(NamedTuple):
-    """A model that was compared on held-out entries."""
-
-    model: str
-    rank: int
-    error: float
-    standard_error: float
-    chosen: bool
 
 
 @dataclass(frozen=True)
@@ -197,7 +188,7 @@ def points_to_label(
     return chosen
 
 
-def rank_candidates(source: Any) -> list[Candidate]:
+def rank_candidates(source: Any) -> list[ModelCandidate]:
     """Return the candidates of a fitted estimator, or of a sequence of records, by rank.
 
     An estimator without the attribute ``candidates_``, or with none, has no candidates.
@@ -207,7 +198,7 @@ def rank_candidates(source: Any) -> list[Candidate]:
     else:
         records = list(getattr(source, "candidates_", None) or ())
     found = [
-        Candidate(
+        ModelCandidate(
             str(one.model),
             int(one.rank),
             float(one.error),

@@ -24,6 +24,7 @@ from robustmf.solvers.irls import IRLS
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.mm.solver import MM_MEMORY, MMSolver, require_concave
 from robustmf.solvers.objective import Objective
+from robustmf.solvers.settings import Settings
 from robustmf.solvers.varpro import OPTIONS as VARPRO
 from robustmf.solvers.varpro import VARPRO_MEMORY, VarPro
 
@@ -342,6 +343,21 @@ def choose_solver(
             if reason is not None:
                 return SolverChoice(spec, reason)
     raise AssertionError("the last automatic solver suits every problem")
+
+
+def solver_for(settings: Settings, operations: EntryOperations, plain_model: bool) -> SolverChoice:
+    """The solver of these settings for these entries, and the reason; see :func:`choose_solver`."""
+    observed = operations.observed
+    return choose_solver(
+        settings.solver,
+        observed.shape,
+        observed.n_entries,
+        settings.rank,
+        settings.loss,
+        plain_model=plain_model,
+        capabilities=operations.capabilities,
+        nonnegative=settings.nonnegative,
+    )
 
 
 def require_possible(

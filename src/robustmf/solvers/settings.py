@@ -76,6 +76,10 @@ class Settings:
         """The largest number of factors; None if they are to be found."""
         return None if self.auto_rank else self.rank
 
+    def is_plain(self, sample_weights: Any) -> bool:
+        """Whether the model is the plain one: no biases, weights or λ by count."""
+        return self.bias is not True and sample_weights is None and not self.reg_by_count
+
     def identity(self) -> dict[str, Any]:
         """The settings that determine the result, as plain values: all but the callbacks."""
         plain = {part.name: getattr(self, part.name) for part in fields(self)}

@@ -11,7 +11,8 @@ import pandas as pd
 
 from robustmf import RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.fitting import Data, Initialization, iterate
+from robustmf.fitting import Data, iterate
+from robustmf.initialization.state import Initialization
 from robustmf.io.checkpoint import Progress
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock, get_ident
 from typing import Any
 
@@ -45,6 +45,11 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _users.remove(get_ident())
             _restore_if_unused()
+
+
+def limited_blas(limited: bool) -> AbstractContextManager[None]:
+    """One thread of BLAS, or the limits as they are."""
+    return one_blas_thread() if limited else nullcontext()
 
 
 def _set_limits(limits: Sequence[int | None]) -> None:

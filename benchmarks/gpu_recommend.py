@@ -1,4 +1,4 @@
-"""The columns with the highest predictions for every row, on the GPU."""
+"""The columns with the highest predictions for every row, on the GPU; to be measured."""
 
 from __future__ import annotations
 
