@@ -167,7 +167,8 @@ def test_6_the_extra_of_the_documentation_has_what_its_pages_import():
 
 def imported_by(code):
     """Packages that code imports when it is executed, also by way of modules of the checkout."""
-    packages, files = set(), []
+    packages = set()
+    files = []
     for node in ast.walk(ast.parse(code)):
         modules = []
         if isinstance(node, ast.Import):

@@ -19,7 +19,8 @@ from robustmf.kernels.team import Team
 def table(kind: str, seed: int = 0, outliers: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
     """A table of one kind with 30 % missing and 3 % gross outliers, and the truth."""
     rng = np.random.default_rng(seed)
-    m, n = 150, 80
+    m = 150
+    n = 80
     biases = rng.standard_normal((m, 1)) + 2 * rng.standard_normal((1, n))
     product = rng.standard_normal((m, 3)) @ rng.standard_normal((3, n))
     truth, noise = {

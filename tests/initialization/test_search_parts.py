@@ -57,7 +57,8 @@ def test_weights_and_density_use_levels_and_outliers_have_no_weight():
     energy = 0.0
     moments = np.zeros((3, len(used)))
     for t, (i, j) in enumerate(zip(search.i, search.j, strict=True)):
-        u, v = search.rows.U[i], search.columns.U[j]
+        u = search.rows.U[i]
+        v = search.columns.U[j]
         S = symmetric(search.rows.covariances[i])
         T = symmetric(search.columns.covariances[j])
         level = search.rows.levels.values[i] * search.columns.levels.values[j]
@@ -269,7 +270,8 @@ def test_sigma_and_scales_are_those_of_an_entry():
     search = searching()
     found = search.found()
     t = 7
-    i, j = search.i[t], search.j[t]
+    i = search.i[t]
+    j = search.j[t]
     variance = (
         search.noise.variance * search.rows.levels.values[i] * search.columns.levels.values[j]
     )

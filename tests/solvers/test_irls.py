@@ -45,7 +45,8 @@ def test_ends_where_the_gradient_vanishes(name, team):
     model = RobustMF(
         3, loss=name, theta=None, reg=0.3, solver="irls", init=(U, V), tol=1e-11, max_iter=20000
     ).fit(observed)
-    operations, objective = CPUOperations(observed, team), Objective(model.loss_, 0.3)
+    operations = CPUOperations(observed, team)
+    objective = Objective(model.loss_, 0.3)
     initial = criticality(operations, objective, U, V, operations.residuals(U, V))
     end = criticality(
         operations,
@@ -83,7 +84,8 @@ def test_a_user_defined_loss_with_and_without_a_compilable_weight():
 
 def test_biases_are_found_and_used():
     rng = np.random.default_rng(0)
-    b, c = 2 * rng.standard_normal(120), rng.standard_normal(90)
+    b = 2 * rng.standard_normal(120)
+    c = rng.standard_normal(90)
     clean = (
         10 + b[:, None] + c[None, :] + rng.standard_normal((120, 2)) @ rng.standard_normal((2, 90))
     )
@@ -151,7 +153,8 @@ def test_regularization_by_count():
     }
     model = RobustMF(**common, reg_by_count=True).fit(observed)
     counts = observed.rows.counts
-    X, rows = oracles.dense(observed, observed.rows.values), observed.rows
+    X = oracles.dense(observed, observed.rows.values)
+    rows = observed.rows
     i = int(np.argmax(counts))
     seen = rows.indices[rows.pointers[i] : rows.pointers[i + 1]]
     Q = model.column_factors_[seen]
@@ -173,7 +176,8 @@ def test_the_best_of_several_initializations_is_kept():
         "tol": 1e-6,
         "max_iter": 2000,
     }
-    one, five = RobustMF(**common).fit(observed), RobustMF(**common, n_init=5).fit(observed)
+    one = RobustMF(**common).fit(observed)
+    five = RobustMF(**common, n_init=5).fit(observed)
     assert five.history_["objective"][-1] <= one.history_["objective"][-1]
 
 
@@ -189,10 +193,8 @@ def test_certify_ends_at_a_critical_point(team):
         certify=MM(max_iter=2000),
         max_iter=3000,
     ).fit(data.train)
-    operations, objective = (
-        CPUOperations(data.train, team),
-        Objective(make_loss("lsp", 1.0), sure.reg_),
-    )
+    operations = CPUOperations(data.train, team)
+    objective = Objective(make_loss("lsp", 1.0), sure.reg_)
     before = criticality(
         operations,
         objective,
@@ -296,7 +298,8 @@ def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeyp
         solver = IRLS.on_entries(operations, Objective(make_loss("lsp", 1.0), 0.03), 1.0)
         return np.array([solver.begin(*initial), *(solver.step() for _ in range(40))])
 
-    ours, plain = objectives(IRLSOptions().curvature), objectives(np.inf)
+    ours = objectives(IRLSOptions().curvature)
+    plain = objectives(np.inf)
     # far too long steps: such sweeps are repeated without them
     hasty = objectives(1e-4)
     assert all(np.all(np.diff(values) <= 1e-12 * values[0]) for values in (ours, plain, hasty))

@@ -182,7 +182,8 @@ def _check_factors(state: dict[str, Any]) -> tuple[int, int]:
     matrices = isinstance(U, np.ndarray) and isinstance(V, np.ndarray) and U.ndim == V.ndim == 2
     if not matrices or U.shape[1] != V.shape[1] or not len(U) or not len(V):
         raise ModelFileError("row_factors_ and column_factors_ must be matrices of one width")
-    m, n = len(U), len(V)
+    m = len(U)
+    n = len(V)
     shapes = {
         "row_factors_": U.shape,
         "column_factors_": V.shape,
