@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -69,12 +69,26 @@ from robustmf.validation import (
 
 Array = NDArray[np.floating[Any]]
 
-#: ``partial_fit`` initializes the factors again when the entries have grown by this factor since
-#: they were last initialized, so that all initializations together cost at most twice the last.
-_GROWTH = 2
 
-#: The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
-_ASSUMED_RANK = 16
+@dataclass(frozen=True)
+class EstimatorOptions:
+    """Constants of the estimator.
+
+    Attributes
+    ----------
+    growth : int
+        ``partial_fit`` initializes the factors again when the entries have grown by this factor
+        since they were last initialized, so that all initializations together cost at most twice
+        the last.
+    assumed_rank : int
+        The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
+    """
+
+    growth: int = 2
+    assumed_rank: int = 16
+
+
+OPTIONS = EstimatorOptions()
 
 #: Lines of ``repr`` are wrapped at this number of characters, as in scikit-learn.
 _REPR_WIDTH = 78
@@ -477,7 +491,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         observed, all_weights = accumulate(
             model.fitted_entries(), model.entries["weights"], new, new_weights
         )
-        grown = observed.n_entries >= _GROWTH * model.n_entries_initialized
+        grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
         same_model = self.rank in ("auto", model.factors.rank) and self.bias in (
             "auto",
             model.factors.has_bias,
@@ -705,7 +719,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if self.rank != "auto":
             return int(self.rank)
         if isinstance(self.init, str):
-            return min(_ASSUMED_RANK, *shape)
+            return min(OPTIONS.assumed_rank, *shape)
         check_init(self.init)
         try:
             first = np.asarray(self.init[0])

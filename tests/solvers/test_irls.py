@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -211,7 +211,8 @@ def test_certify_ends_at_a_critical_point(team):
 @pytest.mark.parametrize(("loss", "share"), [("welsch", 0.05), ("welsch", 0.25), ("lsp", 0.05)])
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, loss, share):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
-    monkeypatch.setattr(loss_sums_module, "SLICE", 300)
+    options = replace(loss_sums_module.OPTIONS, slice_length=300)
+    monkeypatch.setattr(loss_sums_module, "OPTIONS", options)
     data = make_synthetic(150, outliers=share, random_state=1)
     fits = [
         RobustMF(4, loss=loss, random_state=0, n_jobs=n_jobs).fit(data.train)
