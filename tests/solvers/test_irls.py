@@ -286,7 +286,7 @@ def test_entry_weights_separate_outliers_from_clean_entries():
 
 def test_a_certifying_fit_that_does_not_converge_reports_its_tolerance():
     data = make_synthetic(60, rank=2, observed=0.5, random_state=0)
-    with pytest.warns(NotConvergedWarning, match="settled to tol=1e-07"):
+    with pytest.warns(NotConvergedWarning, match="converged to tol=1e-07"):
         RobustMF(2, loss="lsp", certify=True, max_iter=3, random_state=0).fit(data.train)
 
 
