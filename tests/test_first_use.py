@@ -86,7 +86,7 @@ def test_2_scores_are_aligned_with_the_frame(ratings):
     assert frame["score"].idxmin() == frame.index[17]
 
 
-# 3. Long and wide are told apart
+# 3. Long and wide are distinguished
 
 
 def test_3_a_long_frame_is_not_fitted_as_a_matrix_of_ids(ratings):

@@ -144,7 +144,7 @@ def test_large_data_are_judged_by_whole_rows(operations_on, monkeypatch):
     np.testing.assert_array_equal(observed.rows.indices[kept], part.observed.rows.indices)
 
 
-def test_what_some_rows_choose_is_like_what_all_do(monkeypatch):
+def test_what_some_rows_choose_is_similar_to_what_all_do(monkeypatch):
     options = replace(regularization.OPTIONS, sample=5_000)
     monkeypatch.setattr(regularization, "OPTIONS", options)
     observed = ratings()

@@ -99,8 +99,8 @@ def test_candidates_have_errors_of_entries_that_were_not_used():
         - X[held.nonzero()][np.argsort(np.lexsort((columns[part], rows[part])))]
     )
     (one,) = [candidate for candidate in model.candidates_ if candidate.chosen]
-    spread = errors.std() / np.sqrt(len(errors))
-    assert abs(one.error - errors.mean()) < 4 * np.hypot(spread, one.standard_error)
+    deviation = errors.std() / np.sqrt(len(errors))
+    assert abs(one.error - errors.mean()) < 4 * np.hypot(deviation, one.standard_error)
 
 
 def test_the_simplest_model_within_a_standard_error_is_chosen():

@@ -113,10 +113,10 @@ def test_columns_without_an_entry_are_regressions_without_it():
     entries_of_row = np.flatnonzero(search.i == i)
     count = len(entries_of_row)
     B = np.empty((count, rank))
-    spreads = np.empty((count, rank * (rank + 1) // 2))
+    covariances = np.empty((count, rank * (rank + 1) // 2))
     kernels._without_entries(
         search.rows.groups.pointers, search.j, search.values, weights, i, search.rows.U,
-        search.columns.U, search.columns.covariances, B, spreads, np.empty(rank),
+        search.columns.U, search.columns.covariances, B, covariances, np.empty(rank),
     )  # fmt: skip
     for z, t in enumerate(entries_of_row):
         j = search.j[t]
@@ -126,7 +126,7 @@ def test_columns_without_an_entry_are_regressions_without_it():
         covariance = np.linalg.inv(np.diag(search.precision) + (U * w[:, None]).T @ U)
         mean = covariance @ (U.T @ (w * search.values[others]))
         np.testing.assert_allclose(B[z], mean, rtol=1e-7, atol=1e-9)
-        np.testing.assert_allclose(symmetric(spreads[z]), covariance, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(symmetric(covariances[z]), covariance, rtol=1e-7, atol=1e-9)
 
 
 def test_distant_entries_have_no_weight_in_the_comparison_of_subsets():

@@ -191,7 +191,7 @@ def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
     mixture = NoiseMixture(1.0, 1e4)
     grid = np.arange(-14.0, 40.0, step)
     table = mixture.log_density(grid)
-    spread = {}
+    deviation = {}
     for name, true in (("equal", np.ones(m)), ("different", np.exp(rng.standard_normal(m)))):
         energies = (np.sqrt(true)[:, None] * rng.standard_normal((m, count))).ravel() ** 2
         levels = NoiseLevels(np.zeros(m))
@@ -205,11 +205,11 @@ def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
                 levels.offsets, out,
             )  # fmt: skip
             levels.learn(out, np.full(m, count), common=False)
-        spread[name] = np.std(np.log(levels.values))
+        deviation[name] = np.std(np.log(levels.values))
         if name == "different":
             assert np.corrcoef(np.log(levels.values), np.log(true))[0, 1] > 0.95
-    assert spread["equal"] < 0.1
-    assert spread["different"] > 0.8
+    assert deviation["equal"] < 0.1
+    assert deviation["different"] > 0.8
 
 
 def test_scales_equilibrate_and_medians_are_those_of_numpy():

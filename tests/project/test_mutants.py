@@ -1,4 +1,4 @@
-"""The list of mutants: its texts, files and tests exist, and the runner tells outcomes apart."""
+"""The list of mutants: its texts, files and tests exist, and the runner distinguishes outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reweighted least squares: descent for every loss, biases, weights, certified results."""
+"""Reweighted least squares: descent for every loss, biases, weights, certificates."""
 
 from __future__ import annotations
 
