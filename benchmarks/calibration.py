@@ -74,7 +74,8 @@ def run(
 ) -> dict[str, list[dict[str, Any]]]:
     """The first ``cases``, then as many kinds of data for rows and columns, with every seed."""
     chosen = range(first_seed, first_seed + seeds)
-    entries, sides = [], []
+    entries = []
+    sides = []
     for case in CASES[:cases]:
         announce(str(case))
         entries += [run_entries(case, seed) for seed in chosen]
@@ -114,7 +115,8 @@ def run_entries(case: Case, seed: int) -> dict[str, Any]:
     }
     i, j = np.nonzero(data.test_mask)
     chosen = rng.choice(len(i), 20_000)
-    i, j = i[chosen], j[chosen]
+    i = i[chosen]
+    j = j[chosen]
     values = data.clean[i, j] + case.draw_noise(len(i), rng)
     intervals = ConformalIntervals(model, validation)
     ends = {str(level): intervals.predict(i, j, level) for level in COVERAGES}
@@ -238,7 +240,8 @@ def table(results: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _entry_tables(records: list[dict[str, Any]]) -> list[str]:
-    alarms, coverage = [], []
+    alarms = []
+    coverage = []
     fields = ("m", "noise", "outliers", "magnitude", "tail", "observed")
     for (m, noise, outliers, magnitude, tail, observed), runs in grouped(records, *fields).items():
         case = [
@@ -277,5 +280,6 @@ def _rate_cells(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _percent(shares: list[float]) -> str:
-    low, high = 100 * min(shares), 100 * max(shares)
+    low = 100 * min(shares)
+    high = 100 * max(shares)
     return f"{100 * float(np.mean(shares)):.2f} ({low:.2f}–{high:.2f})"

@@ -152,7 +152,8 @@ def table(results: dict[str, Any]) -> str:
     """Traffic over the grid, and time against one process."""
     rows = []
     for one in results["grid"]:
-        sent, model = one["sweep_bytes"], one["predicted_bytes"]
+        sent = one["sweep_bytes"]
+        model = one["predicted_bytes"]
         rows.append(
             [
                 one["workers"],

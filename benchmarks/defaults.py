@@ -67,20 +67,20 @@ class Case:
     ----------
     rank : int
         Rank of all fits.
-    trials : list of (Observed, callable)
+    problems : list of (Observed, callable)
         Entries to fit and the errors of a fitted model; errors are averaged over the list.
     init : str, default="auto"
         Initialization of the fits of the search; the default fit has its own.
     """
 
     rank: int
-    trials: list[tuple[Observed, Callable[[RobustMF], Errors]]]
+    problems: list[tuple[Observed, Callable[[RobustMF], Errors]]]
     init: str = "auto"
 
     def errors(self, **settings: Any) -> tuple[Errors, RobustMF]:
         """Mean errors, and the last model."""
         found = []
-        for train, measure in self.trials:
+        for train, measure in self.problems:
             model = RobustMF(self.rank, random_state=0, n_jobs=1, **settings).fit(train)
             found.append(measure(model))
         means = {name: float(np.mean([errors[name] for errors in found])) for name in found[0]}
@@ -131,11 +131,11 @@ def _synthetic(m: int, noise: float, scale: float, first_seed: int) -> Case:
         make_synthetic(m, noise=noise, random_state=first_seed + seed)
         for seed in range(SEARCH.synthetic_seeds)
     ]
-    trials = [
+    problems = [
         (data.train.with_values(scale * data.train.rows.values), _against_clean(data, scale))
         for data in made
     ]
-    return Case(5, trials)
+    return Case(5, problems)
 
 
 def _dinosaur(folder: Path | None, min_views: int, first_seed: int, held_out: bool) -> Case:

@@ -117,7 +117,9 @@ def _residuals(ratings: Observed, model: RobustMF) -> Suspicion:
 def pca_residuals(ratings: Observed) -> Suspicion:
     """|Residual| of the leading principal components; missing ratings are the item's mean."""
     rows = ratings.rows
-    i, j, n = rows.group_of_entry(), rows.indices, ratings.shape[1]
+    i = rows.group_of_entry()
+    j = rows.indices
+    n = ratings.shape[1]
     mean = np.bincount(j, rows.values, n) / np.maximum(np.bincount(j, minlength=n), 1)
     centered = np.zeros(ratings.shape)
     centered[i, j] = rows.values - mean[j]

@@ -2,7 +2,7 @@
 
 The oracle knows which entries are bad, the noise level of each entry and the rank, and starts at
 the truth. Errors are those of unobserved entries in rows and columns with more than twice as many
-good entries as the rank. The first 31 problems differ from the paper's in one respect each; the
+clean entries as the rank. The first 31 problems differ from the paper's in one respect each; the
 others are combinations, other sizes up to a million entries, and ranks from 1 to 40, which were not
 used in the development.
 """
@@ -156,7 +156,7 @@ class Problem:
         return self.U @ self.V.T
 
     def error(self, predicted: Any) -> float:
-        """RMSE on unobserved entries of rows and columns with enough good entries."""
+        """RMSE on unobserved entries of rows and columns with enough clean entries."""
         judged = np.ones((len(self.U), len(self.V)), bool)
         judged[self.i, self.j] = False
         good = ~self.is_bad

@@ -187,7 +187,8 @@ def long_tail(drawn: Drawn, total: int) -> dict[str, Any]:
     equal = draw_entries(total, NETFLIX_SHAPE, tail=0.0)
     for name, data in (("long_tail", drawn), ("equal", equal)):
         operations = cuda_operations(data).transposed
-        U, V = data[4], DeviceArray(data[3])
+        U = data[4]
+        V = DeviceArray(data[3])
         found[f"{name}_columns_ms"] = milliseconds(
             lambda operations=operations, U=U, V=V: operations.half_step(  # type: ignore[misc]
                 Welsch(1.0), 1.0, DeviceArray(U.clone()), V

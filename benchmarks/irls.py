@@ -72,7 +72,8 @@ def half_steps(scale: float, repeats: int = 25) -> list[dict[str, Any]]:
     ):
         for rank in RANKS:
             U, V = random_factors(observed.shape, rank, rank)
-            U64, V64 = U.astype(np.float64), V.astype(np.float64)
+            U64 = U.astype(np.float64)
+            V64 = V.astype(np.float64)
 
             def plain(U: Array = U, V: Array = V) -> None:
                 plain_half_step(rows.pointers, rows.indices, rows.values, U.copy(), V, *float32)
@@ -286,7 +287,8 @@ def table(results: dict[str, Any]) -> str:
     tables = [_half_step_table(results), _mm_table(results["irls_against_mm"])]
     cost = []
     for line in results["initialization_cost"]:
-        default, plain = line["seconds"]["auto"], line["seconds"]["ridge"]
+        default = line["seconds"]["auto"]
+        plain = line["seconds"]["ridge"]
         cost.append(
             [
                 line["m"],
@@ -301,7 +303,8 @@ def table(results: dict[str, Any]) -> str:
         )
     header = ["m", "outliers", "tol", "default", "ridge", "ratio", "RMSE", "RMSE, ridge"]
     tables.append(markdown("CPU seconds of fits with two initializations", header, cost))
-    startup, peer = results["startup"], results["cmfrec"]
+    startup = results["startup"]
+    peer = results["cmfrec"]
     rate = results["fold_in"]["rows_per_second"]
     rest = [
         ["new rows folded in per second (30 entries each, rank 10)", f"{rate:,.0f}"],
@@ -309,7 +312,8 @@ def table(results: dict[str, Any]) -> str:
         ["import to first iteration, compiled kernels", f"{startup['first_iteration']:.2f} s"],
     ]
     if peer is not None:
-        theirs, ours = peer["cmfrec"], peer["robustmf"]
+        theirs = peer["cmfrec"]
+        ours = peer["robustmf"]
         what = f"sweep at rank 10, {peer['entries']:,} entries"
         rest.append([f"{what}: cmfrec's exact ALS", f"{theirs:.3f} s"])
         rest.append([f"{what}: irls", f"{ours:.3f} s ({theirs / ours:.1f} × faster)"])
@@ -319,7 +323,8 @@ def table(results: dict[str, Any]) -> str:
 def _half_step_table(results: dict[str, Any]) -> str:
     rows = []
     for line in results["half_steps"]:
-        rank, ns = line["rank"], line["nanoseconds"]
+        rank = line["rank"]
+        ns = line["nanoseconds"]
         ours = ns["one thread"]
         bound = (rank * (rank + 1) / 2 + 2 * rank) / results["peak_gfma"]
         figures = [ns["plain"], ours, ns["plain"] / ours, ns["two threads"]]
@@ -344,7 +349,8 @@ def _mm_table(lines: list[dict[str, Any]]) -> str:
     rows = []
     for line in lines:
         row = [line["problem"], f"{line['entries']:,}"]
-        mm, irls = line["mm"], line["irls"]
+        mm = line["mm"]
+        irls = line["irls"]
         reached = [f"{irls:.3f}", f"{mm / irls:.1f}"] if irls else ["not reached", ""]
         passes = [line["mm_passes"], line["irls_passes"] or ""]
         rows.append([*row, f"{100 * line['within']:g} %", f"{mm:.3f}", *reached, *passes])

@@ -156,8 +156,11 @@ def numpy_pass(surrogate: Surrogate) -> Callable[[], object]:
     """The same step written with NumPy and SciPy."""
     observed = surrogate.operations.observed
     dual = surrogate.dual()
-    (U, V), (a, g), (p, q) = dual.factors, dual.inverses, dual.pulls
-    i, j = observed.rows.group_of_entry(), observed.rows.indices
+    U, V = dual.factors
+    a, g = dual.inverses
+    p, q = dual.pulls
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
     alpha, gamma = dual.curvatures()
     curvature = alpha[i] + gamma[j]
     X = observed.with_values(np.zeros(observed.n_entries)).to_sparse()

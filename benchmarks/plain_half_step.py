@@ -17,13 +17,17 @@ _BLOCK = 128
 def plain_half_step(indptr, indices, values, U, V, reg, theta, eps2):  # type: ignore[no-untyped-def]
     """Update all rows of U in place, float32."""
     m, rank = U.shape
-    B, W = np.empty((rank, _BLOCK), np.float32), np.empty((rank, _BLOCK), np.float32)
-    p, w = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
-    A, b = np.empty((rank, rank), np.float32), np.empty(rank, np.float32)
+    B = np.empty((rank, _BLOCK), np.float32)
+    W = np.empty((rank, _BLOCK), np.float32)
+    p = np.empty(_BLOCK, np.float32)
+    w = np.empty(_BLOCK, np.float32)
+    A = np.empty((rank, rank), np.float32)
+    b = np.empty(rank, np.float32)
     for i in range(m):
         A[:] = 0
         b[:] = 0
-        s, end = indptr[i], indptr[i + 1]
+        s = indptr[i]
+        end = indptr[i + 1]
         while s < end:
             k = min(_BLOCK, end - s)
             for t in range(k):

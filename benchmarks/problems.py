@@ -90,7 +90,8 @@ def netflix_entries(total: int, seed: int = 0) -> Entries:
         block = slice(filled, filled + len(positions))
         i[block], j[block] = np.divmod(positions, n)
         filled += len(positions)
-    i, j = i[:filled], j[:filled]
+    i = i[:filled]
+    j = j[:filled]
     values = np.empty(filled, np.float32)
     for low in range(0, filled, 4_000_000):
         block = slice(low, min(low + 4_000_000, filled))
@@ -109,7 +110,8 @@ def pair_products(U: Array, V: Array, i: Any, j: Any) -> Array:
 
 def prediction_factors(model: Any) -> tuple[Array, Array]:
     """Factors whose product is the model's prediction, biases included."""
-    U, V = model.row_factors_, model.column_factors_
+    U = model.row_factors_
+    V = model.column_factors_
     if not hasattr(model, "row_bias_"):
         return U, V
     center = V.dtype.type(model.center_)

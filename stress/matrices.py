@@ -263,10 +263,9 @@ def _sparse(array: Any, layout: str, rng: np.random.Generator) -> Any:
         made.indices = made.indices.copy()
         for k in range(made.shape[0]):
             part = slice(made.indptr[k], made.indptr[k + 1])
-            made.indices[part], made.data[part] = (
-                made.indices[part][::-1].copy(),
-                made.data[part][::-1].copy(),
-            )
+            made.indices[part] = made.indices[part][::-1].copy()
+            made.data[part] = made.data[part][::-1].copy()
     if layout == "csr with int64 indices":
-        made.indices, made.indptr = made.indices.astype(np.int64), made.indptr.astype(np.int64)
+        made.indices = made.indices.astype(np.int64)
+        made.indptr = made.indptr.astype(np.int64)
     return made

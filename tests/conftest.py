@@ -7,7 +7,7 @@ import inspect
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +161,7 @@ def operations_on(request, team, monkeypatch):
     from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
     from robustmf.backends.cuda.operations import CUDAOperations  # noqa: PLC0415
 
-    monkeypatch.setattr(chunks, "CHUNK_LENGTH", 8)
+    monkeypatch.setattr(chunks, "MEMORY", replace(chunks.MEMORY, chunk_length=8))
     device = torch.device("cpu" if INTERPRETED else "cuda")
     return lambda observed: CUDAOperations(DeviceObserved.from_host(observed, device), team)
 

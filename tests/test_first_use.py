@@ -86,7 +86,7 @@ def test_2_scores_are_aligned_with_the_frame(ratings):
     assert frame["score"].idxmin() == frame.index[17]
 
 
-# 3. Long and wide are told apart
+# 3. Long and wide are distinguished
 
 
 def test_3_a_long_frame_is_not_fitted_as_a_matrix_of_ids(ratings):
@@ -167,7 +167,8 @@ def test_6_the_extra_of_the_documentation_has_what_its_pages_import():
 
 def imported_by(code):
     """Packages that code imports when it is executed, also by way of modules of the checkout."""
-    packages, files = set(), []
+    packages = set()
+    files = []
     for node in ast.walk(ast.parse(code)):
         modules = []
         if isinstance(node, ast.Import):

@@ -78,7 +78,8 @@ def test_ends_where_the_conditions_of_optimality_hold(name):
         tol=1e-13,
         max_iter=20000,
     ).fit(observed)
-    U, V = model.row_factors_, model.column_factors_
+    U = model.row_factors_
+    V = model.column_factors_
     slopes = -oracles.dense(
         observed, model.loss_.derivative(e := oracles.residuals(observed, U, V))
     )
@@ -156,7 +157,8 @@ def test_weights_and_regularization_by_count():
     assert abs(rmse(weighted, clean) - rmse(left_out, clean)) < 2e-3
     by_count = RobustMF(3, reg_by_count=True, **common | {"loss": "welsch"}).fit(X)
     counts = np.isfinite(X).sum(axis=1), np.isfinite(X).sum(axis=0)
-    U, V = by_count.row_factors_, by_count.column_factors_
+    U = by_count.row_factors_
+    V = by_count.column_factors_
     residual = oracles.residuals(observed, U, V)
     value = by_count.loss_.value(residual).sum() + 0.05 * sum(
         float((n * (A**2).sum(axis=1)).sum()) for n, A in zip(counts, (U, V), strict=True)

@@ -279,12 +279,12 @@ def test_similar_items_have_proportional_predictions(plain, observed):
 def test_invalid_queries_are_refused_by_name(model):
     with pytest.raises(ValueError, match=r"items must be known to the fit, got 'nothing'$"):
         model.similar_items(["film01", "nothing"])
-    for ask in (model.recommend, model.similar_items):
+    for query in (model.recommend, model.similar_items):
         for n in (0, -1):
             with pytest.raises(ValueError, match=f"n must be an integer >= 1, got n={n}"):
-                ask("user01" if ask == model.recommend else "film01", n=n)
+                query("user01" if query == model.recommend else "film01", n=n)
         with pytest.raises(TypeError, match="n must be an integer"):
-            ask("user01" if ask == model.recommend else "film01", n=2.5)
+            query("user01" if query == model.recommend else "film01", n=2.5)
     for call in (
         lambda m: m.recommend(0),
         lambda m: m.similar_items(0),

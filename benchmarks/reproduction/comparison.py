@@ -226,7 +226,8 @@ class Comparison:
     def _note(self, runs: Runs) -> str:
         counts = {len(runs.find(method, data)) for method in self.methods for data in self.data}
         counts = counts - {0} or {0}
-        least, most = min(counts), max(counts)
+        least = min(counts)
+        most = max(counts)
         range_ = f"{least} to {most}" if least < most else f"{most}"
         seeds = "seed" if most == 1 else "seeds"
         return f"Mean ± standard deviation, {range_} {seeds} per cell; CPU seconds."

@@ -70,17 +70,17 @@ def new_rows(data: Observed) -> Any:
 
 
 def held_out(data: Observed) -> Observed:
-    """Make entries at places of the fitted matrix, in part those of the fit."""
+    """Make entries at positions of the fitted matrix, in part those of the fit."""
     entries = sp.coo_array(data.to_sparse())
     rng = np.random.default_rng(9)
     m, n = data.shape
-    places = np.unique(
+    positions = np.unique(
         np.concatenate(
             [rng.choice(m * n, 300, replace=False), entries.row[:50] * n + entries.col[:50]]
         )
     )
-    i, j = np.divmod(places, n)
-    values = rng.standard_normal(len(places)).astype(data.dtype)
+    i, j = np.divmod(positions, n)
+    values = rng.standard_normal(len(positions)).astype(data.dtype)
     if data.row_ids is None:
         return Observed.from_indices(i, j, values, data.shape)
     rows = [data.row_ids[k] for k in i]

@@ -48,7 +48,9 @@ def rating_frame(dtype: str = "float64", n_users: int = 90) -> Any:
     """Return some ratings as a shuffled pandas table with a column of weights."""
     i, j, values = rating_table()
     order = np.random.default_rng(0).permutation(np.flatnonzero(i < n_users))
-    i, j, values = i[order], j[order], values[order].astype(dtype)
+    i = i[order]
+    j = j[order]
+    values = values[order].astype(dtype)
     trust = np.random.default_rng(1).integers(0, 3, len(i)).astype(dtype)
     users = [f"u{k:03}" for k in i]
     return pd.DataFrame({"user": users, "item": 7 * j, "rating": values, "trust": trust})
@@ -200,7 +202,9 @@ def add_cluster_answers() -> None:
             model = on_cluster(frame, triplets, {}, bias=bias, loss="huber")
             if shards:
                 model = cluster.ShardedModel(folder)
-                predict, scores, recommend = model.predict, model.outlier_scores, model.recommend
+                predict = model.predict
+                scores = model.outlier_scores
+                recommend = model.recommend
             else:
                 predict, scores, recommend = (
                     partial(getattr(cluster, name), model)

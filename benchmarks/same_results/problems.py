@@ -58,7 +58,9 @@ def ratings(dtype: str = "float64", ids: str = "none", part: str = "all") -> Obs
     """Return the ratings as entries; ``part`` is "all", or "old" or "new" with some in both."""
     i, j, values = rating_table()
     rows = {"all": i >= 0, "old": (i < 200) & (j < 110), "new": i >= 190}[part]
-    i, j, values = i[rows], j[rows], values[rows].astype(dtype)
+    i = i[rows]
+    j = j[rows]
+    values = values[rows].astype(dtype)
     if ids == "none":
         return Observed.from_indices(i, j, values)
     if ids == "int":

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -70,12 +70,26 @@ from robustmf.validation import (
 
 Array = NDArray[np.floating[Any]]
 
-#: ``partial_fit`` initializes the factors again when the entries have grown by this factor since
-#: they were last initialized, so that all initializations together cost at most twice the last.
-_GROWTH = 2
 
-#: The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
-_ASSUMED_RANK = 16
+@dataclass(frozen=True)
+class EstimatorOptions:
+    """Constants of the estimator.
+
+    Attributes
+    ----------
+    growth : int
+        ``partial_fit`` initializes the factors again when the entries have grown by this factor
+        since they were last initialized, so that all initializations together cost at most twice
+        the last.
+    assumed_rank : int
+        The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
+    """
+
+    growth: int = 2
+    assumed_rank: int = 16
+
+
+OPTIONS = EstimatorOptions()
 
 #: Lines of ``repr`` are wrapped at this number of characters, as in scikit-learn.
 _REPR_WIDTH = 78
@@ -111,30 +125,39 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Parameters
     ----------
     rank : "auto" or int, default="auto"
-        Number of factors r, from 1 to min(m, n). "auto" finds it from the data. Where ``init`` is a
-        pair (U, V), "auto" is its number of columns. On a cluster the rank must be given.
+        Number of factors r, from 1 to min(m, n). "auto" finds it from the data, together with the
+        model, which may have no factors. With ``init="auto"`` a given rank is an upper bound on the
+        factors that are searched for, and the others are zero. Where ``init`` is a pair (U, V),
+        "auto" is its number of columns. On a cluster the rank must be given.
     loss : str or Loss, default="welsch"
         φ by its name (see :func:`robustmf.losses.loss_names`) or as a user-defined object.
     theta : "auto", float or None, default="auto"
         Scale θ of the loss, in the unit of the data. "auto" is a robust estimate of the noise times
-        the loss's efficiency constant; None keeps the loss's own scale, as "auto" does for a loss
-        given as an object.
+        the loss's efficiency constant, or less where the learned distribution of the noise has
+        heavy tails; None keeps the loss's own scale, as "auto" does for a loss given as an object.
     reg : "auto", "paper" or float, default="auto"
-        Regularization λ. "paper" is 20/(m+n). "auto" is the first of these that applies. For an
-        ``init`` other than "auto", and for the loss "l2" (unless the solver is "varpro"), it is
-        "paper" in units of the data, so that data times c need no other setting. Where the noise is
-        above a third of the scale of the values, there are fewer than two entries per parameter, or
-        the initial fit explains less than half of the entries, as with ratings, it is the λ that
-        predicts held-out entries best; the fit is then made to all of them. For losses of
-        ``degree`` 2, as "welsch" and "huber", it is σ̂²/(variance of a factor), the ridge of the
-        posterior mode; for the others "paper" in units of the data.
+        Regularization λ. "paper" is 20/(m+n). "auto" is the first of these that applies. For
+        ``init="random"`` and a pair (U, V) it is "paper" in units of the data, so that data times c
+        need no other setting. For losses of ``degree`` 2, as "welsch" and "huber", where
+        ``init="auto"`` has learned the noise, each factor has its own ridge, σ² times its prior
+        precision, and ``reg_`` is that of the mean precision. For a loss that is not robust ("l2",
+        unless the solver is "varpro") and for ``init="ridge"`` it is the λ that predicts held-out
+        entries best; the fit is then made to all of them. The same holds for a nonsmooth loss with
+        biases, and where the signal is weak: the noise is above a third of the scale of the values,
+        there are fewer than two entries per parameter and the noise was not learned, or the initial
+        fit explains less than half of the entries. Otherwise it is σ̂²/(variance of a factor), the
+        ridge of the posterior mode, for losses of ``degree`` 2, and "paper" in units of the data
+        for the others.
     reg_by_count : bool, default=False
         Multiply λ by the number of entries of each row and column.
     bias : "auto" or bool, default="auto"
         Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
-        "auto" is decided together with ``reg="auto"``: biases are added where the signal is weak
-        and held-out entries are predicted clearly better with them. Otherwise, and wherever λ is
-        given, there are none. With biases ``transform`` returns one more column.
+        "auto" compares models with and without biases by the errors of entries that are predicted
+        from the others, and chooses the simplest that is as good as the best up to one standard
+        error; ``candidates_`` lists them. Where λ is chosen on held-out entries instead, biases are
+        added if they lower the error there clearly. There are none where λ or initial factors are
+        given, with ``init="random"``, with ``certify``, and with the solvers "mm" and "varpro".
+        With biases ``transform`` returns one more column.
     nonnegative : bool, default=False
         Constrain all elements of U and V to be non-negative, also the factors that ``transform``
         returns: robust non-negative matrix factorization, for counts, intensities and mixtures.
@@ -143,13 +166,17 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         noise around zero.
     solver : {"auto", "irls", "varpro", "mm"} or MM, default="auto"
         "irls" is iteratively reweighted least squares, for large sparse data; "varpro" is variable
-        projection, for matrices with few rows or columns; "mm" is the paper's algorithm (RMFNL),
-        for losses that are concave in |residual|, and :class:`robustmf.MM` sets its options. "auto"
-        chooses between the first two by the shape.
+        projection, for matrices with few rows or columns, without biases and weights and on the CPU
+        only; "mm" is the paper's algorithm (RMFNL), for losses that are concave in |residual|, and
+        :class:`robustmf.MM` sets its options. "auto" chooses between the first two by the shape,
+        the share of observed entries and the loss.
     init : "auto", "ridge", "random" or (U, V), default="auto"
-        Initial factors. "auto" is graduated non-convexity with resampling of rows and columns;
-        "ridge" strongly regularized least squares; "random" the Gaussian initialization of the
-        paper, from which nonconvex losses fail.
+        Initial factors. "auto" is a search by variational inference, which also finds the rank, the
+        distribution of the noise and its level in each row and column; on large data the rows and
+        columns with most entries are searched, and where nothing is found graduated non-convexity
+        is used. The solver "varpro" starts from variable projection, and a loss that is not robust
+        ("l2") from "ridge". "ridge" is least squares on clipped values; "random" the Gaussian
+        initialization of the paper, from which nonconvex losses fail.
     n_init : int, default=1
         Number of initializations. The fit with the lowest objective is kept; with
         ``validation_fraction``, the one with the lowest validation error.
@@ -213,8 +240,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     has_bias_ : bool
         Whether the model has biases.
     bias_unit_ : float
-        Biases are regularized by λ/bias_unit_². 1 where λ is given; with ``reg="auto"`` the root of
-        the scale of the data, which is the unit of the factors.
+        Biases are regularized by λ/bias_unit_². 1 where λ is given; with ``reg="auto"`` such that
+        this is the learned ridge of the row biases, and where none was learned the root of the
+        scale of the data, which is the unit of the factors.
     solver_, solver_reason_ : str
         The solver that was used, and why.
     history_ : dict of lists
@@ -237,8 +265,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Median of the values, and of their absolute values.
     row_scales_, column_scales_ : ndarray of shape (m,) and (n,)
         The noise of entry (i, j) is ``row_scales_[i] * column_scales_[j]`` times that of a typical
-        entry. Learned with ``init="auto"`` for models without biases; ones where the data show no
-        differences, and where they are not learned. θ is that of a typical entry.
+        entry. Learned with ``init="auto"`` and ``theta="auto"``, for losses of ``degree`` 2 and
+        models without biases; ones where the data show no differences, and where they are not
+        learned. θ is that of a typical entry.
     entries_ : mapping of ndarray
         The fitted entries by rows (pointers, indices, values, weights), for :meth:`recommend` and
         :meth:`partial_fit`. Those of a fit on a GPU stay there until first used.
@@ -384,7 +413,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             (see :meth:`Observed.from_dense`), or long, with ``row``, ``col`` and ``value``; a
             sparse matrix (every stored entry is observed, zeros too); a dense array (NaN is
             missing); or :class:`Observed`.
-        y : None
+        y : None, default=None
             Ignored; for compatibility with scikit-learn.
         weights : array, default=None
             Factors of each entry's loss: one number ≥ 0 per line of a long table, otherwise per
@@ -478,7 +507,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         observed, all_weights = accumulate(
             model.fitted_entries(), model.entries["weights"], new, new_weights
         )
-        grown = observed.n_entries >= _GROWTH * model.n_entries_initialized
+        grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
         same_model = self.rank in ("auto", model.factors.rank) and self.bias in (
             "auto",
             model.factors.has_bias,
@@ -706,7 +735,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if self.rank != "auto":
             return int(self.rank)
         if isinstance(self.init, str):
-            return min(_ASSUMED_RANK, *shape)
+            return min(OPTIONS.assumed_rank, *shape)
         check_init(self.init)
         try:
             first = np.asarray(self.init[0])
@@ -1130,7 +1159,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ----------
         X : as in ``fit``
             Entries to predict.
-        y : None
+        y : None, default=None
             Ignored; for compatibility with scikit-learn.
         rows : {"new", "fitted"}, default="new"
             With "new" the rows of X are new ones, as in :meth:`transform` and in cross-validation
@@ -1352,9 +1381,26 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 class RMFNL(RobustMF):
     """The paper's algorithm with the paper's settings: ``solver="mm"``, θ = 1, λ = 20/(m+n).
 
-    See :class:`RobustMF` for parameters and attributes. The rank is 10 unless it is given: the
-    paper's settings have no search for it. The initialization is that of ``RobustMF``, not the
-    paper's (``init="random"``), from which nonconvex losses fail.
+    Attributes and methods are those of :class:`RobustMF`. The model has no biases, and there is one
+    initialization.
+
+    Parameters
+    ----------
+    rank : int, default=10
+        Number of factors. The paper's settings have no search for it.
+    loss : str or Loss, default="lsp"
+        A loss that is concave in |residual|.
+    theta : "auto", float or None, default=1.0
+        Scale θ of the loss.
+    reg : "auto", "paper" or float, default="paper"
+        Regularization λ; "paper" is 20/(m+n).
+    init : "auto", "ridge", "random" or (U, V), default="auto"
+        Initial factors, as in :class:`RobustMF`. The paper's are "random", from which nonconvex
+        losses fail.
+    bounds : (low, high) or None, default=None
+        Clip predictions to this interval.
+    max_iter, tol, validation_fraction, patience, random_state, device, n_jobs, verbose, callbacks
+        As in :class:`RobustMF`, with the same defaults.
     """
 
     def __init__(

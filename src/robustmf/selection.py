@@ -361,7 +361,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if stopped:
             warn_user(
                 f"{stopped} of {found[..., 2].size} fits stopped at max_iter={template.max_iter} "
-                "before the objective settled; raise max_iter or tol of the estimator",
+                "before the objective converged; raise max_iter or tol of the estimator",
                 NotConvergedWarning,
             )
         settings = [setting for path in paths for setting in path.settings()]

@@ -20,7 +20,10 @@ from robustmf.io.model_file import read
 from stress.tally import Tally
 
 TITLE = "SIGKILL at random times, resumed from the checkpoint: same bits"
-CASES, FEW = 150, 12  # kills
+
+# Numbers of kills.
+CASES = 150
+FEW = 12
 
 _SETTINGS: list[dict[str, Any]] = [
     {"solver": "irls", "loss": "lsp"},

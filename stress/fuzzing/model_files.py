@@ -105,7 +105,8 @@ def use_model(path: Path) -> None:
     seed = model.random_state
     if isinstance(seed, (np.random.Generator, np.random.RandomState)):
         seed.standard_normal(1000)
-    m, n = len(model.row_factors_), len(model.column_factors_)
+    m = len(model.row_factors_)
+    n = len(model.column_factors_)
     rows = np.arange(m) if model.row_ids_ is None else model.row_ids_
     columns = np.arange(n) if model.column_ids_ is None else model.column_ids_
     uses: list[Callable[[], object]] = [

@@ -112,7 +112,8 @@ def test_a_fork_waits_for_a_thread_that_changes_limits():
 
 
 def test_a_process_forked_by_another_thread_has_all_threads():
-    inside, over = threading.Event(), threading.Event()
+    inside = threading.Event()
+    over = threading.Event()
 
     def use():
         with one_blas_thread():

@@ -105,9 +105,11 @@ def test_several_initializations_and_certificates_are_fitted_or_refused(name, re
     for parameter, (value, offered) in requests.items():
         model = RobustMF(2, device="cpu" if name == "dask" else name, **settings)
         model.set_params(**{parameter: value})
-        data, client = observed, {}
+        data = observed
+        client = {}
         if name == "dask":
-            data, client = [frame], {"client": request.getfixturevalue("client")}
+            data = [frame]
+            client = {"client": request.getfixturevalue("client")}
         if offered:
             assert np.isfinite(model.fit(data, **client).row_factors_).all()
         else:

@@ -253,7 +253,9 @@ def test_non_negative_half_steps_end_at_the_least_squares_solution(rank, operati
     operations = operations_on(observed)
     weights = (0.1 + np.sin(np.arange(observed.n_entries)) ** 2).astype(dtype)
     on = operations.array
-    U, V, weights = on(np.abs(U)), on(V), on(weights)
+    U = on(np.abs(U))
+    V = on(V)
+    weights = on(weights)
     wanted = oracles.nonnegative_ridge_rows(observed, np.asarray(weights), 0.3, np.asarray(V))
     assert (wanted == 0).any()
     assert rank == 1 or (wanted > 0).any(axis=1).mean() > 0.5

@@ -178,7 +178,9 @@ def with_ids(i, j, v):
 def test_partial_fit_on_both_backends(bias):
     m, n, rank = SIZE
     observed, _, _ = random_problem(m, n, rank)
-    i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
+    v = observed.rows.values
     first = (i < m - 4) & (j < n - 3)
     parts = [with_ids(i[some], j[some], v[some]) for some in (first, ~first)]
     # the repair of rows, which follows with a robust loss, takes the interpreter minutes
@@ -201,7 +203,9 @@ def test_entries_stay_on_the_gpu_until_they_are_used():
     import torch  # noqa: PLC0415
 
     observed, _, _ = random_problem(*SIZE)
-    i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
+    v = observed.rows.values
     coo = sp.coo_array((v[::-1], (i[::-1], j[::-1])), shape=observed.shape)
     dense = torch.full(observed.shape, torch.nan, dtype=torch.float64)
     dense[torch.from_numpy(i).long(), torch.from_numpy(j).long()] = torch.from_numpy(v)
@@ -273,7 +277,9 @@ def test_entries_are_compressed_on_the_gpu():
     from robustmf.backends.cuda.backend import CUDABackend  # noqa: PLC0415
 
     observed, _, _ = random_problem(dtype=np.float32)
-    i, j, v = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
+    v = observed.rows.values
     shuffled = np.random.default_rng(0).permutation(len(v))
     coo = sp.coo_array((v[shuffled], (i[shuffled], j[shuffled])), shape=observed.shape)
     with torch.sparse.check_sparse_tensor_invariants(enable=True):
@@ -346,7 +352,9 @@ def test_invalid_entries_are_refused_as_on_the_cpu():
     from robustmf.backends.cuda.observed import DeviceObserved  # noqa: PLC0415
 
     device = "cpu" if INTERPRETED else "cuda"
-    i, j, v = np.array([0, 1, 1]), np.array([0, 1, 1]), np.array([1.0, 2.0, 4.0])
+    i = np.array([0, 1, 1])
+    j = np.array([0, 1, 1])
+    v = np.array([1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="duplicate entry at row 1, column 1"):
         DeviceObserved.from_indices(i, j, v, device=device)
     last, mean = (

@@ -25,7 +25,9 @@ def test_varselect_finds_random_profiles(ratings):
 
 def test_pca_residuals_are_those_of_the_leading_components(ratings):
     found = detection.pca_residuals(ratings)
-    i, j, values = ratings.rows.group_of_entry(), ratings.rows.indices, ratings.rows.values
+    i = ratings.rows.group_of_entry()
+    j = ratings.rows.indices
+    values = ratings.rows.values
     dense = np.full(ratings.shape, np.nan)
     dense[i, j] = values
     centered = np.where(

@@ -55,7 +55,8 @@ def test_records_are_appended_and_an_incomplete_line_is_dropped(tmp_path):
     records = Records(tmp_path)
     assert records.latest("x") == {}
     origin = {"environment": {"commit": "c1", "date": "today"}}
-    first, second = "x/method/data/0", "x/method/data/1"
+    first = "x/method/data/0"
+    second = "x/method/data/1"
     records.append("x", {"key": first, "n": 1, **origin})
     records.append("x", {"key": second, "n": 2.00000049, "curve": [2.00049], **origin})
     with (tmp_path / "x.jsonl").open("ab") as file:
@@ -212,7 +213,8 @@ def test_an_interrupted_command_continues_without_repeating_runs(tmp_path):
     for experiment in ("table2", "figure1"):
         keys = [record["key"] for record in killed.lines(experiment)]
         assert len(keys) == len(set(keys))
-        ours, theirs = killed.latest(experiment), whole.latest(experiment)
+        ours = killed.latest(experiment)
+        theirs = whole.latest(experiment)
         assert set(ours) == set(theirs)
         for key, record in ours.items():
             assert record["result"].get("rmse") == theirs[key]["result"].get("rmse")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +21,13 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import robustmf
+from robustmf.backends.registry import device_names
 from robustmf.cli import app, config, load_command
 from robustmf.cli.errors import as_options
+from robustmf.cli.fit_options import SolverOptions
 from robustmf.io import guess_layout, read_ratings
 from robustmf.io.reading import filtered_copy
+from robustmf.solvers.registry import solver_names
 
 
 def run(*arguments):
@@ -440,6 +445,14 @@ def test_help_imports_neither_numpy_nor_numba():
     ).stdout
     assert "audit" in shown
     assert shown.splitlines()[-1] == "set()"
+
+
+def test_help_names_every_solver_and_device():
+    """The registries import Numba, so that the help, which must be fast, does not read them."""
+    options = get_type_hints(SolverOptions, include_extras=True)
+    solvers, devices = (options[name].__metadata__[0].help for name in ("solver", "device"))
+    assert solvers == f"auto, {', '.join(solver_names()[:-1])} or {solver_names()[-1]}."
+    assert set(device_names()) <= set(re.findall(r"\w+", devices))
 
 
 def test_ctrl_c_before_the_first_iteration(table):

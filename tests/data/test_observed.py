@@ -17,9 +17,9 @@ from robustmf.data.observed import as_observed
 def coordinates(draw):
     m = draw(st.integers(1, 12))
     n = draw(st.integers(1, 12))
-    places = draw(st.lists(st.integers(0, m * n - 1), min_size=1, max_size=60, unique=True))
-    i, j = np.divmod(np.array(places), n)
-    return i, j, np.arange(1.0, len(places) + 1), (m, n)
+    positions = draw(st.lists(st.integers(0, m * n - 1), min_size=1, max_size=60, unique=True))
+    i, j = np.divmod(np.array(positions), n)
+    return i, j, np.arange(1.0, len(positions) + 1), (m, n)
 
 
 @given(coordinates())

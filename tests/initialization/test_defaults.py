@@ -139,12 +139,12 @@ def test_large_data_are_judged_by_whole_rows(operations_on, monkeypatch):
     every = -(-observed.n_entries // 5_000)
     assert part.observed.shape == (-(-observed.shape[0] // every), observed.shape[1])
     np.testing.assert_array_equal(part.observed.rows.counts, observed.rows.counts[::every])
-    places = np.asarray(part_weights).astype(int)
-    np.testing.assert_array_equal(observed.rows.values[places], part.observed.rows.values)
-    np.testing.assert_array_equal(observed.rows.indices[places], part.observed.rows.indices)
+    kept = np.asarray(part_weights).astype(int)
+    np.testing.assert_array_equal(observed.rows.values[kept], part.observed.rows.values)
+    np.testing.assert_array_equal(observed.rows.indices[kept], part.observed.rows.indices)
 
 
-def test_what_some_rows_choose_is_like_what_all_do(monkeypatch):
+def test_what_some_rows_choose_is_similar_to_what_all_do(monkeypatch):
     options = replace(regularization.OPTIONS, sample=5_000)
     monkeypatch.setattr(regularization, "OPTIONS", options)
     observed = ratings()

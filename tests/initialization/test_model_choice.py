@@ -19,7 +19,8 @@ from robustmf.kernels.team import Team
 def table(kind: str, seed: int = 0, outliers: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
     """A table of one kind with 30 % missing and 3 % gross outliers, and the truth."""
     rng = np.random.default_rng(seed)
-    m, n = 150, 80
+    m = 150
+    n = 80
     biases = rng.standard_normal((m, 1)) + 2 * rng.standard_normal((1, n))
     product = rng.standard_normal((m, 3)) @ rng.standard_normal((3, n))
     truth, noise = {
@@ -98,8 +99,8 @@ def test_candidates_have_errors_of_entries_that_were_not_used():
         - X[held.nonzero()][np.argsort(np.lexsort((columns[part], rows[part])))]
     )
     (one,) = [candidate for candidate in model.candidates_ if candidate.chosen]
-    spread = errors.std() / np.sqrt(len(errors))
-    assert abs(one.error - errors.mean()) < 4 * np.hypot(spread, one.standard_error)
+    deviation = errors.std() / np.sqrt(len(errors))
+    assert abs(one.error - errors.mean()) < 4 * np.hypot(deviation, one.standard_error)
 
 
 def test_the_simplest_model_within_a_standard_error_is_chosen():

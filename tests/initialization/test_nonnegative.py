@@ -30,7 +30,8 @@ def rotated(U, V, seed=1):
 
 
 def test_positive_parts_of_a_non_negative_matrix_of_rank_one_are_exact():
-    u, v = np.arange(1.0, 6), np.arange(2.0, 9)
+    u = np.arange(1.0, 6)
+    v = np.arange(2.0, 9)
     W, H = positive_parts(-u[:, None], -v[:, None], 3)
     np.testing.assert_allclose(W @ H.T, np.outer(u, v), rtol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(W[:, 0]), np.linalg.norm(H[:, 0]))
@@ -57,7 +58,8 @@ def test_positive_parts_depend_on_the_product_only_and_are_ordered():
 
 def test_rows_are_compared_with_their_ridge(team):
     """A factor that the other side does not use changes the ridge only."""
-    a, b = np.arange(1.0, 9), np.arange(2.0, 9)
+    a = np.arange(1.0, 9)
+    b = np.arange(2.0, 9)
     operations = CPUOperations(Observed.from_dense(np.outer(a, b)), team)
     U = np.column_stack([a, np.full(8, 5.0)])
     V = np.column_stack([b, np.zeros(7)])
@@ -146,7 +148,8 @@ def test_regularization_by_held_out_entries_has_the_constraint(team, monkeypatch
     observed = Observed.from_dense(X + 0.8 * rng.standard_normal(X.shape))
     model = RobustMF(2, loss="huber", nonnegative=True)
     settings = model._settings(observed, (), observed.rows.values)
-    error, smallest = regularization._error, []
+    error = regularization._error
+    smallest = []
 
     def spy(holdout, bounds, U, V):
         smallest.append(min(U.min(), V.min()))

@@ -57,7 +57,8 @@ def test_weights_and_density_use_levels_and_outliers_have_no_weight():
     energy = 0.0
     moments = np.zeros((3, len(used)))
     for t, (i, j) in enumerate(zip(search.i, search.j, strict=True)):
-        u, v = search.rows.U[i], search.columns.U[j]
+        u = search.rows.U[i]
+        v = search.columns.U[j]
         S = symmetric(search.rows.covariances[i])
         T = symmetric(search.columns.covariances[j])
         level = search.rows.levels.values[i] * search.columns.levels.values[j]
@@ -112,7 +113,7 @@ def test_columns_without_an_entry_are_regressions_without_it():
     entries_of_row = np.flatnonzero(search.i == i)
     count = len(entries_of_row)
     B = np.empty((count, rank))
-    spreads = np.empty((count, rank * (rank + 1) // 2))
+    covariances = np.empty((count, rank * (rank + 1) // 2))
     kernels._without_entries(
         search.rows.groups.pointers,
         search.j,
@@ -123,7 +124,7 @@ def test_columns_without_an_entry_are_regressions_without_it():
         search.columns.U,
         search.columns.covariances,
         B,
-        spreads,
+        covariances,
         np.empty(rank),
     )
     for z, t in enumerate(entries_of_row):
@@ -134,7 +135,7 @@ def test_columns_without_an_entry_are_regressions_without_it():
         covariance = np.linalg.inv(np.diag(search.precision) + (U * w[:, None]).T @ U)
         mean = covariance @ (U.T @ (w * search.values[others]))
         np.testing.assert_allclose(B[z], mean, rtol=1e-7, atol=1e-9)
-        np.testing.assert_allclose(symmetric(spreads[z]), covariance, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(symmetric(covariances[z]), covariance, rtol=1e-7, atol=1e-9)
 
 
 def test_distant_entries_have_no_weight_in_the_comparison_of_subsets():
@@ -278,7 +279,8 @@ def test_sigma_and_scales_are_those_of_an_entry():
     search = searching()
     found = search.found()
     t = 7
-    i, j = search.i[t], search.j[t]
+    i = search.i[t]
+    j = search.j[t]
     variance = (
         search.noise.variance * search.rows.levels.values[i] * search.columns.levels.values[j]
     )

@@ -25,7 +25,8 @@ from robustmf.losses import Huber, Welsch
 def low_rank(m, n, rank, density, noise=0.1, outliers=0.0, seed=0):
     """Observed entries of a matrix of this rank, and the factors."""
     rng = np.random.default_rng(seed)
-    U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
+    U = rng.standard_normal((m, rank))
+    V = rng.standard_normal((n, rank))
     i, j = np.nonzero(rng.random((m, n)) < density)
     y = np.einsum("tq,tq->t", U[i], V[j]) + noise * rng.standard_normal(len(i))
     bad = rng.random(len(i)) < outliers
@@ -64,7 +65,9 @@ def test_posterior_of_a_row_is_that_of_a_bayesian_regression():
     search.posteriors(search.rows, search.columns)
     for i in (0, 7):
         entries = search.i == i
-        j, y, w = search.j[entries], search.values[entries], search.weights[entries]
+        j = search.j[entries]
+        y = search.values[entries]
+        w = search.weights[entries]
         precision = np.diag(search.precision) + sum(
             a * moments[k] for a, k in zip(w, j, strict=True)
         )
@@ -84,7 +87,8 @@ def test_an_entry_is_judged_without_its_own_influence():
     search.expectations()
     _, log_shares, centers, variances = search.noise.components()
     for t in (0, 11, 40):
-        u, v = search.rows.U[search.i[t]], search.columns.U[search.j[t]]
+        u = search.rows.U[search.i[t]]
+        v = search.columns.U[search.j[t]]
         S = full(search.rows.covariances[search.i[t]], doubled=True)
         T = full(search.columns.covariances[search.j[t]], doubled=True)
         e = search.values[t] - u @ v
@@ -121,7 +125,8 @@ def test_the_balanced_basis_leaves_products_and_has_the_same_diagonal_moments():
 def test_a_row_at_a_wrong_fit_is_found_again_from_subsets():
     """A third of the row's entries agree on another fit, at which the row is."""
     rng = np.random.default_rng(3)
-    U, V = rng.standard_normal((60, 2)), rng.standard_normal((50, 2))
+    U = rng.standard_normal((60, 2))
+    V = rng.standard_normal((50, 2))
     U[5] = 2.0, 1.0
     wrong = np.array([-1.0, 2.5])
     values = U @ V.T + 0.05 * rng.standard_normal((60, 50))
@@ -180,12 +185,13 @@ def test_asymptotic_variance_is_that_of_the_textbook():
 
 def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
     rng = np.random.default_rng(0)
-    m, count = 200, 40
+    m = 200
+    count = 40
     step = 0.25
     mixture = NoiseMixture(1.0, 1e4)
     grid = np.arange(-14.0, 40.0, step)
     table = mixture.log_density(grid)
-    spread = {}
+    deviation = {}
     for name, true in (("equal", np.ones(m)), ("different", np.exp(rng.standard_normal(m)))):
         energies = (np.sqrt(true)[:, None] * rng.standard_normal((m, count))).ravel() ** 2
         levels = NoiseLevels(np.zeros(m))
@@ -208,11 +214,11 @@ def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
                 out,
             )
             levels.learn(out, np.full(m, count), common=False)
-        spread[name] = np.std(np.log(levels.values))
+        deviation[name] = np.std(np.log(levels.values))
         if name == "different":
             assert np.corrcoef(np.log(levels.values), np.log(true))[0, 1] > 0.95
-    assert spread["equal"] < 0.1
-    assert spread["different"] > 0.8
+    assert deviation["equal"] < 0.1
+    assert deviation["different"] > 0.8
 
 
 def test_scales_equilibrate_and_medians_are_those_of_numpy():
@@ -255,7 +261,8 @@ def test_a_rank_too_high_is_harmless():
 def test_scales_of_rows_and_columns_change_little():
     observed, truth = low_rank(200, 150, 4, 0.3, outliers=0.05, seed=5)
     rng = np.random.default_rng(2)
-    a, b = np.exp(rng.standard_normal(200)), np.exp(rng.standard_normal(150))
+    a = np.exp(rng.standard_normal(200))
+    b = np.exp(rng.standard_normal(150))
     rows = observed.rows
     scaled = observed.with_values(rows.values * a[rows.group_of_entry()] * b[rows.indices])
     plain = RobustMF(random_state=0).fit(observed)

@@ -146,7 +146,8 @@ def test_few_entries_are_compressed_as_many_are(monkeypatch, duplicates):
         found.append((rows, columns, order, compressed._first_repeat(rows)))
     for a, b in zip(found[0][:2], found[1][:2], strict=True):
         for field in ("pointers", "indices", "values"):
-            x, y = getattr(a, field), getattr(b, field)
+            x = getattr(a, field)
+            y = getattr(b, field)
             assert x.dtype == y.dtype
             np.testing.assert_array_equal(x, y)
     np.testing.assert_array_equal(found[0][2], found[1][2])

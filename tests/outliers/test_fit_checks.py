@@ -1,4 +1,4 @@
-"""Fits that fail their own checks say so: a warning, an attribute, the summary, the model file."""
+"""Fits that fail their own checks: a warning, an attribute, the summary, the model file."""
 
 from __future__ import annotations
 

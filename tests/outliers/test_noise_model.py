@@ -71,7 +71,8 @@ def test_deviations_of_fitted_held_out_and_new_entries(fitted):
         )
         return noise.inflation * of_row, noise.inflation * of_column
 
-    rows, columns = noise.row_counts[i], noise.column_counts[j]
+    rows = noise.row_counts[i]
+    columns = noise.column_counts[j]
     a, b = leverages(rows - 1, columns - 1)
     found = noise.deviations(i, j, np.ones(3, bool))
     np.testing.assert_allclose(found, 1 / np.sqrt((1 + a) * (1 + b)))

@@ -72,7 +72,8 @@ def test_weights_are_those_of_the_fit(table, model):
     V = model.column_factors_ / model.column_scales_[:, None]
     U = model.row_factors_ / model.row_scales_[:, None]
     terms = (model.loss_.weight(own) * own)[:, None] * V[j]
-    total, size = np.zeros_like(U), np.zeros_like(U)
+    total = np.zeros_like(U)
+    size = np.zeros_like(U)
     np.add.at(total, i, terms)
     np.add.at(size, i, np.abs(terms))
     assert np.median(np.abs(total - model.reg_ * U) / size) < 0.01
@@ -242,7 +243,8 @@ def test_entries_with_unknown_ids_have_scale_one(model):
 
 def test_leverages_are_those_of_the_matrix_divided_by_the_scales():
     rng = np.random.default_rng(0)
-    U, V = rng.standard_normal((30, 2)), rng.standard_normal((20, 2))
+    U = rng.standard_normal((30, 2))
+    V = rng.standard_normal((20, 2))
     scales = np.linspace(0.5, 2, 30), np.linspace(1, 3, 20)
     i, j = (index.ravel() for index in np.indices((30, 20)))
     residual = rng.standard_normal(600) * scales[0][i] * scales[1][j]
@@ -251,7 +253,8 @@ def test_leverages_are_those_of_the_matrix_divided_by_the_scales():
     np.testing.assert_allclose(noise.U, U / scales[0][:, None])
     np.testing.assert_allclose(noise.V, V / scales[1][:, None])
     # a new row in another unit: deviations in that unit
-    T, own = rng.standard_normal((2, 2)), np.array([0.7, 1.3])
+    T = rng.standard_normal((2, 2))
+    own = np.array([0.7, 1.3])
     new = np.repeat([0, 1], 20), np.tile(np.arange(20), 2)
     np.testing.assert_allclose(
         noise.new_row_deviations(*new, 10 * T, 10 * own),

@@ -1,4 +1,4 @@
-"""The list of mutants: its texts, files and tests exist, and the runner tells outcomes apart."""
+"""The list of mutants: its texts, files and tests exist, and the runner distinguishes outcomes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def test_a_mutant_is_not_called_hung_where_the_tests_take_as_long():
 
 @pytest.mark.slow
 def test_only_tests_that_pass_have_a_duration():
-    good, wrong = "solvers/test_objective.py", "solvers/test_objective.py -k nothing_of_this_name"
+    good = "solvers/test_objective.py"
+    wrong = "solvers/test_objective.py -k nothing_of_this_name"
     assert list(runner._durations(ROOT, [good, wrong], 100)) == [good]
 
 

@@ -1,8 +1,8 @@
-"""Reweighted least squares: descent for every loss, biases, weights, certified results."""
+"""Reweighted least squares: descent for every loss, biases, weights, certificates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -45,7 +45,8 @@ def test_ends_where_the_gradient_vanishes(name, team):
     model = RobustMF(
         3, loss=name, theta=None, reg=0.3, solver="irls", init=(U, V), tol=1e-11, max_iter=20000
     ).fit(observed)
-    operations, objective = CPUOperations(observed, team), Objective(model.loss_, 0.3)
+    operations = CPUOperations(observed, team)
+    objective = Objective(model.loss_, 0.3)
     initial = criticality(operations, objective, U, V, operations.residuals(U, V))
     end = criticality(
         operations,
@@ -83,7 +84,8 @@ def test_a_user_defined_loss_with_and_without_a_compilable_weight():
 
 def test_biases_are_found_and_used():
     rng = np.random.default_rng(0)
-    b, c = 2 * rng.standard_normal(120), rng.standard_normal(90)
+    b = 2 * rng.standard_normal(120)
+    c = rng.standard_normal(90)
     clean = (
         10 + b[:, None] + c[None, :] + rng.standard_normal((120, 2)) @ rng.standard_normal((2, 90))
     )
@@ -151,7 +153,8 @@ def test_regularization_by_count():
     }
     model = RobustMF(**common, reg_by_count=True).fit(observed)
     counts = observed.rows.counts
-    X, rows = oracles.dense(observed, observed.rows.values), observed.rows
+    X = oracles.dense(observed, observed.rows.values)
+    rows = observed.rows
     i = int(np.argmax(counts))
     seen = rows.indices[rows.pointers[i] : rows.pointers[i + 1]]
     Q = model.column_factors_[seen]
@@ -173,7 +176,8 @@ def test_the_best_of_several_initializations_is_kept():
         "tol": 1e-6,
         "max_iter": 2000,
     }
-    one, five = RobustMF(**common).fit(observed), RobustMF(**common, n_init=5).fit(observed)
+    one = RobustMF(**common).fit(observed)
+    five = RobustMF(**common, n_init=5).fit(observed)
     assert five.history_["objective"][-1] <= one.history_["objective"][-1]
 
 
@@ -189,10 +193,8 @@ def test_certify_ends_at_a_critical_point(team):
         certify=MM(max_iter=2000),
         max_iter=3000,
     ).fit(data.train)
-    operations, objective = (
-        CPUOperations(data.train, team),
-        Objective(make_loss("lsp", 1.0), sure.reg_),
-    )
+    operations = CPUOperations(data.train, team)
+    objective = Objective(make_loss("lsp", 1.0), sure.reg_)
     before = criticality(
         operations,
         objective,
@@ -209,7 +211,8 @@ def test_certify_ends_at_a_critical_point(team):
 @pytest.mark.parametrize(("loss", "share"), [("welsch", 0.05), ("welsch", 0.25), ("lsp", 0.05)])
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, loss, share):
     monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
-    monkeypatch.setattr(loss_sums_module, "SLICE", 300)
+    options = replace(loss_sums_module.OPTIONS, slice_length=300)
+    monkeypatch.setattr(loss_sums_module, "OPTIONS", options)
     data = make_synthetic(150, outliers=share, random_state=1)
     fits = [
         RobustMF(4, loss=loss, random_state=0, n_jobs=n_jobs).fit(data.train)
@@ -283,7 +286,7 @@ def test_entry_weights_separate_outliers_from_clean_entries():
 
 def test_a_certifying_fit_that_does_not_converge_reports_its_tolerance():
     data = make_synthetic(60, rank=2, observed=0.5, random_state=0)
-    with pytest.warns(NotConvergedWarning, match="settled to tol=1e-07"):
+    with pytest.warns(NotConvergedWarning, match="converged to tol=1e-07"):
         RobustMF(2, loss="lsp", certify=True, max_iter=3, random_state=0).fit(data.train)
 
 
@@ -296,7 +299,8 @@ def test_steps_towards_newtons_save_sweeps_and_never_raise_the_objective(monkeyp
         solver = IRLS.on_entries(operations, Objective(make_loss("lsp", 1.0), 0.03), 1.0)
         return np.array([solver.begin(*initial), *(solver.step() for _ in range(40))])
 
-    ours, plain = objectives(IRLSOptions().curvature), objectives(np.inf)
+    ours = objectives(IRLSOptions().curvature)
+    plain = objectives(np.inf)
     # far too long steps: such sweeps are repeated without them
     hasty = objectives(1e-4)
     assert all(np.all(np.diff(values) <= 1e-12 * values[0]) for values in (ours, plain, hasty))

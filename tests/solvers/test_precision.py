@@ -83,7 +83,8 @@ def test_which_problems_begin_in_float32():
 )
 def test_a_fit_begins_in_float32_and_ends_at_the_float64_result(monkeypatch, sweeps, loss, bias):
     data = make_synthetic(200, random_state=5)
-    theta, tol = None if loss in ("l1", "l2") else 1.0, 2e-5 if loss in ("lsp", "l1") else 1e-6
+    theta = None if loss in ("l1", "l2") else 1.0
+    tol = 2e-5 if loss in ("lsp", "l1") else 1e-6
     fits = []
     for many in (10**9, 0):
         monkeypatch.setattr(precision, "OPTIONS", replace(precision.OPTIONS, min_entries=many))
@@ -163,7 +164,8 @@ def test_factors_of_extreme_values_are_finite(for_all, scale, loss):
     f"ignore::{NotConvergedWarning.__module__}.{NotConvergedWarning.__qualname__}"
 )
 def test_scaling_by_a_power_of_four_changes_no_bit(for_all, sweeps):
-    data, unit = make_synthetic(100, random_state=2).train, 4.0**5
+    data = make_synthetic(100, random_state=2).train
+    unit = 4.0**5
     rng = np.random.default_rng(0)
     start = [rng.standard_normal((size, 3)) for size in data.shape]
 
@@ -181,7 +183,8 @@ def test_scaling_by_a_power_of_four_changes_no_bit(for_all, sweeps):
         )
         return model.fit(data.with_values(scale * data.rows.values))
 
-    plain, scaled = fitted(1.0), fitted(unit)
+    plain = fitted(1.0)
+    scaled = fitted(unit)
     assert any(sweeps)
     assert np.array_equal(scaled.row_factors_, math.sqrt(unit) * plain.row_factors_)
 
@@ -235,7 +238,8 @@ def test_half_steps_in_float32_equal_those_in_float64_up_to_rounding(
     i, j = np.nonzero(rng.random((70, 160)) < 0.6)
     values = rng.standard_normal(len(i))
     observed = Observed.from_indices(i.astype(np.int32), j.astype(np.int32), values, (70, 160))
-    U, V = rng.standard_normal((70, rank)), rng.standard_normal((160, rank))
+    U = rng.standard_normal((70, rank))
+    V = rng.standard_normal((160, rank))
     loss = smoothed(make_loss("lsp", 1.0), 0.1)
     given = {}
     if options != "plain":

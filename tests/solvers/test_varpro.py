@@ -34,7 +34,8 @@ def test_gradient_of_the_projected_objective(small, ridge):
     problem = Projected(entries, L2(), ridge, ridge)
     point = problem.at(U)
     m, r = U.shape
-    H, g = np.zeros((m * r, m * r)), np.zeros((m, r))
+    H = np.zeros((m * r, m * r))
+    g = np.zeros((m, r))
     entries.assemble(point, H, g)
     g -= ridge * U
     slopes = np.zeros_like(U)
@@ -49,11 +50,13 @@ def test_gradient_of_the_projected_objective(small, ridge):
 
 def test_gauss_newton_matrix_is_exact_where_the_fit_is(team):
     observed, U, V = random_problem(6, 15, 2, share=0.8)
-    i, j = observed.rows.group_of_entry(), observed.rows.indices
+    i = observed.rows.group_of_entry()
+    j = observed.rows.indices
     entries = Entries(observed.with_values(np.einsum("tq,tq->t", U[i], V[j])), team)
     problem = Projected(entries, L2(), 0.0, 0.0)
     m, r = U.shape
-    H, g = np.zeros((m * r, m * r)), np.zeros((m, r))
+    H = np.zeros((m * r, m * r))
+    g = np.zeros((m, r))
     entries.assemble(problem.at(U), H, g)
     H = np.tril(H) + np.tril(H, -1).T
     rng = np.random.default_rng(0)
@@ -78,7 +81,8 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
 
 def test_gauges():
     rng = np.random.default_rng(0)
-    U, V = rng.standard_normal((9, 3)), rng.standard_normal((20, 3))
+    U = rng.standard_normal((9, 3))
+    V = rng.standard_normal((20, 3))
     P, Q = balanced(U, V)
     np.testing.assert_allclose(P @ Q.T, U @ V.T)
     np.testing.assert_allclose(P.T @ P, Q.T @ Q, atol=1e-12)

@@ -37,20 +37,20 @@ class Capabilities:
 
     Attributes
     ----------
-    entry_operations : bool
+    entry_operations : bool, default=True
         The backend is a :class:`LocalBackend`: any solver that is written in terms of
         :class:`EntryOperations`, and the certificate of optimality.
-    host_arrays : bool
+    host_arrays : bool, default=True
         Entries and factors are NumPy arrays: variable projection, and the inner solvers of MM that
         form dense matrices.
-    float32_sweeps : bool
+    float32_sweeps : bool, default=True
         Half-steps and loss sums have a faster float32 version for float64 entries
         (the parameter ``single``).
-    several_initializations : bool
+    several_initializations : bool, default=True
         A fit can be repeated from several initial points (``n_init``).
-    nonnegative : bool
+    nonnegative : bool, default=True
         Factors can be constrained to be non-negative.
-    max_rank : int or None
+    max_rank : int or None, default=None
         The largest number of factors including one for a bias; None if there is no limit.
     """
 
@@ -423,13 +423,13 @@ class SolverMemory:
 
     Attributes
     ----------
-    entry_arrays : int
+    entry_arrays : int, default=0
         Arrays over the entries, in their dtype.
-    float64_entry_arrays : int
+    float64_entry_arrays : int, default=0
         Arrays over the entries in float64, such as those in which a loss is evaluated.
-    factor_arrays : int
+    factor_arrays : int, default=0
         Arrays of the size of both factors.
-    dual_pass : bool
+    dual_pass : bool, default=False
         Whether it takes steps on the dual (:meth:`EntryOperations.dual_pass`).
     other_bytes : callable of a ProblemSize, optional
         Bytes of anything else.
@@ -450,17 +450,17 @@ class FitPlan:
     ----------
     solver : SolverMemory
         The declaration of the solver.
-    scale_sample : int
+    scale_sample : int, default=0
         The number of entries on which scales are estimated, at most.
-    graduated : bool
-        Whether the initialization is by graduated non-convexity.
-    searched : ProblemSize or None
+    graduated : bool, default=False
+        Whether graduated non-convexity is possible, which repairs rows: with ``init="auto"``.
+    searched : ProblemSize or None, default=None
         The part of the matrix on which initial factors are searched.
-    held_out : bool
+    held_out : bool, default=False
         Whether entries are held out.
-    bias : bool
+    bias : bool, default=False
         Whether the model has biases.
-    source_bytes : int
+    source_bytes : int, default=0
         Bytes per entry of what the entries are made from and that is released before the fit.
     """
 

@@ -14,6 +14,11 @@ _BACKENDS = {
 }
 
 
+def device_names() -> list[str]:
+    """The values of the parameter ``device``."""
+    return list(_BACKENDS)
+
+
 def get_backend(device: Any) -> LocalBackend:
     """Return the backend for the value of a parameter ``device``.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ Array = NDArray[np.floating[Any]]
 NO_BIASES = BiasModel(None, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Regressions:
     """The regressions of one side on the other: of all rows, or of the rows of a block.
 
@@ -49,15 +48,21 @@ class Regressions:
     reg_by_count: bool
     sample_weights: Array | None
     nonnegative: bool = False
+    _found_ridge: float | Array | Ridge | None = field(default=None, init=False, repr=False)
+    _found_weight: tuple[float, int] | None = field(default=None, init=False, repr=False)
 
-    @cached_property
+    @property
     def _ridge(self) -> float | Array | Ridge:
-        observed = self.operations.observed
-        return ridge(self.reg, self.reg_by_count, observed, self.sample_weights)
+        if self._found_ridge is None:
+            observed = self.operations.observed
+            self._found_ridge = ridge(self.reg, self.reg_by_count, observed, self.sample_weights)
+        return self._found_ridge
 
-    @cached_property
+    @property
     def _weight(self) -> tuple[float, int]:
-        return entries_weight(self.operations.observed, self.sample_weights)
+        if self._found_weight is None:
+            self._found_weight = entries_weight(self.operations.observed, self.sample_weights)
+        return self._found_weight
 
     def entries_size(self) -> tuple[float, float, int]:
         """The sums of squared values and of weights, and the number of positive weights."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,27 @@ from robustmf.solvers.base import Callback, Solver, small_change
 
 Array = NDArray[np.floating[Any]]
 
-#: Standard deviation of the entries of the initial factors, per variant, where values have the
-#: scale of products of N(0, 1) factors. "joint": AltMinLs; "minibatch": the authors' pmf.m.
-_INITIAL_SCALE = {"alternating": 0.1, "joint": 0.001, "minibatch": 0.1}
 
-#: λ of "minibatch" unless given as a number, from the authors' pmf.m.
-_MINIBATCH_REG = 0.01
+@dataclass(frozen=True)
+class AltGradOptions:
+    """Constants of the variants.
+
+    Attributes
+    ----------
+    initial_scale : mapping of str to float
+        Standard deviation of the entries of the initial factors, per variant, where values have the
+        scale of products of N(0, 1) factors. "joint": AltMinLs; "minibatch": the authors' pmf.m.
+    minibatch_reg : float
+        λ of "minibatch" unless given as a number, from the authors' pmf.m.
+    """
+
+    initial_scale: Mapping[str, float] = field(
+        default_factory=lambda: {"alternating": 0.1, "joint": 0.001, "minibatch": 0.1}
+    )
+    minibatch_reg: float = 0.01
+
+
+OPTIONS = AltGradOptions()
 
 
 class AltGrad(Baseline):
@@ -82,10 +98,9 @@ class AltGrad(Baseline):
 
     def _check_parameters(self) -> None:
         require_reg(self.reg)
-        if self.variant not in _INITIAL_SCALE:
-            raise ValueError(
-                f"variant must be one of {sorted(_INITIAL_SCALE)}, got variant={self.variant!r}"
-            )
+        if self.variant not in OPTIONS.initial_scale:
+            variants = sorted(OPTIONS.initial_scale)
+            raise ValueError(f"variant must be one of {variants}, got variant={self.variant!r}")
 
     def _bounds(self, observed: Observed) -> tuple[float, float] | None:
         return value_range(observed) if self.variant == "minibatch" else None
@@ -95,7 +110,7 @@ class AltGrad(Baseline):
     ) -> tuple[Solver, Array, Array]:
         observed = operations.observed
         rank = int(self.rank)
-        scale = _INITIAL_SCALE[self.variant]
+        scale = OPTIONS.initial_scale[self.variant]
         if self.variant != "minibatch":
             mean_square = np.square(observed.rows.values, dtype=np.float64).mean()
             scale *= np.sqrt(np.sqrt(mean_square / rank))
@@ -105,7 +120,7 @@ class AltGrad(Baseline):
         if self.variant == "joint":
             return JointGradient(operations), U, V
         if self.variant == "minibatch":
-            reg = _MINIBATCH_REG if isinstance(self.reg, str) else float(self.reg)
+            reg = OPTIONS.minibatch_reg if isinstance(self.reg, str) else float(self.reg)
             return MinibatchGradient(operations, reg, rng, int(self.max_iter)), U, V
         return SteepestDescent(operations, chosen_reg(self.reg, observed, rank, rng)), U, V
 

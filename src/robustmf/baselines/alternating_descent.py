@@ -7,6 +7,7 @@ t = ⟨D, G⟩ / (‖d‖² + λ‖D‖²).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,22 @@ from robustmf.solvers.objective import Objective
 
 Array = NDArray[np.floating[Any]]
 
-#: Number of iterations after which the residuals, which are updated together with the factors, are
-#: recomputed to limit the accumulation of rounding errors.
-_REFRESH_INTERVAL = 100
+
+@dataclass(frozen=True)
+class DescentOptions:
+    """Constants of the method.
+
+    Attributes
+    ----------
+    refresh_interval : int
+        Number of iterations after which the residuals, which are updated together with the factors,
+        are recomputed to limit the accumulation of rounding errors.
+    """
+
+    refresh_interval: int = 100
+
+
+OPTIONS = DescentOptions()
 
 
 class AlternatingDescent:
@@ -56,7 +70,7 @@ class AlternatingDescent:
         U = self._updated(U, V, is_column=False)
         V = self._updated(V, U, is_column=True)
         self.factors = (U, V)
-        if self.iterations % _REFRESH_INTERVAL == 0:
+        if self.iterations % OPTIONS.refresh_interval == 0:
             self._residual = self._operations.residuals(U, V)
         return self._objective.value(self._residual, U, V)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,21 @@ from robustmf.validation import require_integer
 Array = NDArray[np.floating[Any]]
 
 
-#: Factor by which the penalty parameter of ADMM grows per step, as in the authors' code for robust
-#: matrix completion.
-_PENALTY_GROWTH = 2.0
+@dataclass(frozen=True)
+class GRASTAOptions:
+    """Constants of the method.
+
+    Attributes
+    ----------
+    penalty_growth : float
+        Factor by which the penalty parameter of ADMM grows per step, as in the authors' code for
+        robust matrix completion.
+    """
+
+    penalty_growth: float = 2.0
+
+
+OPTIONS = GRASTAOptions()
 
 
 class GRASTA(Baseline):
@@ -129,7 +142,7 @@ class SubspaceTracking:
         self._remaining = passes
         self._inner_max_iter = inner_max_iter
         # growth of the penalty, tolerance, number of steps
-        self._admm = (_PENALTY_GROWTH, tol, inner_max_iter)
+        self._admm = (OPTIONS.penalty_growth, tol, inner_max_iter)
         # the controller's mu, its level, and the scale of its steps (0: not yet set)
         self._controller = np.array([1.0, 0.0, 0.0])
         #: Level of the step size controller after each column of the last pass.

@@ -104,7 +104,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
         ----------
         X : sparse matrix, array or Observed
             Sparse: every stored entry is observed, zeros included. Dense: NaN is missing.
-        y : None
+        y : None, default=None
             Ignored.
 
         Returns

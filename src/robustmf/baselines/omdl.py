@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,21 @@ from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
 
-#: Number of sweeps over row and column means, as in the authors' code.
-_DETREND_SWEEPS = 2
+
+@dataclass(frozen=True)
+class OMDLOptions:
+    """Constants of the method.
+
+    Attributes
+    ----------
+    detrend_sweeps : int
+        Number of sweeps over row and column means, as in the authors' code.
+    """
+
+    detrend_sweeps: int = 2
+
+
+OPTIONS = OMDLOptions()
 
 
 class OMDL(Baseline):
@@ -272,7 +286,7 @@ def row_and_column_means(operations: CPUOperations, bias_reg: float) -> tuple[Ar
     row_bias = np.zeros(observed.shape[0])
     column_bias = np.zeros(observed.shape[1])
     mean = x.mean()
-    for _ in range(_DETREND_SWEEPS):
+    for _ in range(OPTIONS.detrend_sweeps):
         by_row = (operations.sums(x)[0] + mean * bias_reg) / (observed.rows.counts + bias_reg)
         x = x - by_row[i]
         by_column = operations.sums(x)[1] / (observed.columns.counts + bias_reg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,21 @@ from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
-#: Number of iterations over which the rate of decrease is averaged, as in the authors' code.
-_WINDOW = 15
+
+@dataclass(frozen=True)
+class ScaledASDOptions:
+    """Constants of the method.
+
+    Attributes
+    ----------
+    window : int
+        Number of iterations over which the rate of decrease is averaged, as in the authors' code.
+    """
+
+    window: int = 15
+
+
+OPTIONS = ScaledASDOptions()
 
 
 class ScaledASD(Baseline):
@@ -106,7 +120,7 @@ class ScaledDescent:
         """Test the norm of the residual and its average rate of decrease."""
         if self._norms[-1] <= tol * self._data_norm:
             return f"the residual is below tol={tol:g} of the data"
-        window = min(_WINDOW, len(self._norms) - 1)
+        window = min(OPTIONS.window, len(self._norms) - 1)
         if (self._norms[-1] / self._norms[-1 - window]) ** (1 / window) > 1 - self._rate:
             return f"the residual decreases by less than rate={self._rate:g} per iteration"
         return None

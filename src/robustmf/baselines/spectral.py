@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +16,22 @@ from robustmf.validation import require_positive
 Array = NDArray[np.floating[Any]]
 Reg = float | Literal["auto", "paper"]
 
-#: reg="auto" is this fraction of σ_{r+1}, chosen on the validation half of the synthetic problem
-#: (docs/design/baselines.md).
-_AUTO_FRACTION = 0.1
+
+@dataclass(frozen=True)
+class SpectralOptions:
+    """Constants of the choice of λ.
+
+    Attributes
+    ----------
+    auto_fraction : float
+        ``reg="auto"`` is this fraction of σ_{r+1}, chosen on the validation half of the synthetic
+        problem (docs/design/baselines.md).
+    """
+
+    auto_fraction: float = 0.1
+
+
+OPTIONS = SpectralOptions()
 
 
 def truncated_svd(
@@ -55,7 +69,7 @@ def noise_scale(observed: Observed, rank: int, rng: np.random.Generator) -> floa
 def chosen_reg(reg: Reg, observed: Observed, rank: int, rng: np.random.Generator) -> float:
     """Return λ: "auto" is a fraction of the noise scale, "paper" is 20/(m+n)."""
     if reg == "auto":
-        return _AUTO_FRACTION * noise_scale(observed, rank, rng)
+        return OPTIONS.auto_fraction * noise_scale(observed, rank, rng)
     return paper_reg(observed.shape) if isinstance(reg, str) else float(reg)
 
 

@@ -48,7 +48,8 @@ def audit(
         float,
         typer.Option(
             "--at-most",
-            help="Threshold of the scores: about this fraction of the good entries is also listed.",
+            help="Threshold of the scores: about this fraction of the clean entries is also"
+            " listed.",
         ),
     ] = 0.001,
     report: Annotated[
@@ -64,8 +65,8 @@ def audit(
 ) -> None:
     """Detect bad entries, rows and columns of a file.
 
-    A score is the fraction of good entries (of clean rows, of clean columns) that would look as
-    bad or worse: a small score is suspicious.
+    A score is the fraction of clean entries (rows, columns) that would look as bad or worse: a
+    small score is suspicious.
 
     For example:
 

@@ -41,7 +41,7 @@ def clean(
         float,
         typer.Option(
             "--at-most",
-            help="Threshold of the scores: about this fraction of the good entries is also"
+            help="Threshold of the scores: about this fraction of the clean entries is also"
             " changed.",
         ),
     ] = 0.001,

@@ -208,9 +208,9 @@ def level_likelihoods(
 
 @inlined
 def _without_entries(
-    pointers, indices, values, weights, i, U, V, column_covariances, B, spreads, g
+    pointers, indices, values, weights, i, U, V, column_covariances, B, covariances, g
 ):
-    """B ← v_j, and spreads ← its packed covariance, without the entry (i, j)."""
+    """B ← v_j, and covariances ← its packed covariance, without the entry (i, j)."""
     r = U.shape[1]
     for t in range(pointers[i], pointers[i + 1]):
         j, z = indices[t], t - pointers[i]
@@ -231,19 +231,19 @@ def _without_entries(
         for a in range(r):
             B[z, a] = V[j, a] - shift * e * g[a]
             for c in range(a + 1):
-                spreads[z, k] = S[k] + shift * g[a] * g[c] * (1.0 if a == c else 2.0)
+                covariances[z, k] = S[k] + shift * g[a] * g[c] * (1.0 if a == c else 2.0)
                 k += 1
 
 
 @inlined
 def _log_posterior(
-    B, spreads, y, levels, u, precision, log_shares, centers, variances, w, outer, terms
+    B, covariances, y, levels, u, precision, log_shares, centers, variances, w, outer, terms
 ):
     """Log posterior of u; w receives the expected precisions of the entries."""
     total = 0.0
     _pack_outer(u, outer)
     for t in range(y.size):
-        extra = dot(spreads[t], outer) / levels[t]
+        extra = dot(covariances[t], outer) / levels[t]
         e = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
         total += _probabilities(e, extra, log_shares, centers, variances, terms)
         weight = 0.0
@@ -343,17 +343,17 @@ def resample_rows(
         if count < r + 2:
             continue
         y = values[low:high]
-        B, spreads = np.empty((count, r)), np.empty((count, outer.size))
+        B, covariances = np.empty((count, r)), np.empty((count, outer.size))
         w, levels, order = np.empty(count), np.empty(count), np.arange(count)
         for t in range(count):
             levels[t] = row_levels[i] * column_levels[indices[low + t]]
         _without_entries(
-            pointers, indices, values, weights, i, U, V, column_covariances, B, spreads, g
+            pointers, indices, values, weights, i, U, V, column_covariances, B, covariances, g
         )
         scales = np.empty(count)
         _pack_outer(U[i], outer)
         for t in range(count):
-            scales[t] = 1 / (variances[0] * levels[t] + dot(spreads[t], outer))
+            scales[t] = 1 / (variances[0] * levels[t] + dot(covariances[t], outer))
         state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
         best = -np.inf
         # the present row first: a candidate replaces it where the log posterior rises by ``gain``
@@ -368,8 +368,8 @@ def resample_rows(
             found = -np.inf
             for step in range(_REFINEMENTS + 1):
                 found = _log_posterior(
-                    B, spreads, y, levels, candidate, precision, log_shares, centers, variances, w,
-                    outer, terms,
+                    B, covariances, y, levels, candidate, precision, log_shares, centers, variances,
+                    w, outer, terms,
                 )  # fmt: skip
                 if step < _REFINEMENTS:
                     _regress(B, y, w, precision, A, candidate)

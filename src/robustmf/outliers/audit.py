@@ -13,9 +13,22 @@ from robustmf.outliers.evidence import Evidence, Groups
 
 Array = NDArray[np.float64]
 
-#: False-alarm rates are measured down to this score; smaller ones are extrapolated, and their use
-#: is to rank.
-_LEAST_MEASURED = 1e-3
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """Constants of the reasons of an audit.
+
+    Attributes
+    ----------
+    least_measured : float
+        False-alarm rates are measured down to this score; smaller ones are extrapolated, and their
+        use is to rank.
+    """
+
+    least_measured: float = 1e-3
+
+
+OPTIONS = AuditOptions()
 
 
 @dataclass(frozen=True)
@@ -200,6 +213,6 @@ def _smallest(scores: Array, top: int, at_most: float) -> list[int]:
 
 def _odds(score: float) -> str:
     """The share of clean entries or groups in words, no smaller than what is measured."""
-    if score <= _LEAST_MEASURED:
-        return f"fewer than one in {1 / _LEAST_MEASURED:,.0f}"
+    if score <= OPTIONS.least_measured:
+        return f"fewer than one in {1 / OPTIONS.least_measured:,.0f}"
     return f"about one in {1 / score:,.0f}"

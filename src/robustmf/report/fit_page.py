@@ -170,7 +170,7 @@ def _entry_table(record: dict[str, Any], numbers: dict[str, dict[Hashable, int]]
         )
         for row, column, value, expected, score, reason in record["entries"]
     ]
-    return _explanation(record, "entries", "good entries") + search_table.search_table(
+    return _explanation(record, "entries", "clean entries") + search_table.search_table(
         "entries", "Suspicious entries", columns, rows
     )
 

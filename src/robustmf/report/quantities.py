@@ -169,7 +169,7 @@ def points_to_label(
         Left, lower, right and upper ends of labels, relative to the axes.
     labels : int
         Maximum number of labels.
-    size : (float, float)
+    size : (float, float), default=LABEL_SIZE
         Width of a character and height of a label, relative to the axes.
     """
     low, high = limits

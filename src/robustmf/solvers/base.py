@@ -36,21 +36,24 @@ class Outcome:
 
     Attributes
     ----------
-    history : dict of lists
+    history : dict of lists, default={}
         One value per iteration, the initial point included, for each recorded quantity.
-    iterations : int
+    iterations : int, default=0
         The number of iterations.
-    converged : bool
-    stopped : bool
+    converged : bool, default=False
+        Whether the stopping rule of the solver was met.
+    stopped : bool, default=False
         Whether a callback or Ctrl-C ended the iteration, so that nothing shall follow.
-    reason : str
+    reason : str, default=""
         Why it ended; empty while it runs.
-    objective : float
+    objective : float, default=inf
         The last objective.
-    best : (array, array) or None
+    best : (array, array) or None, default=None
         The iterate with the lowest validation error, where there was validation.
-    best_iteration : int
-    best_error : float
+    best_iteration : int, default=0
+        Its iteration; 0 without validation.
+    best_error : float, default=inf
+        Its validation error.
     """
 
     history: dict[str, list[float]] = field(default_factory=dict)
@@ -368,7 +371,7 @@ def warn_of_limit(outcome: Outcome, max_iter: int, tol: float) -> None:
     """Warn if a fit ended at its limit; called once per fit, which may consist of several loops."""
     if outcome.reason.startswith(_limit(max_iter)):
         warn_user(
-            f"fit stopped at max_iter={max_iter} before the objective settled to tol={tol:g}; "
+            f"fit stopped at max_iter={max_iter} before the objective converged to tol={tol:g}; "
             "raise max_iter or tol",
             NotConvergedWarning,
         )

@@ -16,16 +16,15 @@ from robustmf.losses import Loss
 
 Array = NDArray[np.float64]
 
-#: Blocks of columns (and of rows) of a pass; the order of sums does not depend on the threads.
-_BLOCKS = 16
-
 
 @dataclass(frozen=True)
-class DampingOptions:
-    """Constants of the Levenberg–Marquardt damping.
+class ProjectionOptions:
+    """Constants of the passes and of the Levenberg–Marquardt damping.
 
     Attributes
     ----------
+    blocks : int
+        Blocks of columns (and of rows) of a pass; the order of sums does not depend on the threads.
     lowest, highest : float
         The damping is at least ``lowest``; a step fails when it would exceed ``highest``.
     growth : float
@@ -34,13 +33,14 @@ class DampingOptions:
         The largest decrease after a successful step, as a factor.
     """
 
+    blocks: int = 16
     lowest: float = 1e-12
     highest: float = 1e8
     growth: float = 2.0
     max_decrease: float = 0.1
 
 
-OPTIONS = DampingOptions()
+OPTIONS = ProjectionOptions()
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Entries:
         self.shape = observed.shape
         self.team = team
         self.values = self.columns.values.astype(np.float64)
-        self._column_bounds = block_bounds(self.columns.pointers, _BLOCKS)
-        self._row_bounds = block_bounds(np.arange(self.shape[0] + 1), _BLOCKS)
+        self._column_bounds = block_bounds(self.columns.pointers, OPTIONS.blocks)
+        self._row_bounds = block_bounds(np.arange(self.shape[0] + 1), OPTIONS.blocks)
 
     def project(self, U: Array, w: Array, ridge: float) -> Point:
         """V(U) for the weights w."""

@@ -103,8 +103,8 @@ class SolverSpec:
     memory : SolverMemory, default=SolverMemory()
         Its arrays besides the entries and the factors.
     initialized_by_projection : bool, default=False
-        Whether ``init="auto"`` is variable projection instead of graduated non-convexity; see
-        :mod:`robustmf.initialization`.
+        Whether ``init="auto"`` is variable projection instead of the search by variational
+        inference; see :mod:`robustmf.initialization`.
     supports_biases_and_weights : bool, default=False
         Whether the model may have biases, entry weights and ``reg_by_count``.
     supports_nonnegative : bool, default=False

@@ -1,7 +1,8 @@
 """The smoothing width ε of a nonsmooth loss in ``irls``: its schedule from wide to narrow.
 
-A loss φ with a kink at 0 is replaced by the smoothed loss φ(√(a² + ε²)) − φ(ε). Sweeps with a small
-ε from the beginning would stall: large weights at the kink tie rows and columns to each other.
+A loss φ that is nonsmooth at 0 is replaced by the smoothed loss φ(√(a² + ε²)) − φ(ε). Sweeps with a
+small ε from the beginning would stall: large weights at the nonsmooth point tie rows and columns to
+each other.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class ObjectiveByWidth:
 class SmoothingSchedule:
     """The current smoothing width of a loss, and the decision when to reduce it.
 
-    A loss without a kink is used as it is.
+    A smooth loss is used as it is.
 
     Parameters
     ----------

@@ -30,17 +30,19 @@ class VarProOptions:
         The smoothing width of a nonsmooth loss, in units of the noise level σ̂ at the initial point.
     damping : float
         The initial damping of Levenberg–Marquardt.
+    points_in_memory : int
+        Points that are alive at once, for the estimate of memory.
+    arrays_in_memory : int
+        Further float64 arrays over the entries.
     """
 
     smoothing: float = 0.01
     damping: float = 1e-3
+    points_in_memory: int = 4
+    arrays_in_memory: int = 8
 
 
 OPTIONS = VarProOptions()
-
-#: Points that are alive at once, and further float64 arrays over the entries.
-_POINTS_IN_MEMORY = 4
-_ARRAYS_IN_MEMORY = 8
 
 
 def _projection_bytes(size: ProblemSize) -> int:
@@ -49,7 +51,9 @@ def _projection_bytes(size: ProblemSize) -> int:
     short = min(size.shape)
     point = size.n_entries * (size.rank + 2) + long * size.rank
     normal = 3 * (short * size.rank) ** 2
-    return 8 * (_POINTS_IN_MEMORY * point + _ARRAYS_IN_MEMORY * size.n_entries + normal)
+    points = OPTIONS.points_in_memory * point
+    arrays = OPTIONS.arrays_in_memory * size.n_entries
+    return 8 * (points + arrays + normal)
 
 
 VARPRO_MEMORY = SolverMemory(other_bytes=_projection_bytes)

@@ -40,10 +40,12 @@ class Own(Loss):
 
 def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
-    U, V = rng.normal(size=(m, rank)), rng.normal(size=(n, rank))
+    U = rng.normal(size=(m, rank))
+    V = rng.normal(size=(n, rank))
     i, j = np.nonzero(rng.random((m, n)) < share)
     order = rng.permutation(len(i))
-    i, j = i[order], j[order]
+    i = i[order]
+    j = j[order]
     values = (U @ V.T)[i, j] + 0.1 * rng.normal(size=len(i))
     bad = rng.random(len(i)) < 0.05
     values[bad] += 5
@@ -94,7 +96,8 @@ def assert_same(one, other, rtol=1e-5):
     assert one.column_ids_ == other.column_ids_
     assert one.n_iter_ == other.n_iter_
     for name in ("row_factors_", "column_factors_", "row_bias_", "column_bias_"):
-        mine, theirs = getattr(one, name), getattr(other, name)
+        mine = getattr(one, name)
+        theirs = getattr(other, name)
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=rtol * np.abs(theirs).max())
     np.testing.assert_allclose(one.history_["objective"], other.history_["objective"], rtol=rtol)

@@ -102,7 +102,8 @@ def test_initialization_on_a_sample_of_the_rows(client, monkeypatch):
             options = replace(initialization.SAMPLING, max_entries=2500)
             patched.setattr(initialization, "SAMPLING", options)
             some = RobustMF(2, **settings).fit(in_pieces(frame), client=client)
-        rows, columns = frame.user.tolist(), frame.item.tolist()
+        rows = frame.user.tolist()
+        columns = frame.item.tolist()
         np.testing.assert_allclose(
             some.predict(rows, columns), one.predict(rows, columns), atol=0.02
         )
@@ -152,7 +153,8 @@ def test_holdout(client, ratings, initial_points):
     error = np.abs(values - np.einsum("tq,tq->t", U[i], V[j])).mean()
     assert model.history_["validation"][-1] == pytest.approx(error, rel=1e-12)
     assert model.best_iteration_ == int(np.argmin(model.history_["validation"]))
-    i, j = loaded.matrix.order(0)[i], loaded.matrix.order(1)[j]
+    i = loaded.matrix.order(0)[i]
+    j = loaded.matrix.order(1)[j]
     observed = Observed.from_triplets(ratings, **NAMES)
     chosen = np.zeros(observed.shape, bool)
     chosen[i, j] = True
@@ -188,7 +190,8 @@ def test_duplicates(client, ratings, duplicates, initial_points):
         model,
         initial_points[0].fit_alone(Observed.from_triplets(twice, duplicates=duplicates, **NAMES)),
     )
-    user, item = ratings.user[0], ratings.item[0]
+    user = ratings.user[0]
+    item = ratings.item[0]
     with pytest.raises(
         DuplicateEntryError, match=r"row 'u\d+', column \d+.*Triplets and duplicates="
     ):

@@ -36,7 +36,8 @@ class Problem:
             else frame
         )
         options = {"duplicates": "mean"} if weighted else {}
-        self.observed, self.weights = Observed.from_triplets(twice, **NAMES, **options), None
+        self.observed = Observed.from_triplets(twice, **NAMES, **options)
+        self.weights = None
         if weighted:
             self.weights = Observed.from_triplets(
                 twice, **NAMES | {"value": "trust"}, **options
@@ -179,11 +180,9 @@ def test_holdout_stops_both_at_the_same_iteration(client, settings):
 
 def test_one_block_has_the_initialization_of_one_machine(client):
     frame = table()
-    observed, settings = (
-        Observed.from_triplets(frame, **NAMES),
-        # the learned ridge differs: on a cluster it does not depend on the row
-        {"random_state": 0, "validation_fraction": 0.1, "reg": 0.05},
-    )
+    observed = Observed.from_triplets(frame, **NAMES)
+    # the learned ridge differs: on a cluster it does not depend on the row
+    settings = {"random_state": 0, "validation_fraction": 0.1, "reg": 0.05}
     one = RobustMF(2, solver="irls", **settings).fit(observed)
     model = RobustMF(2, **settings).fit(
         Triplets(in_pieces(frame), blocks=1, **NAMES), client=client

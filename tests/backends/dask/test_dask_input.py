@@ -182,7 +182,8 @@ def command(*arguments):
 
 
 def test_command_line(client, ratings, tmp_path):
-    path, model = tmp_path / "ratings.parquet", tmp_path / "model.rmf"
+    path = tmp_path / "ratings.parquet"
+    model = tmp_path / "model.rmf"
     ratings.to_parquet(path, index=False)
     scheduler = client.scheduler.address
     done = command("fit", path, "--scheduler", scheduler, "--rank", 2, "-o", model, "--json")

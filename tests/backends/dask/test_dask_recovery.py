@@ -125,7 +125,8 @@ def test_workers_killed_during_loading_and_initialization(client, ratings, tmp_p
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 def test_resume_after_a_lost_scheduler(client, ratings, tmp_path):
-    data, path = Triplets(in_pieces(ratings), blocks=3, **NAMES), tmp_path / "kept"
+    data = Triplets(in_pieces(ratings), blocks=3, **NAMES)
+    path = tmp_path / "kept"
     settings = STEADY | {"validation_fraction": 0.1, "patience": 50}
     wanted = RobustMF(2, **settings).fit(data, client=client)
     script = (

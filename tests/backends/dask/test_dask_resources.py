@@ -74,7 +74,8 @@ class Watch(distributed.WorkerPlugin):
     """The largest number of entries among the inputs and outputs of a task."""
 
     def setup(self, worker):
-        self.worker, self.most = worker, 0
+        self.worker = worker
+        self.most = 0
 
     def transition(self, key, start, finish, **_):
         if finish == "memory":
@@ -90,7 +91,8 @@ class Watch(distributed.WorkerPlugin):
 def test_no_task_receives_all_entries(client, ratings, tmp_path, monkeypatch, kind):
     for k, piece in enumerate(in_pieces(ratings)):
         piece.to_parquet(tmp_path / f"{k}.parquet", index=False)
-    came, gather = [0], distributed.Client.gather
+    came = [0]
+    gather = distributed.Client.gather
 
     def counted(*arguments, **options):
         found = gather(*arguments, **options)

@@ -22,7 +22,8 @@ from robustmf.exceptions import DuplicateEntryError, ModelFileError
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_factors_as_shards(client, ratings, tmp_path, bias, monkeypatch):
-    data, folder = in_pieces(ratings), tmp_path / "out"
+    data = in_pieces(ratings)
+    folder = tmp_path / "out"
     settings = {"bias": bias, "random_state": 0, "bounds": (-4.0, 4.0)}
     whole = RobustMF(2, **settings).fit(data, client=client)
     with monkeypatch.context() as patched:

@@ -41,7 +41,8 @@ def test_the_multiplier_of_ladmpsap_is_a_subgradient_at_convergence(surrogate):
     )
     U, V = surrogate.factors
     rows = surrogate.operations.observed.rows
-    i, j = rows.group_of_entry(), rows.indices
+    i = rows.group_of_entry()
+    j = rows.indices
     rho = surrogate.residual - ((found.dU @ V.T) + (U @ found.dV.T))[i, j]
     far = np.abs(rho) > 0.05
     expected = (surrogate.weights * np.sign(rho))[far]
@@ -80,7 +81,8 @@ def point_with_zero_residuals(seed, zeros, size, m=12, n=10, rank=3):
 
 def by_brute_force(U, V, reg, slopes, residual, free):
     """The norm of the smallest subgradient, by bounded least squares over the free entries."""
-    m, n = len(U), len(V)
+    m = len(U)
+    n = len(V)
 
     def gradient(x):
         X = x.reshape(m, n)

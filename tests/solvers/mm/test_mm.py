@@ -64,7 +64,8 @@ def test_criticality_falls_to_a_thousandth(name):
 
 def test_criticality_is_the_gradient_norm_away_from_zero_residuals_and_smallest_at_them(team):
     observed, U, V = random_problem()
-    operations, objective = CPUOperations(observed, team), Objective(make_loss("lsp"), 0.2)
+    operations = CPUOperations(observed, team)
+    objective = Objective(make_loss("lsp"), 0.2)
     e = operations.residuals(U, V)
     X = oracles.dense(observed, objective.loss.derivative(e) * np.sign(e))
     plain = np.sqrt(((0.2 * U - X @ V) ** 2).sum() + ((0.2 * V - X.T @ U) ** 2).sum())
@@ -91,7 +92,8 @@ def test_criticality_does_not_depend_on_offset_and_scale_of_the_values(team, off
     rng = np.random.default_rng(0)
     U = np.column_stack([rng.standard_normal((30, 2)), np.ones(30)])
     V = np.column_stack([scale * rng.standard_normal((20, 2)), np.full(20, offset)])
-    U, V = U.astype(dtype), V.astype(dtype)
+    U = U.astype(dtype)
+    V = V.astype(dtype)
     noise = (0.1 if dtype == np.float64 else 100.0) * rng.uniform(0.5, 1.5, (30, 20))
     exact = rng.random((30, 20)) < 0.2
     X = (U.astype(float) @ V.T.astype(float) + np.where(exact, 0, noise)).astype(dtype)

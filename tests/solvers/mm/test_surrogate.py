@@ -35,7 +35,8 @@ def surrogate_at(name, team, seed=0, reg=0.3, dtype=np.float64):
 def test_surrogate_is_a_majorizer(name, team):
     """Equal at 0, and above the objective at increments of every size in random directions."""
     surrogate, objective = surrogate_at(name, team)
-    observed, (U, V) = surrogate.operations.observed, surrogate.factors
+    observed = surrogate.operations.observed
+    U, V = surrogate.factors
     zero = np.zeros(observed.n_entries)
     at_zero, _ = surrogate.value(0 * U, 0 * V, zero)
     assert at_zero == pytest.approx(
@@ -44,7 +45,8 @@ def test_surrogate_is_a_majorizer(name, team):
     assert surrogate.at_zero == pytest.approx(at_zero, rel=1e-12)
     rng = np.random.default_rng(1)
     for size in np.geomspace(1e-4, 10, 200):
-        dU, dV = size * rng.standard_normal(U.shape), size * rng.standard_normal(V.shape)
+        dU = size * rng.standard_normal(U.shape)
+        dV = size * rng.standard_normal(V.shape)
         value, _ = surrogate.value(dU, dV, zero)
         assert value == pytest.approx(
             oracles.surrogate(observed, objective.loss, objective.reg, U, V, dU, dV), rel=1e-12
@@ -92,7 +94,8 @@ def test_every_point_of_the_dual_certifies_its_own_increments(team):
     """The gap is an upper bound on the distance to the optimum, at bad points too."""
     surrogate, _ = surrogate_at("lsp", team)
     best = SparseAPG().solve(surrogate, TIGHT).value
-    dual, rng = surrogate.dual(), np.random.default_rng(2)
+    dual = surrogate.dual()
+    rng = np.random.default_rng(2)
     for _ in range(20):
         x = surrogate.weights * rng.uniform(-1, 1, len(surrogate.weights))
         value, gap = surrogate.value(
@@ -104,7 +107,8 @@ def test_every_point_of_the_dual_certifies_its_own_increments(team):
 
 def test_dual_gradient_by_differences_and_curvature_bound(team):
     surrogate, _ = surrogate_at("geman", team)
-    dual, operations = surrogate.dual(), surrogate.operations
+    dual = surrogate.dual()
+    operations = surrogate.operations
     U, V = surrogate.factors
     rng = np.random.default_rng(3)
     x = surrogate.weights * rng.uniform(-1, 1, len(surrogate.weights))
@@ -114,7 +118,8 @@ def test_dual_gradient_by_differences_and_curvature_bound(team):
         return dual.value(x + t * d, operations.products(x + t * d, U, V))
 
     dU, dV = dual.increments(operations.products(x, U, V))
-    i, j = operations.observed.rows.group_of_entry(), operations.observed.rows.indices
+    i = operations.observed.rows.group_of_entry()
+    j = operations.observed.rows.indices
     rho = surrogate.residual - (dU @ V.T)[i, j] - (U @ dV.T)[i, j]
     assert (value(1e-5) - value(-1e-5)) / 2e-5 == pytest.approx(-rho @ d, rel=1e-6)
     growth = value(1) + value(-1) - 2 * value(0)
@@ -158,7 +163,8 @@ def test_independent_optimum_of_a_conic_solver(team):
     in_row_order = np.lexsort((fixture["j"], fixture["i"]))
     objective = Objective(Weighted(weights=fixture["w"][in_row_order]), float(fixture["lam"]))
     operations = CPUOperations(observed, team)
-    U, V = fixture["U"], fixture["V"]
+    U = fixture["U"]
+    V = fixture["V"]
     surrogate = Surrogate(operations, objective, U, V, operations.residuals(U, V))
     for inner in ("apg", "apg-dense"):
         found = make_inner(MM(inner)).solve(surrogate, TIGHT)
@@ -168,10 +174,12 @@ def test_independent_optimum_of_a_conic_solver(team):
 
 
 def test_ladmpsap_makes_the_steps_of_the_authors_code(team):
-    given, wanted = np.load(FIXTURES / "input.npz"), np.load(FIXTURES / "octave.npz")
+    given = np.load(FIXTURES / "input.npz")
+    wanted = np.load(FIXTURES / "octave.npz")
     observed = Observed.from_indices(given["i"], given["j"], given["a"], given["M"].shape)
     operations = CPUOperations(observed, team)
-    U, V = given["U0"], given["V0"]
+    U = given["U0"]
+    V = given["V0"]
     surrogate = Surrogate(operations, Objective(L1(), 20 / 105), U, V, operations.residuals(U, V))
     run = LADMPSAPRun(LADMPSAP(), surrogate)
     for _ in range(50):
@@ -193,8 +201,10 @@ def test_one_dual_step_is_the_prox_of_the_box_by_brute_force(team):
     assert step.dual == pytest.approx(steps.dual.value(steps.x, steps.products), rel=1e-12)
     moved = steps.x - x
     slope = step.dual - before - 0.5 * step.curved
-    (U, V), rows = surrogate.factors, surrogate.operations.observed.rows
-    i, j = rows.group_of_entry(), rows.indices
+    U, V = surrogate.factors
+    rows = surrogate.operations.observed.rows
+    i = rows.group_of_entry()
+    j = rows.indices
     linearised = (
         surrogate.residual - np.einsum("tq,tq->t", dU[i], V[j]) - np.einsum("tq,tq->t", U[i], dV[j])
     )

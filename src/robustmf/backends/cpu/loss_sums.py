@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,25 @@ from robustmf.losses import Loss
 
 Array = NDArray[np.floating[Any]]
 
-#: Entries of a slice in which NumPy evaluates a loss: about as many as stay in the cache of a core.
-SLICE = 16_384
 
-#: Multiply–adds per entry that evaluating a loss is worth.
-_LOSS_WORK = 20
+@dataclass(frozen=True)
+class LossSumOptions:
+    """Constants of sums of losses.
+
+    Attributes
+    ----------
+    slice_length : int
+        Entries of a slice in which NumPy evaluates a loss: about as many as stay in the cache of a
+        core.
+    loss_work : int
+        Multiply–adds per entry that evaluating a loss is worth.
+    """
+
+    slice_length: int = 16_384
+    loss_work: int = 20
+
+
+OPTIONS = LossSumOptions()
 
 
 class LossSums:
@@ -31,7 +46,7 @@ class LossSums:
         self._rows = observed.rows
         self._team = team
         self._row_bounds = row_bounds
-        n_slices = -(-observed.n_entries // SLICE)
+        n_slices = -(-observed.n_entries // OPTIONS.slice_length)
         self._slice_bounds = block_bounds(observed.rows.pointers, n_slices)
         # The last loss, its precision and the address of its compiled value with its parameters:
         # tracing it takes as long as a thousand entries.
@@ -66,7 +81,7 @@ class LossSums:
         self._team.run(
             loss_sums.loss_sums,
             len(sums),
-            (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values),
+            (U.shape[1] + OPTIONS.loss_work * len(losses)) * len(rows.values),
             self._row_bounds,
             rows.pointers,
             rows.indices,
@@ -121,6 +136,6 @@ class LossSums:
                         values = values * sample_weights[part]
                     sums[k, q] = values.sum(dtype=np.float64)
 
-        work = (U.shape[1] + _LOSS_WORK * len(losses)) * len(rows.values)
+        work = (U.shape[1] + OPTIONS.loss_work * len(losses)) * len(rows.values)
         self._team.run(add, len(sums), work)
         return [float(total) for total in sums.sum(axis=0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robustmf.backends.base import FitPlan, ProblemSize
-from robustmf.backends.cpu.loss_sums import SLICE
+from robustmf.backends.cpu.loss_sums import OPTIONS as LOSS_SUMS
 from robustmf.backends.cpu.operations import column_parts
 from robustmf.kernels.half_step import padded_width
 
@@ -51,7 +51,7 @@ def fit_bytes(size: ProblemSize, plan: FitPlan) -> int:
     factors = (m + n) * itemsize * (4 * rank + padded_width(rank, itemsize))
     sample = min(n_entries, plan.scale_sample)
     scales = sample * (8 + itemsize + 2 * rank * itemsize + 3 * itemsize)
-    slices = (itemsize + 4 * 8) * min(n_entries, SLICE)
+    slices = (itemsize + 4 * 8) * min(n_entries, LOSS_SUMS.slice_length)
     repair = 8 * rank**2 * max(m, n) if plan.graduated else 0
     search = 0 if plan.searched is None else _search_bytes(plan.searched)
     # a weight per entry while the result of a part is extended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,14 +23,27 @@ from robustmf.losses import L2, Loss, Smoothed
 
 Array = NDArray[np.floating[Any]]
 
-#: Row blocks of a pass: more than the threads of any machine that this is written for.
-N_BLOCKS = 64
 
-#: The least number of row blocks of a pass that sums over columns, whatever memory they take.
-_MIN_PARTS = 4
+@dataclass(frozen=True)
+class PassOptions:
+    """Constants of the passes over the entries.
 
-#: The least number of rows whose Gram matrices are formed at once.
-_MIN_GRAMS = 10_000
+    Attributes
+    ----------
+    blocks : int
+        Row blocks of a pass: more than the threads of any machine that this is written for.
+    min_parts : int
+        The least number of row blocks of a pass that sums over columns, whatever memory they take.
+    min_grams : int
+        The least number of rows whose Gram matrices are formed at once.
+    """
+
+    blocks: int = 64
+    min_parts: int = 4
+    min_grams: int = 10_000
+
+
+OPTIONS = PassOptions()
 
 
 def column_parts(n_entries: int, n_columns: int, rank: int) -> int:
@@ -37,7 +51,8 @@ def column_parts(n_entries: int, n_columns: int, rank: int) -> int:
 
     As many as keep all partial sums together below half the size of the entries.
     """
-    return min(max(n_entries // (2 * n_columns * rank), _MIN_PARTS), N_BLOCKS)
+    parts = n_entries // (2 * n_columns * rank)
+    return min(max(parts, OPTIONS.min_parts), OPTIONS.blocks)
 
 
 class CPUOperations:
@@ -52,8 +67,8 @@ class CPUOperations:
     def __init__(self, observed: Observed, team: Team) -> None:
         self.observed = observed
         self.team = team
-        self.row_bounds = block_bounds(observed.rows.pointers, N_BLOCKS)
-        self.column_bounds = block_bounds(np.arange(observed.shape[1] + 1), N_BLOCKS)
+        self.row_bounds = block_bounds(observed.rows.pointers, OPTIONS.blocks)
+        self.column_bounds = block_bounds(np.arange(observed.shape[1] + 1), OPTIONS.blocks)
         self._loss_sums = LossSums(observed, team, self.row_bounds)
         self._transposed: CPUOperations | None = None
         # The loss of the last half-step, its precision and the address of its compiled weight:
@@ -236,10 +251,10 @@ class CPUOperations:
         """For each row the squared spectral norm of the rows of V which it observes."""
         rows = observed.rows
         rank = V.shape[1]
-        bounds = block_bounds(rows.pointers, N_BLOCKS)
+        bounds = block_bounds(rows.pointers, OPTIONS.blocks)
         norms = np.empty(len(rows))
         # in slices, so that the Gram matrices never take more memory than the entries
-        for low, high in _slices(len(rows), max(_MIN_GRAMS, observed.n_entries // rank**2)):
+        for low, high in _slices(len(rows), max(OPTIONS.min_grams, observed.n_entries // rank**2)):
             within = np.unique(np.clip(bounds, low, high)) - low
             grams = np.empty((high - low, rank, rank))
             pointers = rows.pointers[low : high + 1]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robustmf.backends.cuda.memory_estimate import CHUNK_LENGTH
+from robustmf.backends.cuda.memory_estimate import OPTIONS as MEMORY
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,13 @@ class Chunks:
 
 def cut(pointers: Tensor) -> Chunks:
     """Chunks of the rows that ``pointers`` delimit."""
+    length = MEMORY.chunk_length
     counts = pointers.diff()
-    pieces = torch.clamp((counts + CHUNK_LENGTH - 1) // CHUNK_LENGTH, min=1)
+    pieces = torch.clamp((counts + length - 1) // length, min=1)
     first = torch.cat([pieces.new_zeros(1), pieces.cumsum(0)])
     every_row = torch.arange(len(counts), device=pointers.device, dtype=torch.int32)
     rows = torch.repeat_interleave(every_row, pieces)
     within = torch.arange(len(rows), device=pointers.device) - first[rows.long()]
-    starts = pointers[rows.long()] + within * CHUNK_LENGTH
-    ends = torch.minimum(starts + CHUNK_LENGTH, pointers[rows.long() + 1])
+    starts = pointers[rows.long()] + within * length
+    ends = torch.minimum(starts + length, pointers[rows.long() + 1])
     return Chunks(rows, starts, ends, first, (pieces > 1).nonzero()[:, 0])

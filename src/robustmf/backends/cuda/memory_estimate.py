@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from robustmf.backends.base import ProblemSize, SolverMemory
 
-#: The largest number of entries in a chunk. Rows are cut into chunks, so that a long row does not
-#: delay the others.
-CHUNK_LENGTH = 512
 
-#: The largest number of entries in rows that are repaired together.
-REPAIR_BATCH = 1 << 24
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Sizes that determine the memory of a fit on a GPU.
 
-#: Bytes per entry of a pass over the dual: the order of the entries by columns, and four float64
-#: arrays in which the loss is evaluated.
-_DUAL_PASS_BYTES = 16 + 4 * 8
+    Attributes
+    ----------
+    chunk_length : int
+        The largest number of entries in a chunk. Rows are cut into chunks, so that a long row does
+        not delay the others.
+    repair_batch : int
+        The largest number of entries in rows that are repaired together.
+    dual_pass_bytes : int
+        Bytes per entry of a pass over the dual: the order of the entries by columns, and four
+        float64 arrays in which the loss is evaluated.
+    sorting_bytes : int
+        Bytes per entry of sorting the entries by columns.
+    """
 
-#: Bytes per entry of sorting the entries by columns.
-_SORTING_BYTES = 28
+    chunk_length: int = 512
+    repair_batch: int = 1 << 24
+    dual_pass_bytes: int = 16 + 4 * 8
+    sorting_bytes: int = 28
+
+
+OPTIONS = MemoryOptions()
 
 
 def entry_bytes(n_entries: int, itemsize: int) -> int:
@@ -36,13 +51,13 @@ def fit_bytes(size: ProblemSize, solver: SolverMemory) -> int:
     factors = 6 * (m + n) * size.rank * size.itemsize
     if size.rank <= 16:
         # the normal equations of every chunk
-        n_chunks = max(m, n) + size.n_entries // CHUNK_LENGTH
+        n_chunks = max(m, n) + size.n_entries // OPTIONS.chunk_length
         systems = size.rank * (size.rank + 3) // 2 * size.itemsize * n_chunks
     else:
         # of as many chunks as fit into one gigabyte
         systems = 1 << 30
-    repair = min(size.n_entries, REPAIR_BATCH) * (40 + 5 * size.rank * size.itemsize)
-    by_entry = _SORTING_BYTES
+    repair = min(size.n_entries, OPTIONS.repair_batch) * (40 + 5 * size.rank * size.itemsize)
+    by_entry = OPTIONS.sorting_bytes
     if solver.dual_pass:
-        by_entry = solver.entry_arrays * size.itemsize + _DUAL_PASS_BYTES
+        by_entry = solver.entry_arrays * size.itemsize + OPTIONS.dual_pass_bytes
     return int(entries + factors + systems + max(size.n_entries * by_entry, repair))

@@ -9,6 +9,7 @@ through memory, one slice of rows at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +39,24 @@ if TYPE_CHECKING:
 
 Array = Any
 
-#: Bytes of the normal matrices that are in memory at once.
-_MATRIX_BYTES = 1 << 30
 
-#: Squarings after which the trace of a power gives the largest eigenvalue to the last digit.
-_SQUARINGS = 44
+@dataclass(frozen=True)
+class NormalOptions:
+    """Constants of the normal equations.
+
+    Attributes
+    ----------
+    matrix_bytes : int
+        Bytes of the normal matrices that are in memory at once.
+    squarings : int
+        Squarings after which the trace of a power gives the largest eigenvalue to the last digit.
+    """
+
+    matrix_bytes: int = 1 << 30
+    squarings: int = 44
+
+
+OPTIONS = NormalOptions()
 
 
 def solve_rows(
@@ -338,7 +352,8 @@ def _for_normal_matrices(
     numbers, formula, clipped = _weight_numbers(operations, loss, clip)
     tile = normal_tile(rank, operations.values.dtype)
     size = (rank + 1) * tile["R"]
-    slices = operations.slices(max(1, _MATRIX_BYTES // (operations.values.element_size() * size)))
+    matrix_bytes = operations.values.element_size() * size
+    slices = operations.slices(max(1, OPTIONS.matrix_bytes // matrix_bytes))
     longest = max(part.last - part.first for part in slices)
     systems = operations.empty(longest, rank + 1, tile["R"])
     for part in slices:
@@ -383,7 +398,7 @@ def _largest_eigenvalues(grams: Tensor) -> Tensor:
     """Upper bounds for positive semidefinite matrices: tr(G^k)^(1/k), k = 2^44, by squaring."""
     logarithm = grams.new_zeros(len(grams))
     share = 1.0
-    for _ in range(_SQUARINGS):
+    for _ in range(OPTIONS.squarings):
         trace = grams.diagonal(dim1=1, dim2=2).sum(1)
         logarithm += share * trace.log()
         grams = grams / torch.where(trace > 0, trace, 1.0)[:, None, None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -64,6 +63,9 @@ class CUDAOperations:
         self._transposed: CUDAOperations | None = None
         self._original: weakref.ref[CUDAOperations] | None = None
         self._slices: dict[int, list[Slice]] = {}
+        self._chunks: Chunks | None = None
+        self._lanes: Lanes | None = None
+        self._order: Tensor | None = None
 
     def on(self, observed: Observed) -> CUDAOperations:
         """The same operations on other entries in GPU memory."""
@@ -101,15 +103,19 @@ class CUDAOperations:
             self._transposed._original = weakref.ref(self)
         return self._transposed
 
-    @cached_property
+    @property
     def chunks(self) -> Chunks:
         """The rows cut into chunks."""
-        return cut(self.pointers)
+        if self._chunks is None:
+            self._chunks = cut(self.pointers)
+        return self._chunks
 
-    @cached_property
+    @property
     def lanes(self) -> Lanes:
         """A copy of the entries in lane order, one chunk per lane."""
-        return interleaved(self.chunks, self.indices, self.values)
+        if self._lanes is None:
+            self._lanes = interleaved(self.chunks, self.indices, self.values)
+        return self._lanes
 
     @property
     def wide_loads(self) -> bool:
@@ -196,11 +202,13 @@ class CUDAOperations:
         """XᵀU."""
         return self.transposed._product(x, U, self._column_order)
 
-    @cached_property
+    @property
     def _column_order(self) -> Tensor:
         """Positions, in row order, of the entries in column order."""
-        order = cast("Any", self.observed.column_order).tensor
-        return order.int() if len(order) < 2**31 else order
+        if self._order is None:
+            order = cast("Any", self.observed.column_order).tensor
+            self._order = order.int() if len(order) < 2**31 else order
+        return self._order
 
     def _product(self, x: Tensor, V: Tensor, positions: Tensor | None) -> Tensor:
         """XV; if ``positions`` are given, the value of entry t is ``x[positions[t]]``."""

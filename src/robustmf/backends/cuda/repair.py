@@ -17,7 +17,7 @@ from torch import Tensor
 from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.layout import system_width
 from robustmf.backends.cuda.loss_sums import row_losses
-from robustmf.backends.cuda.memory_estimate import REPAIR_BATCH
+from robustmf.backends.cuda.memory_estimate import OPTIONS as MEMORY
 from robustmf.backends.cuda.normal import normal_inverses, solve_systems
 from robustmf.backends.cuda.observed import DeviceObserved
 from robustmf.data.observed import Compressed
@@ -74,7 +74,7 @@ def repair_rows(
     if not len(order):
         return changed
     inverses = normal_inverses(operations.transposed, Welsch(theta), ridge, V, U)
-    batch = torch.div(counts[order].cumsum(0) - 1, REPAIR_BATCH, rounding_mode="floor")
+    batch = torch.div(counts[order].cumsum(0) - 1, MEMORY.repair_batch, rounding_mode="floor")
     bounds = [0, *(batch.diff().nonzero()[:, 0] + 1).tolist(), len(order)]
     generator = torch.Generator(rows.device).manual_seed(seed)
     for low, high in pairwise(bounds):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.solvers.mm.inner import PATIENCE, Increment
+from robustmf.solvers.mm.inner import OPTIONS as INNER
+from robustmf.solvers.mm.inner import Increment
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.mm.surrogate import Surrogate
 
@@ -112,7 +113,7 @@ def minimize_surrogate(steps: SurrogateSteps, surrogate: Surrogate, options: MM)
     tolerance = options.tol
     check_at = options.max_iter
     rounding = 4 * np.finfo(surrogate.residual.dtype).eps * abs(surrogate.at_zero)
-    limit = PATIENCE * options.max_iter
+    limit = INNER.patience * options.max_iter
     for k, dual in enumerate(accelerated(steps), start=1):
         small_change = options.gap is None and abs(before - dual) <= tolerance * abs(
             surrogate.dual_offset - dual

@@ -13,9 +13,22 @@ from robustmf.solvers.mm.surrogate import Surrogate
 
 Array = NDArray[np.floating[Any]]
 
-#: An inner solve whose increments do not decrease the surrogate continues for at most this many
-#: times ``max_iter`` steps.
-PATIENCE = 20
+
+@dataclass(frozen=True)
+class InnerOptions:
+    """Constants of all inner solvers.
+
+    Attributes
+    ----------
+    patience : int
+        An inner solve whose increments do not decrease the surrogate continues for at most this
+        many times ``max_iter`` steps.
+    """
+
+    patience: int = 20
+
+
+OPTIONS = InnerOptions()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from robustmf.kernels.reductions import squared_norm
 from robustmf.solvers.mm.apg_dense import collect, to_dense
-from robustmf.solvers.mm.inner import PATIENCE, Increment
+from robustmf.solvers.mm.inner import OPTIONS as INNER
+from robustmf.solvers.mm.inner import Increment
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.mm.surrogate import Surrogate
 
@@ -74,7 +75,7 @@ class LADMPSAP:
         """
         run = LADMPSAPRun(self, surrogate, self._state)
         check_at = options.max_iter
-        for k in range(1, PATIENCE * options.max_iter + 1):
+        for k in range(1, INNER.patience * options.max_iter + 1):
             done = run.step()
             if done or k >= check_at or (options.gap is not None and k % self.gap_interval == 0):
                 found = run.increment(k)

@@ -9,8 +9,21 @@ from robustmf.validation import require_integer, require_positive
 #: Names of the inner solvers, see :func:`robustmf.solvers.mm.make_inner`.
 INNER_SOLVERS = ("apg", "apg-dense", "ladmpsap")
 
-#: The relative duality gap of the inner solves of a certifying run, unless another is given.
-CERTIFYING_GAP = 0.1
+
+@dataclass(frozen=True)
+class CertifyingOptions:
+    """Constants of a certifying run.
+
+    Attributes
+    ----------
+    gap : float
+        The relative duality gap of its inner solves, unless another is given.
+    """
+
+    gap: float = 0.1
+
+
+OPTIONS = CertifyingOptions()
 
 
 @dataclass(frozen=True)
@@ -70,4 +83,4 @@ class MM:
 
     def certifying(self) -> MM:
         """The options of a run that certifies a critical point: the duality gap decides."""
-        return replace(self, gap=self.gap or CERTIFYING_GAP)
+        return replace(self, gap=self.gap or OPTIONS.gap)
