@@ -586,7 +586,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             values = fit_on_cluster.sampled_values() if self._finds_bounds else np.empty(0)
             settings = self._settings(matrix, shown, values)
             result, entries = fit_on_cluster.fit(settings)
-        self._set_model(result, entries, None, entries.n_entries, settings.bounds)
+        fitted = (result, entries, None, entries.n_entries, settings.bounds)
+        fit_on_cluster.write_shards(self._fitted_model(*fitted))
+        self._set_model(*fitted)
         return self
 
     def _set_model(
@@ -597,11 +599,22 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         n_initialized: int,
         bounds: tuple[float, float],
     ) -> None:
+        self.n_features_in_ = observed.shape[1]
+        self.model_ = self._fitted_model(result, observed, weights, n_initialized, bounds)
+        self._check_fit(observed.sampled(CHECKS.most_entries, weights))
+
+    def _fitted_model(
+        self,
+        result: FitResult,
+        observed: Any,
+        weights: Array | None,
+        n_initialized: int,
+        bounds: tuple[float, float],
+    ) -> FittedModel:
         outcome = result.outcome
         kept_last = outcome.best is None
         median, scale = value_statistics(observed)
-        self.n_features_in_ = observed.shape[1]
-        self.model_ = FittedModel(
+        return FittedModel(
             factors=result.factorization.to_host(),
             loss=result.loss,
             reg=result.reg,
@@ -629,7 +642,6 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 candidates=result.candidates,
             ),
         )
-        self._check_fit(observed.sampled(CHECKS.most_entries, weights))
 
     def _check_fit(self, sample: EntrySample | None) -> None:
         """Check the fit on a sample of its entries, where there is one, and warn of what fails."""

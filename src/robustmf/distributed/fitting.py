@@ -35,6 +35,7 @@ from robustmf.distributed.shards import require_storable, write_shards
 from robustmf.exceptions import CheckpointError
 from robustmf.fitting import FitResult, Initialization, check, fit_data
 from robustmf.io.checkpoint import Checkpoint, Progress
+from robustmf.model import FittedModel
 from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
 from robustmf.solvers.settings import Settings
 
@@ -204,7 +205,7 @@ class ClusterFit:
         return np.concatenate([sample.values for sample in samples])
 
     def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
-        """Initialize and iterate; the factors of the result are empty if written as shards."""
+        """Initialize and iterate; the result has no factors if they are to be written as shards."""
         matrix = self.matrix
         self._require_storable(settings)
         data: Any = ClusterData(matrix, settings.bounds, settings.validation_fraction is not None)
@@ -219,9 +220,14 @@ class ClusterFit:
         if self._shards is None:
             entries = RemoteEntries(*size, *matrix.ids, _kept(matrix))
             return replace(result, factorization=remote.to_host()), entries
-        values = write_shards(matrix, result, settings, self._shards)
-        entries = RemoteEntries(*size, None, None, {"values": values})
+        self._point = remote.augmented(result.bias_unit)
+        entries = RemoteEntries(*size, None, None, {"values": self.sampled_values()})
         return replace(result, factorization=remote.without_rows()), entries
+
+    def write_shards(self, model: FittedModel) -> None:
+        """Write the factors, which the given result of the fit does not have, if so requested."""
+        if self._shards is not None:
+            write_shards(self.matrix, self._point, model, self._shards)
 
     def _require_storable(self, settings: Settings) -> None:
         """Raise if the factors fit neither into the client's memory nor into shards."""
