@@ -466,7 +466,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if not hasattr(self, "model_"):
             return self.fit(X, weights=weights, row=row, col=col, value=value)
         model = self.model_
-        if "pointers" not in model.entries:
+        if not model.has_all_entries:
             raise ValueError(
                 "partial_fit needs the entries of the fit, and they stayed on the cluster; "
                 "fit old and new ones together with client=, or fold new rows in with transform"

@@ -33,7 +33,6 @@ from robustmf.data.ids import (
     take_ids,
 )
 from robustmf.data.observed import Observed
-from robustmf.data.ranking import Ranked
 from robustmf.data.tables import id_column
 from robustmf.distributed.shards import Manifest, Shard, read_manifest, read_shard
 from robustmf.exceptions import UnknownIdsWarning, warn_user
@@ -316,7 +315,7 @@ def _score(
 
 
 def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:
-    """The n best columns per user, after the seen ones are removed from as many more."""
+    """The n best columns per user, as a table."""
     if queries and not model.factors.has_bias:
         known = model.indices("row", list(queries), "users") != UNKNOWN
         _warn_of_unknown_users(known)
@@ -324,17 +323,13 @@ def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:
         queries = dict(query for query, is_known in items if is_known)
     if not queries:
         return meta
-    ranked = model.recommend(list(queries), _n_ranked(queries, n), exclude_seen=False)
-    return _ranking_table(queries, _unseen(queries, ranked, n), meta)
+    return _ranking_table(queries, _best_unseen(queries, model, n), meta)
 
 
-def _n_ranked(queries: Queries, n: int) -> int:
-    """The number of items to rank so that n unseen ones are among them."""
-    return n + max(map(len, queries.values()))
-
-
-def _unseen(queries: Queries, ranked: Ranked, n: int) -> Best:
-    """The n best unseen items of each user."""
+def _best_unseen(queries: Queries, model: FittedModel, n: int) -> Best:
+    """The n best columns of each user, after the seen ones are removed from as many more."""
+    n_ranked = min(n + max(map(len, queries.values())), model.shape[1])
+    ranked = model.recommend(list(queries), n_ranked, exclude_seen=False)
     return [
         [
             (item, score)
@@ -457,9 +452,7 @@ def _rank_shard(manifest: Manifest, queries: Queries, users: Found, shard: Shard
     # clipped predictions, and rounded sums with the bias, may be equal
     users = replace(users, bias=np.zeros_like(users.bias))
     model = replace(manifest.model_of(users, shard), bounds=UNBOUNDED)
-    n_ranked = min(_n_ranked(queries, n), len(shard.factors))
-    ranked = model.recommend(list(queries), n_ranked, exclude_seen=False)
-    return _unseen(queries, ranked, n)
+    return _best_unseen(queries, model, n)
 
 
 def _merge_ranks(

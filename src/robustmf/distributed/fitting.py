@@ -121,13 +121,10 @@ class ClusterData:
         nonnegative: bool = False,
     ) -> DaskSweeps:
         """Sweeps over the blocks, which have the weights of their entries."""
-        ridges = None
         if isinstance(reg, tuple):
             # The multipliers of rows belong to the sample that the rules were learned from.
-            ridges = (reg[0].common, reg[1].common)
-        reg = reg if isinstance(reg, float) else 0.0
-        terms = Terms(reg, reg_by_count, biases, self.bounds, ridges)
-        self._sweeps = DaskSweeps(self.observed, terms)
+            reg = (reg[0].common, reg[1].common)
+        self._sweeps = DaskSweeps(self.observed, Terms(reg, reg_by_count, biases, self.bounds))
         return self._sweeps
 
     def error(self, U: Any, V: Any, bounds: tuple[float, float]) -> float:

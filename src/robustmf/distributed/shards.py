@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,7 +26,7 @@ from robustmf.data.compressed import Coordinates
 from robustmf.data.factorization import Factorization
 from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.data.sampling import EntrySample
-from robustmf.distributed.initialization import SAMPLING, concatenate, even_positions
+from robustmf.distributed.initialization import SAMPLING, even_positions
 from robustmf.exceptions import ModelFileError
 from robustmf.io.atomic import write_atomically
 from robustmf.io.model_file import Saved, read, write
@@ -35,7 +34,6 @@ from robustmf.losses import make_loss
 from robustmf.model import FittedModel
 from robustmf.outliers.noise import OPTIONS as NOISE
 from robustmf.outliers.noise import (
-    Frequencies,
     NoiseDistribution,
     NoiseModel,
     Regressors,
@@ -119,7 +117,15 @@ class Manifest:
 
     def model_of(self, rows: Shard, columns: Shard) -> FittedModel:
         """The model of some rows and columns of the fit."""
-        return _model_of(self.model, rows, columns)
+        center = self.model.factors.center
+        return replace(
+            self.model,
+            factors=Factorization(rows.factors, columns.factors, center, rows.bias, columns.bias),
+            row_ids=as_list(rows.ids),
+            column_ids=as_list(columns.ids),
+            entries={"row_counts": rows.counts, "column_counts": columns.counts},
+            _vocabularies={},
+        )
 
     def noise_of(self, rows: Shard, columns: Shard) -> NoiseModel:
         """The noise of the fit for entries of some rows and columns."""
@@ -160,19 +166,6 @@ class Manifest:
         distribution = NoiseDistribution(**noise["distribution"])
         read = {"noise": NoiseModel(**noise | parts | {"distribution": distribution})}
         return cls(**facts | read | {"files": files, "model": model})
-
-
-def _model_of(model: FittedModel, rows: Shard, columns: Shard) -> FittedModel:
-    """The model with other rows and columns."""
-    center = model.factors.center
-    return replace(
-        model,
-        factors=Factorization(rows.factors, columns.factors, center, rows.bias, columns.bias),
-        row_ids=as_list(rows.ids),
-        column_ids=as_list(columns.ids),
-        entries={"row_counts": rows.counts, "column_counts": columns.counts},
-        _vocabularies={},
-    )
 
 
 # --- Writing ---
@@ -242,12 +235,15 @@ def write_shards(matrix: Matrix, point: Point, model: FittedModel, folder: Path)
 
 def _without_entries(model: FittedModel) -> FittedModel:
     """The model with one row and one column that have no entries; see :class:`Manifest`."""
-    dtype = model.factors.row_factors.dtype
+    A = np.zeros((1, model.n_outputs), model.factors.row_factors.dtype)
     none = np.zeros(1, np.int64)
-    blank = Shard(none, np.zeros((1, model.factors.rank), dtype), np.zeros(1, dtype), none)
-    sample = {"rows": none, "columns": none, "values": np.zeros(1, dtype)}
-    found = _model_of(replace(model, loss=make_loss("l2")), blank, blank)
-    return replace(found, entries=dict(found.entries) | sample)
+    sides = dict.fromkeys(("row_counts", "column_counts", "rows", "columns"), none)
+    return replace(
+        model,
+        loss=make_loss("l2"),
+        factors=Factorization.from_augmented(A, A, model.factors.center, model.bias_unit),
+        entries=sides | {"values": A[:, 0]},
+    )
 
 
 def _write(
@@ -271,46 +267,29 @@ def _write(
 # --- The noise model, from sums over blocks and a sample of entries ---
 
 
-@dataclass(frozen=True)
-class SampledEntries:
-    """Values of entries, and augmented factors and counts of their rows and columns."""
-
-    values: Array
-    A: Array
-    B: Array
-    row_counts: NDArray[np.int64]
-    column_counts: NDArray[np.int64]
-
-
 def _estimated_noise(matrix: Matrix, point: Point, model: FittedModel) -> NoiseModel:
     """The noise of the fit, without rows and columns."""
     connection = matrix.connection
-    row_blocks, column_blocks = (side.blocks for side in matrix.sides)
     limits = (max(NOISE.sample // matrix.n_blocks, 1), SAMPLING.client_share(matrix.n_blocks))
 
     def submit() -> tuple[None, Any]:
-        sums = [
-            connection.map(_sums, side.blocks, factors.blocks, constants=(model,))
-            for side, factors in zip(matrix.sides, point, strict=True)
-        ]
-        counts = connection.map(getattr, column_blocks, constants=("counts",))
-        sections = (matrix.sections(0, others) for others in (point[1].blocks, counts))
-        own = (row_blocks, point[0].blocks)
+        moments = []
+        counts = []
+        for side, factors in zip(matrix.sides, point, strict=True):
+            moments.append(connection.map(_moment, side.blocks, factors.blocks, constants=(model,)))
+            counts.append(connection.map(getattr, side.blocks, constants=("counts",)))
+        own = (matrix.sides[0].blocks, point[0].blocks)
+        sections = (matrix.sections(0, others) for others in (point[1].blocks, counts[1]))
         samples = connection.map(_sample, *own, *sections, constants=limits)
-        return None, connection.submit(_noise, samples, *sums, matrix.n_entries, model)
+        return None, connection.submit(_noise, samples, moments, counts, model)
 
     noise: NoiseModel = connection.gather_with_recovery(submit, point)[1]
     return noise
 
 
-def _constant(model: FittedModel) -> float:
-    return model.bias_unit if model.factors.has_bias else 0.0
-
-
-def _sums(block: Block, own: Array, model: FittedModel) -> tuple[NDArray[np.float64], Counter[int]]:
-    """The sum of second moments of a block, and how many rows have each number of entries."""
-    moment = moment_sum(own[:, : model.factors.rank], block.counts, _constant(model))
-    return moment, Counter(block.counts.tolist())
+def _moment(block: Block, own: Array, model: FittedModel) -> NDArray[np.float64]:
+    constant = model.bias_unit if model.factors.has_bias else 0.0
+    return moment_sum(own[:, : model.factors.rank], block.counts, constant)
 
 
 def _sample(
@@ -320,11 +299,11 @@ def _sample(
     counts: Sequence[NDArray[np.int64]],
     max_entries: int,
     max_share: float,
-) -> SampledEntries:
-    """Evenly spaced entries of a block of rows."""
+) -> tuple[NDArray[Any], ...]:
+    """Values of some entries, and augmented factors and counts of their rows and columns."""
     positions = even_positions(block.observed.n_entries, max_entries, max_share)
     found = Coordinates.of(block.observed.rows, None, positions)
-    return SampledEntries(
+    return (
         found.values,
         own[found.rows],
         np.concatenate(sections)[found.columns],
@@ -333,36 +312,21 @@ def _sample(
     )
 
 
-def _noise(
-    samples: Sequence[SampledEntries],
-    row_sums: Sequence[Any],
-    column_sums: Sequence[Any],
-    n_entries: int,
-    model: FittedModel,
-) -> NoiseModel:
+def _noise(samples: Any, moments: Any, counts: Any, model: FittedModel) -> NoiseModel:
     """The noise of a fit, estimated as on one machine, with a row and a column per entry."""
-    sample: SampledEntries = concatenate(samples)
-    every = np.arange(len(sample.values))
-    entries = EntrySample(every, every, sample.values, sample.row_counts, sample.column_counts)
-    factors = Factorization.from_augmented(
-        sample.A, sample.B, model.factors.center, model.bias_unit
-    )
+    values, A, B, *of_entries = map(np.concatenate, zip(*samples, strict=True))
+    every = np.arange(len(values))
+    factors = Factorization.from_augmented(A, B, model.factors.center, model.bias_unit)
+    rows, columns = map(np.concatenate, counts)
     totals = Totals(
-        (sum(one for one, _ in row_sums), sum(one for one, _ in column_sums)),
-        (_frequencies(row_sums), _frequencies(column_sums)),
-        n_entries,
+        (sum(moments[0]), sum(moments[1])),
+        (np.unique(rows, return_counts=True), np.unique(columns, return_counts=True)),
+        int(rows.sum()),
     )
-    noise = noise_model(replace(model, factors=factors), entries, totals)
+    sample = EntrySample(every, every, values, *of_entries)
+    noise = noise_model(replace(model, factors=factors), sample, totals)
     none = np.empty(0, np.int64)
     return noise.for_rows_and_columns(noise.U[:0], noise.V[:0], (none, none))
-
-
-def _frequencies(sums: Sequence[tuple[Any, Counter[int]]]) -> Frequencies:
-    """The numbers of entries of all blocks, and how many rows have each."""
-    histogram: Counter[int] = sum((one for _, one in sums), Counter())
-    ordered = sorted(histogram.items())
-    counts, frequencies = np.array(ordered, np.int64).reshape(-1, 2).T
-    return counts, frequencies
 
 
 # --- Reading ---

@@ -172,7 +172,7 @@ def is_fitted(
 
     ``if_unknown`` is the answer for all where the entries of the fit stayed on a cluster.
     """
-    if "pointers" not in model.entries:
+    if not model.has_all_entries:
         return np.full(len(i), if_unknown)
     fitted = model.fitted_entries()
     n = fitted.shape[1]
