@@ -54,7 +54,12 @@ from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.objective import paper_reg
-from robustmf.solvers.registry import choose_solver, name_and_options, solver_memory
+from robustmf.solvers.registry import (
+    choose_solver,
+    name_and_options,
+    require_possible,
+    solver_memory,
+)
 from robustmf.solvers.settings import Init, Settings
 from robustmf.validation import (
     as_generator,
@@ -558,9 +563,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         checkpoint: Checkpoint | None,
         names: ColumnNames,
     ) -> Self:
-        get_cluster_backend(self.device).check_available()
+        backend = get_cluster_backend(self.device)
+        backend.check_available()
         from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
-        from robustmf.distributed.fitting import ClusterFit, require_cluster  # noqa: PLC0415
+        from robustmf.distributed.fitting import ClusterFit  # noqa: PLC0415
 
         if weights is not None:
             raise ValueError(
@@ -570,12 +576,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         solver, _ = name_and_options(self.solver)
         require_rank(self.rank)
         self._check_settings()  # before the data are read
-        require_cluster(
+        require_possible(
             solver,
-            self.n_init,
-            bool(self.certify),
-            has_rank=not self._finds_rank,
+            plain_model=True,
+            capabilities=backend.capabilities,
             nonnegative=bool(self.nonnegative),
+            has_rank=not self._finds_rank,
+            certify=bool(self.certify),
+            n_init=self.n_init,
         )
         triplets = as_triplets(X, names)
         rng = as_generator(self.random_state).spawn(1)[0]

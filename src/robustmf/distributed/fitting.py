@@ -36,7 +36,7 @@ from robustmf.exceptions import CheckpointError
 from robustmf.fitting import FitResult, Initialization, check, fit_data
 from robustmf.io.checkpoint import Checkpoint, Progress
 from robustmf.model import FittedModel
-from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
+from robustmf.solvers.registry import SolverChoice
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
@@ -69,23 +69,6 @@ class RemoteEntries:
     def to_keep(self, weights: None) -> dict[str, NDArray[Any]]:
         """The entries of a fitted model."""
         return self.kept
-
-
-def require_cluster(
-    solver: str, n_init: int, certify: Any, *, has_rank: bool, nonnegative: bool = False
-) -> None:
-    """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
-    capabilities = DaskBackend.capabilities
-    if not has_rank:
-        raise ValueError(
-            "rank must be an integer with client=, got rank='auto': the search for the rank needs "
-            "all entries in one process; give a number, for example rank=10"
-        )
-    require_possible(solver, plain_model=True, capabilities=capabilities, nonnegative=nonnegative)
-    if certify and not CERTIFIER.is_possible(plain_model=True, capabilities=capabilities):
-        raise ValueError(f"certify must be False with client=, got certify={certify!r}")
-    if n_init != 1 and not capabilities.several_initializations:
-        raise ValueError(f"n_init must be 1 with client=, got n_init={n_init!r}")
 
 
 @dataclass
