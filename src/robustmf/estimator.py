@@ -591,7 +591,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         matrix = fit_on_cluster.matrix
         self._check_parameters(matrix.shape)
         with self._progress() as shown:
-            values = fit_on_cluster.sampled_values() if self._finds_bounds else np.empty(0)
+            values = fit_on_cluster.sample.values if self._finds_bounds else np.empty(0)
             settings = self._settings(matrix, shown, values)
             result, entries = fit_on_cluster.fit(settings)
         fitted = (result, entries, None, entries.n_entries, settings.bounds)

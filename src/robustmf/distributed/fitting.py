@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -148,6 +149,8 @@ class ClusterFit:
     ----------
     matrix : Matrix
         The loaded data.
+    sample : Coordinates
+        Evenly spaced entries, on the client.
     """
 
     def __init__(
@@ -179,10 +182,17 @@ class ClusterFit:
         seed = holdout_seed(self._stream)
         self.matrix = load_matrix(connection, triplets, n_blocks, fraction, seed)
 
-    def sampled_values(self) -> Array:
-        """Values of evenly spaced entries."""
-        samples = self.matrix.connection.gather(_samples(self.matrix))
-        return np.concatenate([sample.values for sample in samples])
+    @cached_property
+    def sample(self) -> Coordinates:
+        """Evenly spaced entries, on the client, with global indices."""
+        matrix = self.matrix
+        limits = (
+            max(SAMPLING.kept_entries // matrix.n_blocks, 1),
+            SAMPLING.client_share(matrix.n_blocks),
+        )
+        tasks = matrix.connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
+        sample: Coordinates = concatenate(matrix.connection.gather(tasks))
+        return sample
 
     def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
         """Initialize and iterate; the result has no factors if they are to be written as shards."""
@@ -198,10 +208,10 @@ class ClusterFit:
         remote: Any = result.factorization
         size = (matrix.shape, matrix.n_entries)
         if self._shards is None:
-            entries = RemoteEntries(*size, *matrix.ids, _kept(matrix))
+            entries = RemoteEntries(*size, *matrix.ids, _kept(matrix, self.sample))
             return replace(result, factorization=remote.to_host()), entries
         self._point = remote.augmented(result.bias_unit)
-        entries = RemoteEntries(*size, None, None, {"values": self.sampled_values()})
+        entries = RemoteEntries(*size, None, None, {"values": self.sample.values})
         return replace(result, factorization=remote.without_rows()), entries
 
     def write_shards(self, model: FittedModel) -> None:
@@ -227,28 +237,16 @@ class ClusterFit:
             )
 
 
-def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
+def _kept(matrix: Matrix, sample: Coordinates) -> dict[str, NDArray[Any]]:
     """A sample of the entries, and the numbers of entries of all rows and columns."""
     connection = matrix.connection
-    tasks = _samples(matrix)
     counts = [connection.map(getattr, of.blocks, constants=("counts",)) for of in matrix.sides]
-    samples, *parts = connection.gather([tasks, *counts])
-    sample: Coordinates = concatenate(samples)
     kept: dict[str, NDArray[Any]] = {"values": sample.values}
-    for side, name in enumerate(SIDE_NAMES):
+    for side, (name, parts) in enumerate(zip(SIDE_NAMES, connection.gather(counts), strict=True)):
         order = matrix.order(side)
-        kept[f"{name}_counts"] = np.concatenate(parts[side])[np.argsort(order)]
+        kept[f"{name}_counts"] = np.concatenate(parts)[np.argsort(order)]
         kept[f"{name}s"] = order[getattr(sample, f"{name}s")].astype(np.int64)
     return kept
-
-
-def _samples(matrix: Matrix) -> Any:
-    """Tasks that sample the entries of each block of rows."""
-    limits = (
-        max(SAMPLING.kept_entries // matrix.n_blocks, 1),
-        SAMPLING.client_share(matrix.n_blocks),
-    )
-    return matrix.connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
 
 
 def _sample_evenly(block: Block, max_entries: int, max_share: float) -> Coordinates:
