@@ -165,6 +165,11 @@ class FittedModel:
         return self.factors.rank + int(self.factors.has_bias)
 
     @property
+    def constant_regressor(self) -> float:
+        """The regressor of the biases, which are in units of it; 0 for a model without biases."""
+        return self.bias_unit if self.factors.has_bias else 0.0
+
+    @property
     def row_outputs(self) -> Array:
         """The factors of the rows as :meth:`fold_in` returns those of new ones."""
         factors = self.factors

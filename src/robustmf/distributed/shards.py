@@ -146,26 +146,33 @@ class Manifest:
         if saved.kind != _KIND:
             raise ModelFileError("it is not the manifest of shards")
         facts = saved.parameters
-        for name in ("shape", "id_types", "files"):
-            if not isinstance(facts[name], tuple) or len(facts[name]) != len(SIDES):
-                raise ValueError(f"{name}={facts[name]!r}")
-        if not all(type(size) is int for size in facts["shape"]):
-            raise ValueError(f"shape={facts['shape']!r}")
+        types = {"shape": int, "id_types": list, "files": list}
+        for name, kind in types.items():
+            pair = facts[name]
+            if not isinstance(pair, tuple) or list(map(type, pair)) != [kind] * len(SIDES):
+                raise ValueError(f"{name}={pair!r}")
         files = tuple([ShardFile(**file) for file in of_side] for of_side in facts["files"])
         if not all(any(file.rows for file in of_side) for of_side in files):
             raise ValueError("it lists no rows or no columns")
-        noise = facts["noise"]
-        parts = {name: Regressors(**noise[name]) for name in ("of_rows", "of_columns")}
         model = FittedModel.from_state(saved.state)
-        width = model.n_outputs
-        if not all(
-            (side.moments.shape, side.axes.shape) == ((width,), (width, width))
-            for side in parts.values()
-        ):
-            raise ValueError(f"noise={noise!r:.60}")
-        distribution = NoiseDistribution(**noise["distribution"])
-        read = {"noise": NoiseModel(**noise | parts | {"distribution": distribution})}
-        return cls(**facts | read | {"files": files, "model": model})
+        read = {"files": files, "model": model, "noise": _checked_noise(facts["noise"], model)}
+        return cls(**facts | read)
+
+
+def _checked_noise(plain: dict[str, Any], model: FittedModel) -> NoiseModel:
+    """The noise from ``asdict``; raises unless it is that of the model."""
+    distribution = NoiseDistribution(**plain["distribution"])
+    numbers = [plain["inflation"], *vars(distribution).values()]
+    sides = {name: Regressors(**plain[name]) for name in ("of_rows", "of_columns")}
+    width = model.n_outputs
+    settings = (model.constant_regressor, model.reg, model.reg_by_count)
+    if not all(isinstance(number, float) for number in numbers) or not all(
+        (side.constant, side.reg, side.reg_by_count) == settings
+        and (side.moments.shape, side.axes.shape) == ((width,), (width, width))
+        for side in sides.values()
+    ):
+        raise ValueError(f"noise={plain!r:.60}")
+    return NoiseModel(**plain | sides | {"distribution": distribution})
 
 
 # --- Writing ---
@@ -288,8 +295,7 @@ def _estimated_noise(matrix: Matrix, point: Point, model: FittedModel) -> NoiseM
 
 
 def _moment(block: Block, own: Array, model: FittedModel) -> NDArray[np.float64]:
-    constant = model.bias_unit if model.factors.has_bias else 0.0
-    return moment_sum(own[:, : model.factors.rank], block.counts, constant)
+    return moment_sum(own[:, : model.factors.rank], block.counts, model.constant_regressor)
 
 
 def _sample(

@@ -153,7 +153,7 @@ def noise_model(
     return NoiseModel.fit(
         factors.row_factors,
         factors.column_factors,
-        model.bias_unit if factors.has_bias else 0.0,
+        model.constant_regressor,
         model.reg,
         model.reg_by_count,
         (sample.row_counts, sample.column_counts),

@@ -167,6 +167,8 @@ def assert_damaged_manifests_are_refused(manifest):
         (with_facts(files=(rows, [])), "no rows or no columns"),
         (with_facts(noise=noise | {"of_rows": {}}), "moments"),
         (with_facts(noise=noise | {"of_rows": noise["of_rows"] | {"axes": np.ones(1)}}), "noise="),
+        (with_facts(noise=noise | {"inflation": "1"}), "noise="),
+        (with_facts(noise=noise | {"of_rows": noise["of_rows"] | {"reg": 1e9}}), "noise="),
         (with_file({}), "'name'"),
         (with_file("x"), "must be a mapping"),
         (with_file(rows[0] | {"rows": "1"}), "rows='1'.* is not a shard"),
