@@ -545,7 +545,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 factors = result.factorization.scaled(*placed)
                 result = replace(result, factorization=factors, scales=scales)
         initialized = observed.n_entries if previous is None else previous.n_entries_initialized
-        self._set_model(result, observed, weights, initialized, settings.bounds)
+        model = self._fitted_model(result, observed, weights, initialized, settings.bounds)
+        self._set_model(model, observed, weights)
         warn_of_empty(observed, result.factorization.has_bias)
         if self.verbose:
             print(
@@ -594,21 +595,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             values = fit_on_cluster.sample.values if self._finds_bounds else np.empty(0)
             settings = self._settings(matrix, shown, values)
             result, entries = fit_on_cluster.fit(settings)
-        fitted = (result, entries, None, entries.n_entries, settings.bounds)
-        fit_on_cluster.write_shards(self._fitted_model(*fitted))
-        self._set_model(*fitted)
+        model = self._fitted_model(result, entries, None, entries.n_entries, settings.bounds)
+        fit_on_cluster.write_shards(model)
+        self._set_model(model, entries, None)
         return self
 
-    def _set_model(
-        self,
-        result: FitResult,
-        observed: Any,
-        weights: Array | None,
-        n_initialized: int,
-        bounds: tuple[float, float],
-    ) -> None:
+    def _set_model(self, model: FittedModel, observed: Any, weights: Array | None) -> None:
         self.n_features_in_ = observed.shape[1]
-        self.model_ = self._fitted_model(result, observed, weights, n_initialized, bounds)
+        self.model_ = model
         self._check_fit(observed.sampled(CHECKS.most_entries, weights))
 
     def _fitted_model(
