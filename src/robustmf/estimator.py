@@ -55,7 +55,12 @@ from robustmf.solvers.base import Callback
 from robustmf.solvers.fold_in import extend
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.objective import paper_reg
-from robustmf.solvers.registry import choose_solver, name_and_options, solver_memory
+from robustmf.solvers.registry import (
+    choose_solver,
+    name_and_options,
+    require_possible,
+    solver_memory,
+)
 from robustmf.solvers.settings import Init, Settings
 from robustmf.validation import (
     as_generator,
@@ -496,7 +501,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if not hasattr(self, "model_"):
             return self.fit(X, weights=weights, row=row, col=col, value=value)
         model = self.model_
-        if "pointers" not in model.entries:
+        if not model.has_all_entries:
             raise ValueError(
                 "partial_fit needs the entries of the fit, and they stayed on the cluster; "
                 "fit old and new ones together with client=, or fold new rows in with transform"
@@ -570,7 +575,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 factors = result.factorization.scaled(*placed)
                 result = replace(result, factorization=factors, scales=scales)
         initialized = observed.n_entries if previous is None else previous.n_entries_initialized
-        self._set_model(result, observed, weights, initialized, settings.bounds)
+        model = self._fitted_model(result, observed, weights, initialized, settings.bounds)
+        self._set_model(model, observed, weights)
         warn_of_empty(observed, result.factorization.has_bias)
         if self.verbose:
             print(
@@ -588,9 +594,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         checkpoint: Checkpoint | None,
         names: ColumnNames,
     ) -> Self:
-        get_cluster_backend(self.device).check_available()
+        backend = get_cluster_backend(self.device)
+        backend.check_available()
         from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
-        from robustmf.distributed.fitting import ClusterFit, require_cluster  # noqa: PLC0415
+        from robustmf.distributed.fitting import ClusterFit  # noqa: PLC0415
 
         if weights is not None:
             raise ValueError(
@@ -600,12 +607,14 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         solver, _ = name_and_options(self.solver)
         require_rank(self.rank)
         self._check_settings()  # before the data are read
-        require_cluster(
+        require_possible(
             solver,
-            self.n_init,
-            bool(self.certify),
-            has_rank=not self._finds_rank,
+            plain_model=True,
+            capabilities=backend.capabilities,
             nonnegative=bool(self.nonnegative),
+            has_rank=not self._finds_rank,
+            certify=bool(self.certify),
+            n_init=self.n_init,
         )
         triplets = as_triplets(X, names)
         rng = as_generator(self.random_state).spawn(1)[0]
@@ -613,25 +622,31 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         matrix = fit_on_cluster.matrix
         self._check_parameters(matrix.shape)
         with self._progress() as shown:
-            values = fit_on_cluster.sampled_values() if self._finds_bounds else np.empty(0)
+            values = fit_on_cluster.sample.values if self._finds_bounds else np.empty(0)
             settings = self._settings(matrix, shown, values)
             result, entries = fit_on_cluster.fit(settings)
-        self._set_model(result, entries, None, entries.n_entries, settings.bounds)
+        model = self._fitted_model(result, entries, None, entries.n_entries, settings.bounds)
+        fit_on_cluster.write_shards(model)
+        self._set_model(model, entries, None)
         return self
 
-    def _set_model(
+    def _set_model(self, model: FittedModel, observed: Any, weights: Array | None) -> None:
+        self.n_features_in_ = observed.shape[1]
+        self.model_ = model
+        self._check_fit(observed.sampled(CHECKS.most_entries, weights))
+
+    def _fitted_model(
         self,
         result: FitResult,
         observed: Any,
         weights: Array | None,
         n_initialized: int,
         bounds: tuple[float, float],
-    ) -> None:
+    ) -> FittedModel:
         outcome = result.outcome
         kept_last = outcome.best is None
         median, scale = value_statistics(observed)
-        self.n_features_in_ = observed.shape[1]
-        self.model_ = FittedModel(
+        return FittedModel(
             factors=result.factorization.to_host(),
             loss=result.loss,
             reg=result.reg,
@@ -659,7 +674,6 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 candidates=result.candidates,
             ),
         )
-        self._check_fit(observed.sampled(CHECKS.most_entries, weights))
 
     def _check_fit(self, sample: EntrySample | None) -> None:
         """Check the fit on a sample of its entries, where there is one, and warn of what fails."""

@@ -165,6 +165,11 @@ class FittedModel:
         return self.factors.rank + int(self.factors.has_bias)
 
     @property
+    def constant_regressor(self) -> float:
+        """The regressor of the biases, which are in units of it; 0 for a model without biases."""
+        return self.bias_unit if self.factors.has_bias else 0.0
+
+    @property
     def row_outputs(self) -> Array:
         """The factors of the rows as :meth:`fold_in` returns those of new ones."""
         factors = self.factors
@@ -243,16 +248,21 @@ class FittedModel:
                 f"X must have the shape of the fitted matrix, {self.shape}, got {observed.shape}"
             )
 
+    @property
+    def has_all_entries(self) -> bool:
+        """Whether the model has the entries of the fit; those of a cluster stayed there."""
+        return "pointers" in self.entries
+
     def sampled_entries(self, at_most: int) -> EntrySample:
         """Evenly spaced entries of the fit."""
-        if "pointers" in self.entries:
+        if self.has_all_entries:
             return self.fitted_entries().sampled(at_most)
         return EntrySample.from_kept(self.entries, at_most)
 
     def fitted_entries(self) -> Observed:
         """The entries of the fit; raises for a fit on a cluster, where they stayed."""
         stored = self.entries
-        if "pointers" not in stored:
+        if not self.has_all_entries:
             raise ValueError(
                 "the entries of this fit stayed on the cluster: give X, use exclude_seen=False, "
                 "or the functions of robustmf.backends.dask"

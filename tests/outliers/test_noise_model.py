@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from robustmf import RobustMF
-from robustmf.outliers.noise import NoiseDistribution, NoiseModel, Regressors, fit_distribution
+from robustmf.outliers.noise import (
+    NoiseDistribution,
+    NoiseModel,
+    Regressors,
+    fit_distribution,
+    moment_sum,
+)
 from robustmf.outliers.scores import is_fitted, noise_model
 
 
@@ -43,7 +49,8 @@ def test_leverages_are_those_of_ridge_regressions(by_count):
     rng = np.random.default_rng(0)
     factors = rng.standard_normal((50, 2))
     counts = rng.integers(1, 9, 50)
-    side = Regressors.from_factors(factors, counts, 0.0, 0.7, by_count)
+    moment = moment_sum(factors, counts, 0.0)
+    side = Regressors.from_moment(moment, int(counts.sum()), 0.0, 0.7, by_count)
     S = (factors * counts[:, None]).T @ factors / counts.sum()
     n = np.array([3.0, 10.0, 200.0])
     v = rng.standard_normal((3, 2))
@@ -88,7 +95,8 @@ def test_deviations_of_fitted_held_out_and_new_entries(fitted):
 def test_a_constant_regressor_has_the_unit_of_the_biases():
     rng = np.random.default_rng(0)
     factors = rng.standard_normal((50, 2))
-    side = Regressors.from_factors(factors, np.ones(50, int), 3.0, 0.1, False)
+    moment = moment_sum(factors, np.ones(50, int), 3.0)
+    side = Regressors.from_moment(moment, 50, 3.0, 0.1, False)
     squares = side.squared_coordinates(factors)
     np.testing.assert_allclose(squares.sum(axis=1), (factors**2).sum(axis=1) + 9)
 

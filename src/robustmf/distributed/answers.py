@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from robustmf.backends.dask.loading import block_of
-from robustmf.data.factorization import UNKNOWN, Factorization
+from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import (
     SIDE_NAMES,
     Ids,
@@ -33,17 +33,15 @@ from robustmf.data.ids import (
     take_ids,
 )
 from robustmf.data.observed import Observed
-from robustmf.data.ranking import Ranked, top_n
-from robustmf.data.tables import id_column, triplet_columns
-from robustmf.distributed.initialization import concatenate
-from robustmf.distributed.shards import SIDES, Shard, noise_of, read_manifest, read_shard
+from robustmf.data.tables import id_column
+from robustmf.distributed.shards import Manifest, Shard, read_manifest, read_shard
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import UNBOUNDED, FittedModel
+from robustmf.outliers.noise import NoiseModel
 from robustmf.outliers.scores import outlier_scores as score_entries
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
-Facts = Mapping[str, Any]
 
 #: Users, each with the items that it has seen.
 Queries = Mapping[Any, set[Any]]
@@ -159,27 +157,29 @@ class ShardedModel:
     folder : Path
     shape : tuple of int
         Rows and columns of the fitted matrix.
-    facts : dict
-        The manifest: rank, center, λ, θ, the noise distribution, and the rows and checksum of each
-        file.
+    manifest : Manifest
+        The parts of the model besides its factors, the noise model, and the size and checksum of
+        each file.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         # an absolute path: workers may have another working directory
         self.folder = Path(folder).resolve()
-        self.facts = read_manifest(self.folder)
-        self.shape: tuple[int, int] = tuple(self.facts["shape"])
+        self.manifest = read_manifest(self.folder)
+        self.shape = self.manifest.shape
+        self._dtype = self.manifest.model.factors.row_factors.dtype
 
     def __repr__(self) -> str:
         m, n = self.shape
-        return f"ShardedModel({os.fspath(self.folder)!r}, {m} x {n}, rank {self.facts['rank']})"
+        rank = self.manifest.model.factors.rank
+        return f"ShardedModel({os.fspath(self.folder)!r}, {m} x {n}, rank {rank})"
 
     def predict(self, pairs: Any, *, row: Any, col: Any) -> Any:
         """Predict the pairs of a Dask DataFrame, as :func:`robustmf.backends.dask.predict`."""
         _require_columns(pairs, row=row, col=col)
-        task = _delayed(partial(_predict_found, self.facts))
+        task = _delayed(partial(_predict_found, self.manifest))
         parts = [task(part, *self._found(part, row, col)) for part in pairs.to_delayed()]
-        return _collect(parts, pd.Series([], name="prediction", dtype=self.facts["dtype"]), pairs)
+        return _collect(parts, pd.Series([], name="prediction", dtype=self._dtype), pairs)
 
     def outlier_scores(self, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
         """Score entries, as :func:`robustmf.backends.dask.outlier_scores`.
@@ -187,7 +187,7 @@ class ShardedModel:
         All entries are treated as fitted ones.
         """
         _require_columns(entries, row=row, col=col, value=value)
-        task = _delayed(partial(_score_found, self.facts, (row, col, value)))
+        task = _delayed(partial(_score_found, self.manifest, (row, col, value)))
         parts = [task(part, *self._found(part, row, col)) for part in entries.to_delayed()]
         return _collect(parts, pd.Series([], name="outlier_score", dtype=np.float64), entries)
 
@@ -197,11 +197,11 @@ class ShardedModel:
         """Recommend columns, exactly, as :func:`robustmf.backends.dask.recommend`."""
         require_integer("n", n, 1)
         frame, partitions = _queries(users, row, seen, col)
-        file = next(file for file in self.facts["files"]["columns"] if file["rows"])
-        item = as_list(read_shard(str(self.folder), file, self.facts["dtype"]).ids)[:1]
+        file = next(file for file in self.manifest.files[1] if file.rows)
+        item = as_list(read_shard(str(self.folder), file, self._dtype).ids)[:1]
         meta = _ranking_meta(users, row, item)
-        rank = _delayed(partial(_rank_shard, self.facts))
-        merge = _delayed(partial(_merge_ranks, self.facts))
+        rank = _delayed(partial(_rank_shard, self.manifest))
+        merge = _delayed(partial(_merge_ranks, self.manifest))
         parts = []
         for queries in partitions:
             found = self._look_up(0, queries)
@@ -217,14 +217,13 @@ class ShardedModel:
         """What the shards of a side contain for a column of ids."""
         shards = self._shards(side)
         split = _delayed(_split_ids)(ids, SIDE_NAMES[side], len(shards))
-        types = self.facts["id_types"][side]
+        types = self.manifest.id_types[side]
         parts = [_delayed(_look_up)(split, shard, k, types) for k, shard in enumerate(shards)]
         return _delayed(_assemble)(split, parts)
 
     def _shards(self, side: int) -> list[Any]:
         read = dask.delayed(read_shard, pure=True)
-        files = self.facts["files"][SIDES[side]]
-        return [read(str(self.folder), file, self.facts["dtype"]) for file in files]
+        return [read(str(self.folder), file, self._dtype) for file in self.manifest.files[side]]
 
 
 # --- Dask collections ---
@@ -300,16 +299,23 @@ def _predict(frame: Any, model: FittedModel, row: Any, col: Any) -> Any:
     return pd.Series(values, index=frame.index, name="prediction")
 
 
-def _score(frame: Any, model: FittedModel, row: Any, col: Any, value: Any) -> Any:
+def _score(
+    frame: Any,
+    model: FittedModel,
+    row: Any,
+    col: Any,
+    value: Any,
+    noise: NoiseModel | None = None,
+) -> Any:
     if not len(frame):
         return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
     entries: Any = Observed.from_triplets(frame, row=row, col=col, value=value)
-    scores = score_entries(model, entries, rows="fitted", attacks=False)
+    scores = score_entries(model, entries, rows="fitted", attacks=False, noise=noise)
     return entries.form.entries(scores, "outlier_score", entries)  # in the order of the frame
 
 
 def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:
-    """The n best columns per user, after the seen ones are removed from as many more."""
+    """The n best columns per user, as a table."""
     if queries and not model.factors.has_bias:
         known = model.indices("row", list(queries), "users") != UNKNOWN
         _warn_of_unknown_users(known)
@@ -317,17 +323,13 @@ def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:
         queries = dict(query for query, is_known in items if is_known)
     if not queries:
         return meta
-    ranked = model.recommend(list(queries), _n_ranked(queries, n), exclude_seen=False)
-    return _ranking_table(queries, _unseen(queries, ranked, n), meta)
+    return _ranking_table(queries, _best_unseen(queries, model, n), meta)
 
 
-def _n_ranked(queries: Queries, n: int) -> int:
-    """The number of items to rank so that n unseen ones are among them."""
-    return n + max(map(len, queries.values()))
-
-
-def _unseen(queries: Queries, ranked: Ranked, n: int) -> Best:
-    """The n best unseen items of each user."""
+def _best_unseen(queries: Queries, model: FittedModel, n: int) -> Best:
+    """The n best columns of each user, after the seen ones are removed from as many more."""
+    n_ranked = min(n + max(map(len, queries.values())), model.shape[1])
+    ranked = model.recommend(list(queries), n_ranked, exclude_seen=False)
     return [
         [
             (item, score)
@@ -367,37 +369,37 @@ def _warn_of_unknown_users(known: NDArray[np.bool_]) -> None:
 
 @dataclass(frozen=True)
 class SplitIds:
-    """The ids of one side in a partition, by block.
+    """The distinct ids of one side in a partition.
 
-    ``index`` is the index of each row's id among the distinct ids; ``positions`` are those of the
-    ids of each block.
+    ``index`` is the index of each row's id among them; ``positions`` are those of the ids of each
+    block.
     """
 
     index: NDArray[Any]
-    ids: list[Ids]
+    ids: Ids
     positions: list[NDArray[np.intp]]
 
 
 @dataclass(frozen=True)
-class Found:
-    """Factors, biases and counts of ids, zero where an id is unknown."""
+class Found(Shard):
+    """The distinct ids of one side in a partition; all are zero where an id is unknown.
 
-    factors: Array
-    bias: Array
-    counts: NDArray[np.int64]
-    known: NDArray[np.bool_]
+    ``index`` is the index of each row's id among them, or ``UNKNOWN``.
+    """
+
+    index: NDArray[np.intp]
 
 
 def _split_ids(ids: Any, side: Side, n_blocks: int) -> SplitIds:
     index, vocabulary = Vocabulary.encode(id_column(ids) if len(ids) else [], side)
     distinct = compact_ids(vocabulary.ids)
     block = block_of(distinct, n_blocks)
-    positions = [np.flatnonzero(block == k) for k in range(n_blocks)]
-    return SplitIds(index, [take_ids(distinct, one) for one in positions], positions)
+    return SplitIds(index, distinct, [np.flatnonzero(block == k) for k in range(n_blocks)])
 
 
-def _look_up(split: SplitIds, shard: Shard, block: int, types: Sequence[str]) -> Found:
-    ids = as_list(split.ids[block])
+def _look_up(split: SplitIds, shard: Shard, block: int, types: Sequence[str]) -> Any:
+    """Factors, biases and counts of the ids of a block, and which of them are known."""
+    ids = as_list(take_ids(split.ids, split.positions[block]))
     index = np.fromiter((shard.index_of.get(key, UNKNOWN) for key in ids), np.intp, count=len(ids))
     known = index != UNKNOWN
     for k in np.flatnonzero(~known).tolist():
@@ -412,62 +414,55 @@ def _look_up(split: SplitIds, shard: Shard, block: int, types: Sequence[str]) ->
         out[known] = array[index[known]]
         return out
 
-    return Found(take(shard.factors), take(shard.bias), take(shard.counts), known)
+    return take(shard.factors), take(shard.bias), take(shard.counts), known
 
 
-def _assemble(split: SplitIds, parts: Sequence[Found]) -> Found:
-    """What the blocks have found, in the order of the rows of the partition."""
-    inverse = np.argsort(np.concatenate(split.positions))[split.index]
-    return Found(*(array[inverse] for array in vars(concatenate(parts)).values()))
-
-
-def _predict_found(facts: Facts, frame: Any, rows: Found, columns: Found) -> Any:
-    model = Factorization(rows.factors, columns.factors, facts["center"], rows.bias, columns.bias)
-    i, j = (np.where(one.known, np.arange(len(one.known)), UNKNOWN) for one in (rows, columns))
-    values = np.clip(
-        model.predict_pairs(i, j, fallback=facts["median"]), *facts["bounds"] or UNBOUNDED
+def _assemble(split: SplitIds, parts: Sequence[Any]) -> Found:
+    """What the blocks have found, in the order of the ids."""
+    order = np.argsort(np.concatenate(split.positions))
+    factors, bias, counts, known = (
+        np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True)
     )
+    index = np.where(known, np.arange(len(known)), UNKNOWN)[split.index]
+    return Found(split.ids, factors, bias, counts, index)
+
+
+def _predict_found(manifest: Manifest, frame: Any, rows: Found, columns: Found) -> Any:
+    values = manifest.model_of(rows, columns).predict_pairs(rows.index, columns.index)
     return pd.Series(values, index=frame.index, name="prediction")
 
 
 def _score_found(
-    facts: Facts, names: tuple[Any, Any, Any], frame: Any, rows: Found, columns: Found
+    manifest: Manifest, names: tuple[Any, Any, Any], frame: Any, rows: Found, columns: Found
 ) -> Any:
-    if not len(frame):
-        return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
-    row, col, value = triplet_columns(frame, *names)
-    Observed.from_triplets(row=row, col=col, value=value)  # raises for entries that are not valid
-    unknown = ~(rows.known & columns.known)
+    unknown = (rows.index == UNKNOWN) | (columns.index == UNKNOWN)
     if unknown.any():
         raise ValueError(
             f"the data have {int(unknown.sum())} entries in rows or columns that the fit did not "
             "know; leave them out"
         )
-    noise = noise_of(facts, rows, columns)
-    every = np.arange(len(frame))
-    residual = value - _predict_found(facts, frame, rows, columns).to_numpy()
-    deviations = noise.deviations(every, every, np.ones(len(frame), bool))
-    scores = noise.distribution.two_sided(residual / deviations)
-    return pd.Series(scores, index=frame.index, name="outlier_score")
+    sides = (rows, columns)
+    return _score(frame, manifest.model_of(*sides), *names, manifest.noise_of(*sides))
 
 
-def _rank_shard(facts: Facts, queries: Queries, users: Found, shard: Shard, n: int) -> Best:
+def _rank_shard(manifest: Manifest, queries: Queries, users: Found, shard: Shard, n: int) -> Best:
     """The n best unseen columns of one block for each user, without the user's bias."""
     if not queries or not len(shard.factors):
         return [[] for _ in queries]
-    offsets = shard.bias + shard.bias.dtype.type(facts["center"] or 0.0)
-    n_ranked = min(_n_ranked(queries, n), len(offsets))
-    indices, scores = top_n(users.factors, shard.factors, offsets, n_ranked, None)
-    ids = as_list(shard.ids)
-    items: Any = [[ids[k] for k in of_user] for of_user in indices.tolist()]
-    return _unseen(queries, Ranked(items, scores), n)
+    # clipped predictions, and rounded sums with the bias, may be equal
+    users = replace(users, bias=np.zeros_like(users.bias))
+    model = replace(manifest.model_of(users, shard), bounds=UNBOUNDED)
+    return _best_unseen(queries, model, n)
 
 
 def _merge_ranks(
-    facts: Facts, queries: Queries, users: Found, blocks: Sequence[Best], n: int, meta: Any
+    manifest: Manifest, queries: Queries, users: Found, blocks: Sequence[Best], n: int, meta: Any
 ) -> Any:
     """The n best columns of all blocks, as a table."""
-    ranked = users.known | (facts["center"] is not None)
+    model = manifest.model
+    unknown = users.index == UNKNOWN
+    bias = np.where(unknown, users.bias.dtype.type(0), users.bias[users.index])
+    ranked = ~unknown | model.factors.has_bias
     _warn_of_unknown_users(ranked)
     best: list[list[tuple[Any, Any]]] = []
     for k, is_ranked in enumerate(ranked.tolist()):
@@ -476,8 +471,6 @@ def _merge_ranks(
             candidates.sort(key=lambda one: (-one[1], one[0]))
         except TypeError:  # ids without an order: equal predictions stay in the order of the blocks
             candidates.sort(key=lambda one: -one[1])
-        scores = np.clip(
-            [score + users.bias[k] for _, score in candidates[:n]], *facts["bounds"] or UNBOUNDED
-        )
+        scores = model.clip(np.array([score + bias[k] for _, score in candidates[:n]]))
         best.append([(item, score) for (item, _), score in zip(candidates, scores, strict=False)])
     return _ranking_table(queries, best, meta)

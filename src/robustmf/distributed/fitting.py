@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,7 +38,8 @@ from robustmf.fit_state import FitResult
 from robustmf.fitting import check, fit_data
 from robustmf.initialization.state import Initialization
 from robustmf.io.checkpoint import Checkpoint, Progress
-from robustmf.solvers.registry import CERTIFIER, SolverChoice, require_possible
+from robustmf.model import FittedModel
+from robustmf.solvers.registry import SolverChoice
 from robustmf.solvers.settings import Settings
 
 Array = NDArray[np.floating[Any]]
@@ -70,23 +72,6 @@ class RemoteEntries:
     def to_keep(self, weights: None) -> dict[str, NDArray[Any]]:
         """The entries of a fitted model."""
         return self.kept
-
-
-def require_cluster(
-    solver: str, n_init: int, certify: Any, *, has_rank: bool, nonnegative: bool = False
-) -> None:
-    """Raise, before anything is read, for parameters that a fit on a cluster does not support."""
-    capabilities = DaskBackend.capabilities
-    if not has_rank:
-        raise ValueError(
-            "rank must be an integer with client=, got rank='auto': the search for the rank needs "
-            "all entries in one process; give a number, for example rank=10"
-        )
-    require_possible(solver, plain_model=True, capabilities=capabilities, nonnegative=nonnegative)
-    if certify and not CERTIFIER.is_possible(plain_model=True, capabilities=capabilities):
-        raise ValueError(f"certify must be False with client=, got certify={certify!r}")
-    if n_init != 1 and not capabilities.several_initializations:
-        raise ValueError(f"n_init must be 1 with client=, got n_init={n_init!r}")
 
 
 @dataclass
@@ -122,13 +107,10 @@ class ClusterData:
         nonnegative: bool = False,
     ) -> DaskSweeps:
         """Sweeps over the blocks, which have the weights of their entries."""
-        ridges = None
         if isinstance(reg, tuple):
             # The multipliers of rows belong to the sample that the rules were learned from.
-            ridges = (reg[0].common, reg[1].common)
-        reg = reg if isinstance(reg, float) else 0.0
-        terms = Terms(reg, reg_by_count, biases, self.bounds, ridges)
-        self._sweeps = DaskSweeps(self.observed, terms)
+            reg = (reg[0].common, reg[1].common)
+        self._sweeps = DaskSweeps(self.observed, Terms(reg, reg_by_count, biases, self.bounds))
         return self._sweeps
 
     def error(self, U: Any, V: Any, bounds: tuple[float, float]) -> float:
@@ -169,6 +151,8 @@ class ClusterFit:
     ----------
     matrix : Matrix
         The loaded data.
+    sample : Coordinates
+        Evenly spaced entries, on the client.
     """
 
     def __init__(
@@ -200,13 +184,20 @@ class ClusterFit:
         seed = holdout_seed(self._stream)
         self.matrix = load_matrix(connection, triplets, n_blocks, fraction, seed)
 
-    def sampled_values(self) -> Array:
-        """Values of evenly spaced entries."""
-        samples = self.matrix.connection.gather(_samples(self.matrix))
-        return np.concatenate([sample.values for sample in samples])
+    @cached_property
+    def sample(self) -> Coordinates:
+        """Evenly spaced entries, on the client, with global indices."""
+        matrix = self.matrix
+        limits = (
+            max(SAMPLING.kept_entries // matrix.n_blocks, 1),
+            SAMPLING.client_share(matrix.n_blocks),
+        )
+        tasks = matrix.connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
+        sample: Coordinates = concatenate(matrix.connection.gather(tasks))
+        return sample
 
     def fit(self, settings: Settings) -> tuple[FitResult, RemoteEntries]:
-        """Initialize and iterate; the factors of the result are empty if written as shards."""
+        """Initialize and iterate; the result has no factors if they are to be written as shards."""
         matrix = self.matrix
         self._require_storable(settings)
         data: Any = ClusterData(matrix, settings.bounds, settings.validation_fraction is not None)
@@ -219,11 +210,16 @@ class ClusterFit:
         remote: Any = result.factorization
         size = (matrix.shape, matrix.n_entries)
         if self._shards is None:
-            entries = RemoteEntries(*size, *matrix.ids, _kept(matrix))
+            entries = RemoteEntries(*size, *matrix.ids, _kept(matrix, self.sample))
             return replace(result, factorization=remote.to_host()), entries
-        values = write_shards(matrix, result, settings, self._shards)
-        entries = RemoteEntries(*size, None, None, {"values": values})
+        self._point = remote.augmented(result.bias_unit)
+        entries = RemoteEntries(*size, None, None, {"values": self.sample.values})
         return replace(result, factorization=remote.without_rows()), entries
+
+    def write_shards(self, model: FittedModel) -> None:
+        """Write the factors, which the given result of the fit does not have, if so requested."""
+        if self._shards is not None:
+            write_shards(self.matrix, self._point, model, self._shards)
 
     def _require_storable(self, settings: Settings) -> None:
         """Raise if the factors fit neither into the client's memory nor into shards."""
@@ -243,28 +239,16 @@ class ClusterFit:
             )
 
 
-def _kept(matrix: Matrix) -> dict[str, NDArray[Any]]:
+def _kept(matrix: Matrix, sample: Coordinates) -> dict[str, NDArray[Any]]:
     """A sample of the entries, and the numbers of entries of all rows and columns."""
     connection = matrix.connection
-    tasks = _samples(matrix)
     counts = [connection.map(getattr, of.blocks, constants=("counts",)) for of in matrix.sides]
-    samples, *parts = connection.gather([tasks, *counts])
-    sample: Coordinates = concatenate(samples)
     kept: dict[str, NDArray[Any]] = {"values": sample.values}
-    for side, name in enumerate(SIDE_NAMES):
+    for side, (name, parts) in enumerate(zip(SIDE_NAMES, connection.gather(counts), strict=True)):
         order = matrix.order(side)
-        kept[f"{name}_counts"] = np.concatenate(parts[side])[np.argsort(order)]
+        kept[f"{name}_counts"] = np.concatenate(parts)[np.argsort(order)]
         kept[f"{name}s"] = order[getattr(sample, f"{name}s")].astype(np.int64)
     return kept
-
-
-def _samples(matrix: Matrix) -> Any:
-    """Tasks that sample the entries of each block of rows."""
-    limits = (
-        max(SAMPLING.kept_entries // matrix.n_blocks, 1),
-        SAMPLING.client_share(matrix.n_blocks),
-    )
-    return matrix.connection.map(_sample_evenly, matrix.sides[0].blocks, constants=limits)
 
 
 def _sample_evenly(block: Block, max_entries: int, max_share: float) -> Coordinates:

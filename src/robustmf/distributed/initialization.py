@@ -59,8 +59,6 @@ class SampleOptions:
         than the median row by this many standard deviations.
     kept_entries : int
         Evenly spaced entries that are gathered on the client for the statistics of a model.
-    values_per_block : int
-        Evenly spaced entries of each block whose values come to the client, for their median.
     max_client_bytes : int
         Bytes of factors that are gathered on the client.
     """
@@ -72,7 +70,6 @@ class SampleOptions:
     min_entries_per_factor: int = 3
     refit_deviations: float = 1.0
     kept_entries: int = 200_000
-    values_per_block: int = 1000
     max_client_bytes: int = 1 << 32
 
     def client_share(self, n_blocks: int) -> float:

@@ -20,7 +20,7 @@ The probability of the central part under this distribution gives the share of c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy
@@ -30,6 +30,10 @@ from scipy.special import ndtri, stdtr, stdtrit
 from robustmf.data.statistics import MAD_TO_SIGMA
 
 Array = NDArray[np.floating[Any]]
+
+#: Numbers of entries, and how many rows (or columns) have each; None if one each.
+Frequencies = tuple[NDArray[np.int64], NDArray[np.int64] | None]
+
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -192,19 +196,6 @@ class Regressors:
     reg_by_count: bool
 
     @classmethod
-    def from_factors(
-        cls,
-        factors: Array,
-        counts: NDArray[np.int64],
-        constant: float,
-        reg: float,
-        reg_by_count: bool,
-    ) -> Regressors:
-        """``counts`` are the numbers of entries in which each factor vector occurs."""
-        total = moment_sum(factors, counts, constant)
-        return cls.from_moment(total, int(counts.sum()), constant, reg, reg_by_count)
-
-    @classmethod
     def from_moment(
         cls,
         total: NDArray[np.float64],
@@ -213,7 +204,7 @@ class Regressors:
         reg: float,
         reg_by_count: bool,
     ) -> Regressors:
-        """The same from :func:`moment_sum` over ``n_entries`` entries."""
+        """The factors whose :func:`moment_sum` over ``n_entries`` entries is ``total``."""
         moments, axes = np.linalg.eigh(total / max(n_entries, 1))
         return cls(np.maximum(moments, 0.0), axes, constant, reg, reg_by_count)
 
@@ -230,10 +221,16 @@ class Regressors:
             leverage = np.einsum("tq,tq->t", squares, 1 / self._information(counts)[1])
         return np.asarray(np.minimum(leverage, OPTIONS.most_leverage))
 
-    def degrees_of_freedom(self, counts: NDArray[Any]) -> float:
-        """Effective degrees of freedom of regressions on ``counts`` entries, in total."""
+    def degrees_of_freedom(
+        self, counts: NDArray[Any], frequencies: NDArray[np.int64] | None = None
+    ) -> float:
+        """Effective degrees of freedom of regressions on ``counts`` entries, in total.
+
+        ``frequencies`` are the numbers of regressions with each count; one each by default.
+        """
         entries, both = self._information(counts)
-        return float((entries / both).sum())
+        freedom = entries / both
+        return float((freedom if frequencies is None else freedom * frequencies[:, None]).sum())
 
     def _information(self, counts: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The information of the entries, and of entries and ridge together, along each axis.
@@ -256,6 +253,25 @@ def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> ND
     """Σ v vᵀ over entries, where each factor vector v occurs in ``counts`` of them."""
     design = _design(factors, constant)
     return np.asarray((design * counts[:, None]).T @ design)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the noise model needs to know of all entries of a fit.
+
+    Attributes
+    ----------
+    moments : (array, array)
+        :func:`moment_sum` of the factors of the rows and of the columns.
+    counts : (Frequencies, Frequencies)
+        The numbers of entries that rows have, and how many rows have each; the same for columns.
+    n_entries : int
+        Number of entries.
+    """
+
+    moments: tuple[NDArray[np.float64], NDArray[np.float64]]
+    counts: tuple[Frequencies, Frequencies]
+    n_entries: int
 
 
 def ordinary_scales(scales: Array, counts: NDArray[np.int64]) -> Array:
@@ -314,48 +330,49 @@ class NoiseModel:
         i: NDArray[Any],
         j: NDArray[Any],
         scales: tuple[Array, Array] | None = None,
+        totals: Totals | None = None,
     ) -> NoiseModel:
-        """The noise of a fit, from the residuals of a sample of its entries at (i, j)."""
+        """The noise of a fit, from the residuals of a sample of its entries at (i, j).
+
+        ``totals`` are given where U, V and ``counts`` are those of some rows and columns only.
+        """
         if scales is not None:
             U = U / scales[0][:, None]
             V = V / scales[1][:, None]
             scales = ordinary_scales(scales[0], counts[0]), ordinary_scales(scales[1], counts[1])
+        if totals is None:
+            moments = (moment_sum(U, counts[0], constant), moment_sum(V, counts[1], constant))
+            totals = Totals(moments, ((counts[0], None), (counts[1], None)), int(counts[0].sum()))
         of_rows, of_columns = (
-            Regressors.from_factors(A, n, constant, reg, reg_by_count)
-            for A, n in zip((U, V), counts, strict=True)
+            Regressors.from_moment(moment, totals.n_entries, constant, reg, reg_by_count)
+            for moment in totals.moments
         )
         noise = cls(PRIOR, U, V, of_rows, of_columns, *counts, scales=scales)
-        return noise.calibrated(residual, i, j)
-
-    def calibrated(self, residual: Array, i: NDArray[Any], j: NDArray[Any]) -> Self:
-        """The same with distribution and inflation fitted to residuals of entries at (i, j)."""
-        noise = self
         fitted = np.ones(len(residual), bool)
         for _ in range(2):  # first the share of clean entries, then leverages of these alone
-            noise = noise._with_inflation(i, j)
+            noise = noise._with_inflation(i, j, totals)
             distribution = fit_distribution(residual / noise.deviations(i, j, fitted))
             noise = replace(noise, distribution=distribution)
         return noise
 
-    def degrees_of_freedom(self, clean: float) -> float:
-        """Effective degrees of freedom of all regressions if this share of entries is clean."""
-        by_column = self.of_rows.degrees_of_freedom(clean * self.column_counts)
-        by_row = self.of_columns.degrees_of_freedom(clean * self.row_counts)
-        return by_column + by_row
+    def for_rows_and_columns(
+        self, U: Array, V: Array, counts: tuple[NDArray[np.int64], NDArray[np.int64]]
+    ) -> NoiseModel:
+        """The same noise with the factors and counts of other rows and columns of the fit."""
+        return replace(self, U=U, V=V, row_counts=counts[0], column_counts=counts[1])
 
-    def _with_inflation(self, i: NDArray[Any], j: NDArray[Any]) -> Self:
+    def _with_inflation(self, i: NDArray[Any], j: NDArray[Any], totals: Totals) -> NoiseModel:
+        """The same with leverages that have the degrees of freedom of the fit."""
         clean = self.distribution.share
-        total = self.degrees_of_freedom(clean) - len(self.of_rows.moments) ** 2
-        per_entry = max(total, 0.0) / max(clean * self.n_entries, 1.0)
+        (by_row, rows), (by_column, columns) = totals.counts
+        freedom = self.of_rows.degrees_of_freedom(clean * by_column, columns)
+        freedom += self.of_columns.degrees_of_freedom(clean * by_row, rows)
+        total = freedom - len(self.of_rows.moments) ** 2
+        per_entry = max(total, 0.0) / max(clean * totals.n_entries, 1.0)
         wanted = min(per_entry, OPTIONS.most_freedom_used)
         plain = replace(self, inflation=1.0, scales=None).deviations(i, j, np.ones(len(i), bool))
         found = 1 - float(np.square(plain).mean())
         return replace(self, inflation=max(wanted / found, 1.0) if found > 0 else 1.0)
-
-    @property
-    def n_entries(self) -> int:
-        """Number of fitted entries."""
-        return int(self.row_counts.sum())
 
     def deviations(
         self, i: NDArray[Any], j: NDArray[Any], fitted: NDArray[np.bool_]

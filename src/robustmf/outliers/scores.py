@@ -20,7 +20,7 @@ from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
 from robustmf.outliers.evidence import Groups, combined, group_evidence
-from robustmf.outliers.noise import OPTIONS, NoiseModel
+from robustmf.outliers.noise import OPTIONS, NoiseModel, Totals
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -70,16 +70,21 @@ class ScoredEntries:
         return filled
 
 
-def outlier_scores(model: FittedModel, X: Any, *, rows: Rows, attacks: bool) -> NDArray[np.float64]:
-    """Scores of the entries of X; see :meth:`robustmf.RobustMF.outlier_scores`."""
-    return scores_and_predictions(model, X, rows=rows, attacks=attacks)[0]
+def outlier_scores(
+    model: FittedModel, X: Any, *, rows: Rows, attacks: bool, noise: NoiseModel | None = None
+) -> NDArray[np.float64]:
+    """Scores of the entries of X; see :meth:`robustmf.RobustMF.outlier_scores`.
+
+    ``noise`` is :func:`noise_model` of the fit, where it is known already.
+    """
+    return scores_and_predictions(model, X, rows=rows, attacks=attacks, noise=noise)[0]
 
 
 def scores_and_predictions(
-    model: FittedModel, X: Any, *, rows: Rows, attacks: bool
+    model: FittedModel, X: Any, *, rows: Rows, attacks: bool, noise: NoiseModel | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores of the entries of X, and the values expected there; NaN for unknown ids."""
-    noise = noise_model(model)
+    noise = noise or noise_model(model)
     entries = _scored_entries(model, X, rows, noise)
     scores = noise.distribution.two_sided(entries.standardized)
     if attacks:
@@ -133,8 +138,13 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
     )
 
 
-def noise_model(model: FittedModel, sample: EntrySample | None = None) -> NoiseModel:
-    """The noise of the fit, estimated from a sample of its entries."""
+def noise_model(
+    model: FittedModel, sample: EntrySample | None = None, totals: Totals | None = None
+) -> NoiseModel:
+    """The noise of the fit, estimated from a sample of its entries.
+
+    ``totals`` are those of the fit where the model has some of its rows and columns only.
+    """
     sample = sample or model.sampled_entries(OPTIONS.sample)
     sample = sample.selected(evenly_spaced(len(sample.values), OPTIONS.sample))
     i = sample.i
@@ -143,7 +153,7 @@ def noise_model(model: FittedModel, sample: EntrySample | None = None) -> NoiseM
     return NoiseModel.fit(
         factors.row_factors,
         factors.column_factors,
-        model.bias_unit if factors.has_bias else 0.0,
+        model.constant_regressor,
         model.reg,
         model.reg_by_count,
         (sample.row_counts, sample.column_counts),
@@ -151,6 +161,7 @@ def noise_model(model: FittedModel, sample: EntrySample | None = None) -> NoiseM
         i,
         j,
         model.scales,
+        totals,
     )
 
 
@@ -161,7 +172,7 @@ def is_fitted(
 
     ``if_unknown`` is the answer for all where the entries of the fit stayed on a cluster.
     """
-    if "pointers" not in model.entries:
+    if not model.has_all_entries:
         return np.full(len(i), if_unknown)
     fitted = model.fitted_entries()
     n = fitted.shape[1]

@@ -361,9 +361,21 @@ def solver_for(settings: Settings, operations: EntryOperations, plain_model: boo
 
 
 def require_possible(
-    solver: str, plain_model: bool, capabilities: Capabilities, nonnegative: bool = False
+    solver: str,
+    plain_model: bool,
+    capabilities: Capabilities,
+    nonnegative: bool = False,
+    *,
+    has_rank: bool = True,
+    certify: bool = False,
+    n_init: int = 1,
 ) -> None:
-    """Refuse a solver that cannot be used for this model on a backend with these capabilities."""
+    """Refuse parameters that a backend with these capabilities does not support for this model."""
+    if not has_rank and not capabilities.entry_operations:
+        raise ValueError(
+            "rank must be an integer with client=, got rank='auto': the search for the rank needs "
+            "all entries in one process; give a number, for example rank=10"
+        )
     if nonnegative and not capabilities.nonnegative:
         raise ValueError(
             "nonnegative=True needs all entries in the memory of one machine: fit without client="
@@ -372,6 +384,10 @@ def require_possible(
         for met, message in _conditions(get_solver(solver), plain_model, capabilities, nonnegative):
             if not met:
                 raise ValueError(message)
+    if certify and not CERTIFIER.is_possible(plain_model, capabilities):
+        raise ValueError("certify must be False with client=, got certify=True")
+    if n_init != 1 and not capabilities.several_initializations:
+        raise ValueError(f"n_init must be 1 with client=, got n_init={n_init!r}")
 
 
 def _conditions(

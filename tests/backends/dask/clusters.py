@@ -67,7 +67,8 @@ def settings_of(model, matrix):
 
 def set_model(model, result, entries, weights=None):
     """Make the estimator a fitted one."""
-    model._set_model(result, entries, weights, entries.n_entries, (-np.inf, np.inf))
+    found = model._fitted_model(result, entries, weights, entries.n_entries, (-np.inf, np.inf))
+    model._set_model(found, entries, weights)
     return model
 
 

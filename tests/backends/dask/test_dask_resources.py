@@ -21,7 +21,6 @@ from robustmf.data.compressed import Coordinates
 from robustmf.distributed import initialization
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.distributed.initialization import SAMPLING
-from robustmf.distributed.shards import SampledEntries
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
@@ -52,7 +51,6 @@ def test_bytes_of_a_sweep_agree_with_the_traffic_model(client):
 HOLDERS = {
     Part: lambda part: part.values,
     Coordinates: lambda sample: sample.values,
-    SampledEntries: lambda sample: sample.residual,
     Gathered: lambda gathered: gathered.rows.values,
     Block: lambda block: block.observed.rows.values,
     Observed: lambda observed: observed.rows.values,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
+from dataclasses import replace
 from functools import partial
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import NAMES, in_pieces
+from clusters import NAMES, Own, in_pieces
 
 from robustmf import Observed, RobustMF
 from robustmf.backends.biases import BiasModel
@@ -18,6 +18,7 @@ from robustmf.backends.dask import ShardedModel, Triplets, outlier_scores, recom
 from robustmf.backends.dask.matrix import Block, Matrix
 from robustmf.distributed import shards
 from robustmf.exceptions import DuplicateEntryError, ModelFileError
+from robustmf.io.model_file import read, write
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -98,6 +99,10 @@ def assert_same_predictions(whole, model, ratings):
     if whole.has_bias_:
         best = model.recommend(unknown, 3, row="user").compute()
         assert best.item.tolist() == whole.recommend("nobody", 3, exclude_seen=False)[0].tolist()
+        mixed = dd.from_pandas(pd.DataFrame({"user": ["nobody", "u003"]}), npartitions=1)
+        found = model.recommend(mixed, 3, row="user").compute().prediction
+        expected = whole.recommend(["nobody", "u003"], 3, exclude_seen=False)[1]
+        np.testing.assert_allclose(found, expected.ravel(), rtol=1e-12)
     else:
         assert model.recommend(unknown, 3, row="user").compute().empty
     with pytest.raises(TypeError, match="ids were of type float in fit, got '7'"):
@@ -129,46 +134,61 @@ def test_damaged_shards(client, ratings, tmp_path):
     with pytest.raises(ModelFileError, match=r"columns-00001\.parquet: is missing"):
         ShardedModel(folder)
     shard.write_bytes(whole)
-    manifest = folder / "manifest.json"
+    manifest = folder / "shards.rmf"
     assert_damaged_manifests_are_refused(manifest)
-    manifest.write_text(manifest.read_text()[:-3])
-    with pytest.raises(ModelFileError, match=r"manifest\.json: is damaged"):
+    manifest.write_bytes(manifest.read_bytes()[:-3])
+    with pytest.raises(ModelFileError, match=r"shards\.rmf: is damaged .*; fit again"):
         ShardedModel(folder)
     manifest.unlink()
-    with pytest.raises(ModelFileError, match=r"manifest\.json: does not exist"):
+    with pytest.raises(ModelFileError, match=r"shards\.rmf: does not exist"):
         ShardedModel(folder)
 
 
 def assert_damaged_manifests_are_refused(manifest):
-    """Damaged manifests are refused; the original is restored."""
-    text = manifest.read_text()
+    """Manifests with a valid checksum and other content are refused; the original is restored."""
+    content = manifest.read_bytes()
+    saved = read(manifest)
+    facts = saved.parameters
+    rows, columns = facts["files"]
+    noise = facts["noise"]
+
+    def with_facts(**changed):
+        return replace(saved, parameters=facts | changed)
 
     def with_file(file):
-        facts = json.loads(text)
-        facts["files"]["rows"][0] = file
-        return facts
+        return with_facts(files=([file, *rows[1:]], columns))
 
-    facts = json.loads(text)
-    first = facts["files"]["rows"][0]
+    without_shape = {name: value for name, value in facts.items() if name != "shape"}
     bad = [
-        ({name: value for name, value in facts.items() if name != "shape"}, "it has no 'shape'"),
-        (facts | {"shape": "60"}, "it has shape='60'"),
-        (facts | {"id_types": [["str"]]}, r"it has id_types=\[\['str'\]\]"),
-        (facts | {"files": facts["files"] | {"columns": []}}, "no rows or no columns"),
-        (with_file({}), "a file has no 'name'"),
-        (with_file("x"), "a file is 'x'"),
+        (replace(saved, parameters=without_shape), "'shape'"),
+        (with_facts(shape="60"), "shape='60'"),
+        (with_facts(shape=(60, "40")), r"shape=\(60, '40'\)"),
+        (with_facts(id_types=(["str"],)), r"id_types=\(\['str'\],\)"),
+        (with_facts(other=1), "other"),
+        (with_facts(files=(rows, [])), "no rows or no columns"),
+        (with_facts(noise=noise | {"of_rows": {}}), "moments"),
+        (with_facts(noise=noise | {"of_rows": noise["of_rows"] | {"axes": np.ones(1)}}), "noise="),
+        (with_facts(noise=noise | {"inflation": "1"}), "noise="),
+        (with_facts(noise=noise | {"of_rows": noise["of_rows"] | {"reg": 1e9}}), "noise="),
+        (with_file({}), "'name'"),
+        (with_file("x"), "must be a mapping"),
+        (with_file(rows[0] | {"rows": "1"}), "rows='1'.* is not a shard"),
         (
-            with_file(first | {"name": "../rows-00000.parquet"}),
-            "'../rows-00000.parquet' is not the name of a shard",
+            with_file(rows[0] | {"name": "../rows-00000.parquet"}),
+            "'../rows-00000.parquet'.* is not a shard",
         ),
-        ([], "is not the manifest of shards"),
+        (replace(saved, kind="RobustMF"), "is not the manifest of shards"),
+        (replace(saved, state=saved.state | {"reg_": "1"}), "reg_ is missing or of the wrong kind"),
+        (replace(saved, state={}), "row_factors_"),
     ]
     for one, message in bad:
-        manifest.write_text(json.dumps(one))
-        with pytest.raises(ModelFileError, match=rf"manifest\.json: .*{message}.*; fit again"):
+        write(manifest, one)
+        with pytest.raises(
+            ModelFileError, match=rf"shards\.rmf: is damaged .*{message}.*; fit again"
+        ):
             ShardedModel(manifest.parent)
-    manifest.write_text(text)
-    with pytest.raises(ModelFileError, match=r"manifest\.json: cannot be read \(Not a directory\)"):
+    manifest.write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"shards\.rmf: cannot be read \(Not a directory\)"):
         ShardedModel(manifest)
 
 
@@ -184,7 +204,7 @@ def test_relative_folder_and_replaced_shards(client, ratings, tmp_path, monkeypa
         )
         names = [f"{side}-{k:05}.parquet" for side in ("columns", "rows") for k in range(blocks)]
         assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-            [*names, "manifest.json", "rows-1.parquet"]
+            [*names, "shards.rmf", "rows-1.parquet"]
         )
         found = (
             ShardedModel("out")
@@ -194,12 +214,23 @@ def test_relative_folder_and_replaced_shards(client, ratings, tmp_path, monkeypa
         assert len(found) == len(ratings)
 
 
+def test_shards_of_a_user_defined_loss(client, ratings, tmp_path):
+    """Their manifest is a data file, which cannot contain the code of the loss."""
+    triplets = Triplets(in_pieces(ratings), shards=tmp_path / "out", **NAMES)
+    RobustMF(2, loss=Own(), reg=0.5, random_state=0).fit(triplets, client=client)
+    model = ShardedModel(tmp_path / "out")
+    assert (model.manifest.loss, model.manifest.theta) == ("own", 0.5)
+    pairs = dd.from_pandas(ratings, npartitions=2)
+    found = model.predict(pairs, row="user", col="item").compute()
+    assert np.median(np.abs(found - ratings.rating)) < 0.2
+
+
 def test_temporary_names_of_shards_are_unique(tmp_path, monkeypatch):
     """Tasks on two machines may have the same process id."""
     block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
     names = []
-    replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda old, new: (names.append(str(old)), replace(old, new)))
+    move = os.replace
+    monkeypatch.setattr(os, "replace", lambda old, new: (names.append(str(old)), move(old, new)))
     for _ in range(2):
         shards._write(
             [1, 2],

@@ -31,15 +31,14 @@ Point = tuple[Factors, Factors]
 class Terms:
     """The parts of the model that are constant over the sweeps.
 
-    ``ridges`` are those of each factor of rows and columns, instead of λ; ``side`` is which of the
-    two a task is for.
+    ``reg`` is λ, or the ridge of each factor of rows and columns; ``side`` is which of the two a
+    task is for.
     """
 
-    reg: float
+    reg: float | Ridges
     reg_by_count: bool
     biases: BiasModel
     bounds: tuple[float, float]
-    ridges: Ridges | None = None
     side: int = 0
 
     def of_side(self, side: int) -> Terms:
@@ -48,7 +47,7 @@ class Terms:
 
     def regressions(self, block: Block) -> Regressions:
         """The regressions of a block, on the thread of the task."""
-        reg = self.reg if self.ridges is None else self.ridges[self.side]
+        reg = self.reg[self.side] if isinstance(self.reg, tuple) else self.reg
         operations = CPUOperations(block.observed, Team(1))
         return Regressions(operations, self.biases, reg, self.reg_by_count, block.weights)
 
