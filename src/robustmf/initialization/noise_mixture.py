@@ -37,7 +37,7 @@ class NoiseOptions:
     prior_share : float
         Added to the share of each component, so that one that is not needed now can return.
     least_share : float
-        Components with a smaller share are left out of a pass.
+        Components with a smaller share, most of it that prior share, are left out of most passes.
     level_step : float
         The step of the grid of noise levels, in the logarithm of the variance.
     level_steps : int
@@ -63,7 +63,7 @@ class NoiseOptions:
     learned_share: float = 5e-3
     outlier_share: float = 0.2
     prior_share: float = 2e-4
-    least_share: float = 1e-4
+    least_share: float = 3e-4
     level_step: float = 0.25
     level_steps: int = 32
     level_prior: float = 1e-3
@@ -194,7 +194,7 @@ class NoiseMixture:
         """Asymptotic variance of a location estimate with this loss, in units of σ²."""
         nodes, probabilities = np.polynomial.hermite_e.hermegauss(OPTIONS.nodes)
         probabilities = probabilities / probabilities.sum()
-        used = self.shares > OPTIONS.least_share
+        used = self.shares > 0
         shares = self.shares[used, None] * probabilities
         width = np.sqrt(self.variances[used, None])
         e = self.centers[used, None] + width * nodes
@@ -281,6 +281,11 @@ class NoiseLevels:
         near = np.abs(self.offsets) <= 1
         self.prior = np.where(near, 1.0, OPTIONS.level_prior)
         self.prior /= self.prior.sum()
+
+    def reset(self, rows: NDArray[np.intp]) -> None:
+        """Give these rows their base level."""
+        self.values = self.values.copy()
+        self.values[rows] = self.base[rows]
 
     def learn(self, likelihoods: Array, counts: NDArray[np.int64], common: bool) -> None:
         """New levels from log likelihoods of levels ``base``·exp(offsets·step), one row each.

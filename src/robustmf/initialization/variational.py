@@ -106,8 +106,8 @@ class VariationalOptions:
         A repaired row must gain this much in log posterior probability.
     failure : float
         The probability that no subset is free of outliers; twice as many subsets are drawn.
-    max_subsets : int
-        The largest number of subsets of one row.
+    max_subsets : (int, int)
+        The largest number of subsets of one row, and in the last repairs, when few rows are left.
     repair_work : float
         Multiply–adds of one repair of one side, at most.
     max_failures : int
@@ -170,20 +170,20 @@ class VariationalOptions:
     repairable_noise: float = 0.15
     min_gain: float = 1.0
     failure: float = 1e-3
-    max_subsets: int = 300
+    max_subsets: tuple[int, int] = (300, 1000)
     repair_work: float = 1e9
     max_failures: int = 4
     deficit: float = -1.0
     min_variance: float = 0.03
     clean_bounds: tuple[float, float] = (0.1, 0.95)
     level_interval: int = 3
-    sweeps: int = 30
-    tol: float = 2e-3
+    sweeps: int = 40
+    tol: float = 1e-3
     level_weight: float = 0.1
     pruned: float = 0.3
     log_energies: tuple[float, float] = (-14.0, 40.0)
     tail: float = 1e-5
-    max_repetitions: int = 3
+    max_repetitions: int = 6
     batch: int = 1 << 14
 
 
@@ -211,8 +211,6 @@ class FoundFactors:
         The difference of each entry from its prediction by the others.
     evidence : float
         The log evidence of the model: the higher, the better.
-    is_clear : bool
-        Whether no further attempt is needed.
     """
 
     U: Array
@@ -224,7 +222,6 @@ class FoundFactors:
     n_entries: int
     residuals: Array
     evidence: float
-    is_clear: bool
 
 
 class VariationalSearch:
@@ -302,9 +299,12 @@ class VariationalSearch:
             own.moments,
         )
 
-    def expectations(self) -> None:
-        """Judge the entries: new weights, and what the noise distribution learns from."""
-        used, *components = self.noise.components()
+    def expectations(self, complete: bool = True) -> None:
+        """Judge the entries: new weights, and what the noise distribution learns from.
+
+        Unless ``complete``, components that hardly any entry belongs to are left out.
+        """
+        used, *components = self.noise.components(0.0 if complete else NOISE.least_share)
         rows = self.rows
         columns = self.columns
         n_blocks = len(rows.bounds) - 1
@@ -434,7 +434,7 @@ class VariationalSearch:
             change = float(np.std(np.log(levels.values / before)))
             self.level_change = max(self.level_change, change)
 
-    def repair(self) -> int:
+    def repair(self, last: bool = False) -> int:
         """Fit rows, then columns, again from random subsets where that is better.
 
         Where the noise is large, the posterior of a row has one mode, and there is nothing to
@@ -447,9 +447,9 @@ class VariationalSearch:
         changed = 0
         for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
             weights = own.take(self.weights)
-            rows, n_subsets = self._suspects(own)
+            rows, n_subsets = self._suspects(own, OPTIONS.max_subsets[last])
             new_weights = weights.copy()
-            improved = np.zeros(len(rows), bool)
+            improved = np.zeros(len(rows), np.int64)
             self.n_repairs += 1
             self.team.run(
                 kernels.resample_rows,
@@ -464,6 +464,7 @@ class VariationalSearch:
                 other.covariances,
                 self.precision,
                 own.levels.values,
+                own.levels.base,
                 other.levels.values,
                 *components,
                 rows,
@@ -474,19 +475,22 @@ class VariationalSearch:
                 new_weights,
             )
             if improved.any():
-                changed += int(improved.sum())
+                changed += int(np.count_nonzero(improved))
+                own.levels.reset(rows[improved == 2])
                 own.put(new_weights, self.weights)
                 self.posteriors(own, other)
                 self.posteriors(other, own)
                 self.expectations()
         return changed
 
-    def _suspects(self, own: Side) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def _suspects(self, own: Side, max_subsets: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Rows with fewer clean entries than the median row, the worst first."""
         counts = own.groups.counts
         filled = counts > 0
         total = np.bincount(own.of_entry, own.take(self.clean), minlength=len(counts))
+        # of the entries of a row that looks noisy, so many are within the noise of the others
         share = total / np.maximum(counts, 1)
+        share *= np.sqrt(np.minimum(own.levels.base / own.levels.values, 1.0))
         median = float(np.median(share[filled]))
         variance = max(median * (1 - median), OPTIONS.min_variance)
         deficit = (median - share) * np.sqrt(counts / variance)
@@ -498,13 +502,13 @@ class VariationalSearch:
         rows = rows[np.argsort(-deficit[rows], kind="stable")]
         chance = np.clip(share[rows], *OPTIONS.clean_bounds) ** self.rank
         subsets = np.ceil(2 * np.log(OPTIONS.failure) / np.log1p(-chance))
-        subsets = np.minimum(subsets, OPTIONS.max_subsets).astype(np.int64)
+        subsets = np.minimum(subsets, max_subsets).astype(np.int64)
         work = np.cumsum(subsets * counts[rows] * (2 * self.rank**2 + 40.0))
-        within = int(np.searchsorted(work, OPTIONS.repair_work, side="right"))
-        rows = rows[:within]
+        number = int(np.searchsorted(work, OPTIONS.repair_work, side="right"))
+        rows = rows[:number]
         own.tried[rows] = share[rows]
         own.failures[rows] += 1
-        return rows, subsets[:within]
+        return rows, subsets[:number]
 
     def forget_failures(self) -> None:
         """Every row may be repaired again."""
@@ -524,9 +528,9 @@ class VariationalSearch:
             before = self.noise.variance
             # a row that is to be repaired looks noisy: its own level is learned afterwards
             repairing = changed > 0
-            due = k % OPTIONS.level_interval == 0
-            due &= not (repairing and self.levels_are_learned)
-            moved = self.learning_sweep(levels=due, common=repairing)
+            complete = k % OPTIONS.level_interval == 0
+            due = complete and not (repairing and self.levels_are_learned)
+            moved = self.learning_sweep(due, repairing, complete)
             if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
                 changed = self.repair()
                 repairs += 1
@@ -559,7 +563,9 @@ class VariationalSearch:
             if abs(self.noise.variance / before - 1) < OPTIONS.tol:
                 break
 
-    def learning_sweep(self, levels: bool = False, common: bool = False) -> float:
+    def learning_sweep(
+        self, levels: bool = False, common: bool = False, complete: bool = True
+    ) -> float:
         """One sweep that learns prior variances and noise; the largest change of the former."""
         self.sweep()
         moved = self.learn_precision(0.0)
@@ -567,7 +573,7 @@ class VariationalSearch:
         self.noise.learn(*self.sums)
         if levels:
             self.learn_levels(common)
-        self.expectations()
+        self.expectations(complete)
         return moved
 
     def prune(self) -> None:
@@ -696,8 +702,6 @@ class VariationalSearch:
 
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
-        noise = float(np.sqrt(self.noise.variance / self.spread))
-        low, high = OPTIONS.clear_noise
         scales = self.row_scale[self.i] * self.column_scale[self.j]
         precision = self.precision.mean() if self.rank else 1 / np.sqrt(self.size)
         ridge = self.noise.variance * precision * self.unit
@@ -720,8 +724,13 @@ class VariationalSearch:
             len(self.values),
             self.residuals * (self.unit * scales),
             self.evidence(),
-            not low <= noise <= high,
         )
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no further attempt is needed."""
+        low, high = OPTIONS.clear_noise
+        return not low <= float(np.sqrt(self.noise.variance / self.spread)) <= high
 
 
 def search_factors(
@@ -735,14 +744,20 @@ def search_factors(
     seed = int(rng.integers(1 << 40))
     if not is_searchable(observed):
         return None
-    best: FoundFactors | None = None
+    best: tuple[FoundFactors, VariationalSearch] | None = None
+    completed = False
     for least_prior in OPTIONS.least_priors:
-        found = _attempt(VariationalSearch(observed, team, seed), rank, least_prior)
-        if best is None or found.evidence > best.evidence:
-            best = found
-        if found.is_clear:
+        search = VariationalSearch(observed, team, seed)
+        _attempt(search, rank, least_prior)
+        # with many outliers the removal of factors decides which attempt is the better one
+        completed |= search.noise.outlier_share > OPTIONS.many_outliers
+        found = _completed(search, rank) if completed else search.found()
+        if best is None or found.evidence > best[0].evidence:
+            best = (found, search)
+        if search.is_clear:
             break
-    return best
+    assert best is not None
+    return best[0] if completed else _completed(best[1], rank)
 
 
 def is_searchable(observed: Observed) -> bool:
@@ -767,13 +782,17 @@ def noise_without_factors(observed: Observed, team: Team) -> FoundFactors:
     return search.found()
 
 
-def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> FoundFactors:
-    """Anneal, settle, and add factors while that improves the fit."""
+def _most_factors(observed: Observed, rank: int | None) -> int:
+    return min(largest_rank(observed), OPTIONS.max_rank if rank is None else rank)
+
+
+def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> None:
+    """Anneal and settle, from the spectrum of clipped values."""
     observed = search.observed
     m, n = observed.shape
     values = clipped(search.values)
     values[search.gross] = np.median(values)
-    most = min(largest_rank(observed), OPTIONS.max_rank if rank is None else rank)
+    most = _most_factors(observed, rank)
     centered = values - np.median(values)
     shown = bethe_hessian_rank(observed, centered, most, search.seed)
     number, share = OPTIONS.margin
@@ -790,6 +809,11 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
         search.noise.is_free = True
         search.settle()
+
+
+def _completed(search: VariationalSearch, rank: int | None) -> FoundFactors:
+    """Add factors while that improves the fit; remove those that outliers formed; repair rows."""
+    most = _most_factors(search.observed, rank)
     best = search.found()
     kept = search.state()
     for _ in range(OPTIONS.max_growth if search.rank else 0):
@@ -822,6 +846,8 @@ def _refined(search: VariationalSearch, best: FoundFactors) -> FoundFactors:
     search.restore(kept)
     for _ in range(OPTIONS.max_repetitions if search.rank else 0):
         search.forget_failures()
+        if not any(search.repair(last=True) for _ in range(OPTIONS.max_failures)):
+            break
         search.settle()
         found = search.found()
         if found.evidence <= best.evidence:

@@ -24,6 +24,10 @@ _CUTOFF = 9.0
 _CANDIDATES = 4
 _REFINEMENTS = 3
 
+#: A row is noisy whose noise variance is this multiple of its base level. Smaller differences
+#: hardly change which fit is the better one.
+_NOISY = 2.0
+
 #: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
 _MIN_FREEDOM = 0.05
 
@@ -324,59 +328,71 @@ def _best_subset(B, y, scales, precision, n_subsets, order, state, A, u, w, best
 @kernel
 def resample_rows(
     first, last, pointers, indices, values, weights, U, V, column_covariances, precision,
-    row_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed, gain,
-    changed, new_weights,
+    row_levels, base_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed,
+    gain, changed, new_weights,
 ):  # fmt: skip
     """The better of the present row and the best fit to random subsets, for ``rows[first:last]``.
 
     A row changes where its log posterior rises by ``gain``; its entries then receive the weights of
-    the new fit in ``new_weights``.
+    the new fit in ``new_weights``. Each fit is judged with the noise level of the row and with that
+    of ``base_levels``, by the larger posterior: a row in a poor local maximum looks noisy, and its
+    own level would confirm that. ``changed`` receives 0 for a row that stays, 1 for a new fit with
+    the level of the row and 2 for one with its base level.
     """
     r = U.shape[1]
     A, u, candidate, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
+    refined = np.empty(r)
     outer, terms = np.empty(column_covariances.shape[1]), np.empty(variances.size)
     for a in range(first, last):
         i = rows[a]
         low, high = pointers[i], pointers[i + 1]
         count = high - low
-        changed[a] = False
+        changed[a] = 0
         if count < r + 2:
             continue
         y = values[low:high]
         B, covariances = np.empty((count, r)), np.empty((count, outer.size))
-        w, levels, order = np.empty(count), np.empty(count), np.arange(count)
-        for t in range(count):
-            levels[t] = row_levels[i] * column_levels[indices[low + t]]
+        w, order = np.empty(count), np.arange(count)
+        n_levels = 2 if row_levels[i] > _NOISY * base_levels[i] else 1
+        levels, scales = np.empty((n_levels, count)), np.empty((n_levels, count))
         _without_entries(
             pointers, indices, values, weights, i, U, V, column_covariances, B, covariances, g
         )
-        scales = np.empty(count)
         _pack_outer(U[i], outer)
         for t in range(count):
-            scales[t] = 1 / (variances[0] * levels[t] + dot(covariances[t], outer))
+            variance = dot(covariances[t], outer)
+            for k in range(n_levels):
+                level = row_levels[i] if k == 0 else base_levels[i]
+                levels[k, t] = level * column_levels[indices[low + t]]
+                scales[k, t] = 1 / (variances[0] * levels[k, t] + variance)
+        log_ratio = 0.5 * count * np.log(row_levels[i] / base_levels[i])
         state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
         best = -np.inf
         # the present row first: a candidate replaces it where the log posterior rises by ``gain``
-        for k in range(_CANDIDATES + 1):
-            if k == 0:
+        for number in range(_CANDIDATES + 1):
+            if number == 0:
                 copy(U[i], candidate)
             else:
                 state = _best_subset(
-                    B, y, scales, precision, 1 + n_subsets[a] // _CANDIDATES, order, state, A, u, w,
-                    candidate,
+                    B, y, scales[number % n_levels], precision, 1 + n_subsets[a] // _CANDIDATES,
+                    order, state, A, u, w, candidate,
                 )  # fmt: skip
-            found = -np.inf
-            for step in range(_REFINEMENTS + 1):
-                found = _log_posterior(
-                    B, covariances, y, levels, candidate, precision, log_shares, centers, variances,
-                    w, outer, terms,
-                )  # fmt: skip
-                if step < _REFINEMENTS:
-                    _regress(B, y, w, precision, A, candidate)
-            if k == 0:
-                best = found + gain
-            elif found > best:
-                best = found
-                changed[a] = True
-                copy(candidate, U[i])
-                copy(w, new_weights[low:high])
+            for k in range(n_levels):
+                copy(candidate, refined)
+                found = -np.inf
+                for step in range(_REFINEMENTS + 1):
+                    found = _log_posterior(
+                        B, covariances, y, levels[k], refined, precision, log_shares, centers,
+                        variances, w, outer, terms,
+                    )  # fmt: skip
+                    if step < _REFINEMENTS:
+                        _regress(B, y, w, precision, A, refined)
+                if k == 1:
+                    found += log_ratio  # densities are those of entries in units of their levels
+                if number == 0:
+                    best = max(best, found + gain)
+                elif found > best:
+                    best = found
+                    changed[a] = 1 + k
+                    copy(refined, U[i])
+                    copy(w, new_weights[low:high])
