@@ -242,16 +242,16 @@ MUTANTS = [
     ),
     Mutant(
         "fitting.py",
-        "with _limited_blas(get_solver(initial.solver).single_blas_thread):",
-        "with _limited_blas(False):",
+        "with one_blas_thread():",
+        "if True:",
         "backends/test_blas.py -k rank",
         aimed=True,
     ),
     Mutant(
-        "fitting.py",
-        "        with _limited_blas(choice.spec.single_blas_thread):\n",
-        "        with _limited_blas(False):\n",
-        "backends/test_blas.py -k rank",
+        "outliers/noise.py",
+        "@one_blas_thread()\n    def squared_coordinates",
+        "def squared_coordinates",
+        "backends/test_blas.py -k tall",
         aimed=True,
     ),
     # chosen without looking at the tests

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -430,7 +429,7 @@ def _fit_all(
     """One fit per stream of random numbers, without those that a checkpoint has."""
     with progress.reading():
         results = [FitResult.from_parts(parts, settings, data) for parts in progress.ended]
-    with _limited_blas(choice.spec.single_blas_thread or settings.certify is not None):
+    with one_blas_thread():
         for stream in streams[len(results) :]:
             if results:
                 # fits are compared with each other: all have the model of the first
@@ -474,14 +473,7 @@ def _fit_once(
     else:
         with progress.reading():
             initial = Initialization.from_parts(saved, settings, data)
-    # a rank that was found may have led to another solver than the chosen one
-    with _limited_blas(get_solver(initial.solver).single_blas_thread):
-        return iterate(settings, initial, data, progress)
-
-
-def _limited_blas(limited: bool) -> AbstractContextManager[None]:
-    """One thread of BLAS, or the limits as they are."""
-    return one_blas_thread() if limited else nullcontext()
+    return iterate(settings, initial, data, progress)
 
 
 # --- 2. Initialize: factors, noise level, λ and biases ---
@@ -763,8 +755,7 @@ def _initial_point(
         center, row_bias, column_bias = initial_biases(operations, reg)
     operations = _weighted(operations, sample_weights)
     if choice.spec.initialized_by_projection and init == "auto":
-        with _limited_blas(choice.spec.single_blas_thread):
-            return projection_initialization(settings, operations, rng)
+        return projection_initialization(settings, operations, rng)
     if center is not None:
         operations = subtract_biases(operations, center, row_bias, column_bias)
     observed = operations.observed

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.dask.loading import block_of
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import (
@@ -451,6 +452,7 @@ def _score_found(
     return pd.Series(scores, index=frame.index, name="outlier_score")
 
 
+@one_blas_thread()
 def _rank_shard(facts: Facts, queries: Queries, users: Found, shard: Shard, n: int) -> Best:
     """The n best unseen columns of one block for each user, without the user's bias."""
     if not queries or not len(shard.factors):

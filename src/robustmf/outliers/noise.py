@@ -27,6 +27,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.statistics import MAD_TO_SIGMA
 
 Array = NDArray[np.floating[Any]]
@@ -205,6 +206,7 @@ class Regressors:
         return cls.from_moment(total, int(counts.sum()), constant, reg, reg_by_count)
 
     @classmethod
+    @one_blas_thread()
     def from_moment(
         cls,
         total: NDArray[np.float64],
@@ -217,6 +219,7 @@ class Regressors:
         moments, axes = np.linalg.eigh(total / max(n_entries, 1))
         return cls(np.maximum(moments, 0.0), axes, constant, reg, reg_by_count)
 
+    @one_blas_thread()
     def squared_coordinates(self, factors: Array) -> NDArray[np.float64]:
         """Squared coordinates of factor vectors along the axes."""
         return np.square(_design(factors, self.constant) @ self.axes)
@@ -252,6 +255,7 @@ def _design(factors: Array, constant: float) -> NDArray[np.float64]:
     return np.hstack([design, np.full((len(design), 1), constant)]) if constant else design
 
 
+@one_blas_thread()
 def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> NDArray[np.float64]:
     """Σ v vᵀ over entries, where each factor vector v occurs in ``counts`` of them."""
     design = _design(factors, constant)
