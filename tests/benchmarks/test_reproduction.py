@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.records import plain
 from benchmarks.reproduction import figure1, plan, reproduce, table2, table4
 from benchmarks.reproduction.methods import METHODS, Watch
 from benchmarks.reproduction.plan import DataMissingError, Experiment, Run
@@ -128,6 +129,24 @@ def test_a_record_without_data_names_no_folder(monkeypatch, tmp_path):
     record = execute(Run("larger", "RP", "Netflix", 0))
     assert record["status"] == "no data"
     assert record["reason"] == "Netflix was not found"
+
+
+def test_a_second_command_finds_the_records_of_the_first(tmp_path):
+    """The noise of this experiment, 1.7/√m, has more digits than results are recorded with."""
+    command = ["noise", "--method", "oracle", "--data", "m = 250", "--seeds", "1", "--jobs", "1"]
+    command += ["--records", str(tmp_path)]
+    assert reproduce.main(command) == 0
+    first = (tmp_path / "noise.jsonl").read_bytes()
+    assert reproduce.main(command) == 0
+    assert (tmp_path / "noise.jsonl").read_bytes() == first
+
+
+@pytest.mark.parametrize("name", plan.NAMES)
+def test_committed_records_have_the_settings_of_the_code(name):
+    for record in Records().latest(name).values():
+        if record["status"] == "done":
+            settings = plain(plan.experiment(name).settings(Run.from_key(record["key"])))
+            assert record["settings"] == settings, record["key"]
 
 
 @pytest.mark.parametrize("change", ["numerical version", "other settings"])
