@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 from robustmf import RobustMF, fitting
 from robustmf.backends.cpu import blas
 from robustmf.backends.cpu.blas import one_blas_thread
+from robustmf.outliers.noise import Regressors, moment_sum
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="requires os.fork")
 
@@ -212,6 +213,20 @@ def test_answers_do_not_depend_on_the_threads_of_blas():
         yield model.outlier_scores()
 
     assert same_bits(answers) == [True] * 4
+
+
+def test_sums_of_the_noise_model_do_not_depend_on_the_threads_of_blas():
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((12_001, 13))
+    counts = rng.integers(1, 100, len(factors))
+
+    def sums():
+        found = Regressors.from_factors(factors, counts, 0.5, 1.0, False)
+        yield moment_sum(factors, counts, 0.5)
+        yield found.axes
+        yield found.squared_coordinates(factors)
+
+    assert same_bits(sums) == [True] * 3
 
 
 def test_libraries_are_searched_once(monkeypatch):
