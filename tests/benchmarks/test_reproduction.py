@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from benchmarks.records import plain
-from benchmarks.reproduction import figure1, plan, reproduce, table2, table4
+from benchmarks.reproduction import figure1, methods, plan, reproduce, table2, table4
 from benchmarks.reproduction.methods import METHODS, Watch
 from benchmarks.reproduction.plan import DataMissingError, Experiment, Run
 from benchmarks.reproduction.running import execute, missing, run_missing
 from benchmarks.reproduction.store import Records
-from benchmarks.reproduction.versions import numerical_version
+from benchmarks.reproduction.versions import numerical_version, reproduces
 from robustmf.baselines import ScaledASD
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +75,11 @@ def test_records_are_appended_and_an_incomplete_line_is_dropped(tmp_path):
     (tmp_path / "x.jsonl").write_text("nonsense\n")
     with pytest.raises(ValueError, match=r"x\.jsonl, line 1 is not a record"):
         records.latest("x")
+
+
+def clear_versions():
+    numerical_version.cache_clear()
+    reproduces.cache_clear()
 
 
 def fake(runs, execute, settings=None):
@@ -164,12 +169,12 @@ def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, 
     one = fake(runs, executed, settings)
     monkeypatch.setattr(figure1, "EXPERIMENT", replace(one, probe=lambda method: version[0]))
     command = ["figure1", "--jobs", "1", "--records", str(tmp_path)]
-    numerical_version.cache_clear()
+    clear_versions()
     assert reproduce.main([*command, "--seeds", "1"]) == 0
     assert made == [0]
     if change == "numerical version":
         version[0] = 0.6
-        numerical_version.cache_clear()
+        clear_versions()
     else:
         settings["theta"] = 2.0
     assert reproduce.main(command) == 2
@@ -181,19 +186,64 @@ def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, 
     assert made == [0, 1, 0]
     assert reproduce.main(command) == 0
     assert made == [0, 1, 0]
-    numerical_version.cache_clear()
+    clear_versions()
 
 
 def test_a_numerical_version_follows_the_results(monkeypatch):
-    numerical_version.cache_clear()
+    clear_versions()
     before = numerical_version("table2", "ScaledASD")
-    numerical_version.cache_clear()
+    clear_versions()
     assert numerical_version("table2", "ScaledASD") == before
-    numerical_version.cache_clear()
+    clear_versions()
     changed = replace(METHODS["ScaledASD"], make=partial(ScaledASD, max_iter=3))
     monkeypatch.setitem(METHODS, "ScaledASD", changed)
     assert numerical_version("table2", "ScaledASD") != before
-    numerical_version.cache_clear()
+    clear_versions()
+
+
+def test_rounding_errors_do_not_change_a_version(monkeypatch):
+    """The error of a method that amplifies them may be anywhere in the range that they explain."""
+    found = {None: 0.5, 0: 0.6, 1: 0.45}
+
+    def probe(method):
+        return found.get(methods._PERTURBATION.get(), 0.5)
+
+    monkeypatch.setattr(figure1, "EXPERIMENT", replace(fake([], None), probe=probe))
+    clear_versions()
+    accepted = {"0.5": True, "0.5004": True, "0.58": True, "0.74": True, "0.76": False}
+    accepted |= {"0.31": True, "0.29": False}
+    assert {one: reproduces("figure1", "m", one) for one in accepted} == accepted
+    found.clear()
+    clear_versions()
+    assert not reproduces("figure1", "m", "0.501")
+    clear_versions()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_perturbed_data_differ_in_their_last_digits():
+    probe = plan.experiment("table2").probe
+    first = probe("ScaledASD")
+    assert probe("ScaledASD") == first
+    with methods.perturbed(1):
+        second = probe("ScaledASD")
+    assert first != second
+    assert second == pytest.approx(first, rel=1e-6)
+
+
+def test_records_of_one_code_have_one_version(tmp_path, monkeypatch):
+    """Another processor computes another version, which rounding explains."""
+    version = [0.5]
+    runs = [Run("figure1", "m", "d", seed) for seed in range(2)]
+    one = fake(runs, lambda run: {"value": 1.0})
+    monkeypatch.setattr(figure1, "EXPERIMENT", replace(one, probe=lambda method: version[0]))
+    for number in (1, 2):
+        clear_versions()
+        command = ["figure1", "--jobs", "1", "--records", str(tmp_path), "--seeds", str(number)]
+        assert reproduce.main(command) == 0
+        version[0] = 0.5001
+    clear_versions()
+    latest = Records(tmp_path).latest("figure1").values()
+    assert [record["numerical_version"] for record in latest] == ["0.5", "0.5"]
 
 
 def test_selected_runs(tmp_path, capsys):
