@@ -173,7 +173,7 @@ LEADS = {
         "count (`benchmarks/reproduction/versions.py`). "
         "`python -m benchmarks reproduce` does not add to records of other settings or versions "
         "unless `--mix` is given. Outdated are those of RobustMF in Tables 2, 3 (with and without "
-        "biases) and 4, which were made before its search for the model was changed; "
+        "biases) and 4, which an earlier version of the code made; "
         "`--replace` repeats them."
     ),
 }

@@ -128,8 +128,8 @@ MUTANTS = [
     Mutant("cli/output.py", "        return csv_text(value)", "        return value", _TEXT),
     Mutant(
         "report/names.py",
-        '("=", "+", "-", "@", "\\t", "\\r", "\\n")',
-        '("=", "+", "-", "\\t", "\\r", "\\n")',
+        '("=", "+", "-", "@", "\\t"',
+        '("=", "+", "-", "\\t"',
         _TEXT,
     ),
     Mutant("cli/output.py", "    elif sys.stdout.isatty():", "    elif False:", _TERMINAL),
