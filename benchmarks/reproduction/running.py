@@ -78,7 +78,9 @@ def run_missing(
         if record["status"] == DONE:
             version = record["numerical_version"]
             record["numerical_version"] = common_version(run, version, records)
-        records.append(run.experiment, record)
+        known = records.latest(run.experiment).get(run.key, {})
+        if record["status"] != NO_DATA or known.get("reason") != record["reason"]:
+            records.append(run.experiment, record)
         made.append(record)
         progress(len(made), len(waiting), record)
 

@@ -115,6 +115,8 @@ def test_only_missing_runs_are_executed(tmp_path, monkeypatch):
     assert records.latest("figure1")["figure1/m/d/0"]["result"] == {"value": 0.0, "odd": None}
     run_missing(runs, records, 1, lambda *_: None)
     assert made == [0, 1, 2, 1, 2]
+    kept = [(record["seed"], record["status"]) for record in records.lines("figure1")]
+    assert kept == [(0, "done"), (1, "no data"), (2, "failed"), (2, "done")]
     assert [run.seed for run in missing(runs, records)] == [1]
 
 
