@@ -21,7 +21,7 @@ _PACKAGES = ("robustmf", "numpy", "scipy", "numba", "scikit-learn", "torch", "tr
 def environment() -> dict[str, Any]:
     """Commit, date, versions of packages, and machine."""
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "gpu": _gpu()},
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the checkout, marked where files differ from it; None without Git."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     here = Path(__file__).parent

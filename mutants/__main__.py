@@ -22,6 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.records import commit
 from mutants import catalog
 from mutants.mutant import Mutant
 from mutants.selected_tests import status_of_tests
@@ -47,7 +48,8 @@ _FAILED = (1, 2)
 class Result:
     """What became of a mutant: "killed", "survived", "equivalent", "invalid: …" or "not_run".
 
-    ``digest`` identifies the file, without the fault, in which it was tested.
+    ``digest`` identifies the file, without the fault, in which it was tested, and ``commit`` the
+    rest of the code.
     """
 
     area: str
@@ -55,6 +57,7 @@ class Result:
     outcome: str
     seconds: float
     digest: str = ""
+    commit: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -79,10 +82,13 @@ def main() -> int:
         help="skip mutants that the record has as killed, in files that have not changed since",
     )
     parser.add_argument(
+        "--new", action="store_true", help="only mutants without an outcome in the record"
+    )
+    parser.add_argument(
         "--record", type=Path, default=_RECORD, help="file for the record of all outcomes"
     )
     arguments = parser.parse_args()
-    recorded = _recorded(arguments.record) if arguments.pending else {}
+    recorded = _recorded(arguments.record)
     started = time.perf_counter()
     results: list[Result] = []
     with (
@@ -92,11 +98,14 @@ def main() -> int:
         # the tests run there first, so that later copies contain all compiled kernels
         unchanged = Path(folder)
         _copy(_ROOT, unchanged)
+        tested = commit()
         for area in arguments.areas or catalog.areas():
             chosen = [
                 one
                 for one in catalog.mutants_of(area)
-                if arguments.only in one.file and not _is_done(area, one, recorded)
+                if arguments.only in one.file
+                and not (arguments.new and _has_outcome(recorded, area, one))
+                and not (arguments.pending and _is_done(recorded, area, one))
             ]
             selections = sorted({one.tests for one in chosen if not one.equivalent})
             durations = _durations(unchanged, selections, arguments.limit)
@@ -106,8 +115,8 @@ def main() -> int:
                 return 1
             limits = [_limit(durations.get(one.tests, 0.0), arguments.limit) for one in chosen]
             for result in pool.map(partial(_tested, unchanged, area), chosen, limits):
-                results.append(result)
-                _update(arguments.record, [result])
+                results.append(replace(result, commit=tested))
+                _update(arguments.record, results[-1:])
     _show(results, time.perf_counter() - started)
     counted = [one for one in results if one.outcome != "equivalent"]
     killed = sum(one.outcome == "killed" for one in counted)
@@ -122,7 +131,13 @@ def _recorded(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(one["area"], one["mutant"]): one for one in record["mutants"]}
 
 
-def _is_done(area: str, mutant: Mutant, recorded: dict[tuple[str, str], dict[str, Any]]) -> bool:
+def _has_outcome(recorded: dict[tuple[str, str], dict[str, Any]], area: str, one: Mutant) -> bool:
+    """Whether the record has an outcome of a mutant, of whichever version of its file."""
+    outcome = recorded.get((area, str(one)), {}).get("outcome", _NOT_RUN)
+    return outcome != _NOT_RUN and (outcome == "equivalent") == bool(one.equivalent)
+
+
+def _is_done(recorded: dict[tuple[str, str], dict[str, Any]], area: str, mutant: Mutant) -> bool:
     """Whether a mutant was noticed in the file as it is now."""
     found = recorded.get((area, str(mutant)), {})
     return bool(mutant.equivalent) or (
@@ -144,10 +159,10 @@ def _update(path: Path, results: list[Result]) -> None:
     for area in catalog.areas():
         for mutant in catalog.mutants_of(area):
             found = known.get((area, str(mutant)), {"outcome": _NOT_RUN, "digest": ""})
-            one = Result(area, mutant, found["outcome"], 0.0, found["digest"])
+            one = Result(area, mutant, found["outcome"], 0.0, found["digest"], found.get("commit"))
             one = new.get(one.key, one)
             if mutant.equivalent:
-                one = replace(one, outcome="equivalent", digest="")
+                one = replace(one, outcome="equivalent", digest="", commit=None)
             listed.append(one)
     record = {
         "areas": _summary(listed),
@@ -157,6 +172,7 @@ def _update(path: Path, results: list[Result]) -> None:
                 "mutant": str(one.mutant),
                 "outcome": one.outcome,
                 "digest": one.digest,
+                "commit": one.commit,
                 "aimed": one.mutant.aimed,
             }
             for one in listed

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import robustmf
+from benchmarks.records import environment
 from stress import checks
 
 _RECORD = Path("benchmarks/records/stress.json")
@@ -91,7 +92,9 @@ def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:
     check = importlib.import_module(f"stress.checks.{name}")
     cases = max(1, round(check.CASES * times))
     started = time.perf_counter()
-    line = {"check": name, "what": check.TITLE}
+    here = environment()
+    origin = {"commit": here["commit"], "machine": here["machine"]}
+    line = {"check": name, "what": check.TITLE, **origin}
     print(f"{name}: {check.TITLE} ...", file=sys.stderr, flush=True)
     try:
         command = [sys.executable, "-m", "stress.one", name, str(cases), str(seed)]

@@ -169,7 +169,11 @@ LEADS = {
     ),
     "origin": (
         "Every record names its seed, its settings and the numerical version of its method, which "
-        "is the method's error on a small fixed problem to five digits. `python -m benchmarks "
-        "reproduce` does not add to records of other settings or versions unless `--mix` is given."
+        "is the method's error on a small fixed problem; differences that rounding explains do not "
+        "count (`benchmarks/reproduction/versions.py`). "
+        "`python -m benchmarks reproduce` does not add to records of other settings or versions "
+        "unless `--mix` is given. Outdated are those of RobustMF in Tables 2, 3 (with and without "
+        "biases) and 4, which an earlier version of the code made; "
+        "`--replace` repeats them."
     ),
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +26,10 @@ Factors = tuple[Array, Array]
 
 #: Ratio of the times of successive points of a convergence curve, counted from its first point.
 _SPACING = 1.15
+
+#: Relative perturbation of the data, above that of a few rounding errors.
+_LAST_DIGITS = 1e-13
+_PERTURBATION: ContextVar[int | None] = ContextVar("perturbation", default=None)
 
 #: Entries of the fit that compiles before the one that is timed.
 _WARM_UP = 500
@@ -120,6 +126,26 @@ class Watch:
         return time.process_time() - self._started - self._evaluating
 
 
+@contextmanager
+def perturbed(seed: int) -> Iterator[None]:
+    """Within this context, fits are to data that differ in their last digits."""
+    token = _PERTURBATION.set(seed)
+    try:
+        yield
+    finally:
+        _PERTURBATION.reset(token)
+
+
+def data_to_fit(train: Observed) -> Observed:
+    """The data, changed within the context :func:`perturbed`."""
+    seed = _PERTURBATION.get()
+    if seed is None:
+        return train
+    rows = train.rows
+    change = np.random.default_rng(seed).standard_normal(train.n_entries)
+    return train.with_values((rows.values * (1 + _LAST_DIGITS * change)).astype(train.dtype))
+
+
 def timed_fit(
     make: Callable[..., Any], train: Observed, evaluate: Callable[[Factors], float]
 ) -> tuple[Any, float, dict[str, list[float]]]:
@@ -127,6 +153,7 @@ def timed_fit(
 
     ``make(callbacks=…)`` gives the estimator. One iteration on a few entries compiles first.
     """
+    train = data_to_fit(train)
     some = np.arange(train.n_entries) < _WARM_UP
     make(callbacks=[lambda snapshot: snapshot.iteration == 1]).fit(train.select(some))
     watch = Watch(evaluate)

@@ -14,7 +14,7 @@ from benchmarks.peer_models import NotInstalledError
 from benchmarks.records import environment, plain
 from benchmarks.reproduction.plan import DataMissingError, Run, experiment
 from benchmarks.reproduction.store import Records
-from benchmarks.reproduction.versions import origin
+from benchmarks.reproduction.versions import common_version, origin
 from robustmf.backends.cpu.blas import one_blas_thread
 
 DONE = "done"
@@ -75,7 +75,12 @@ def run_missing(
     made: list[dict[str, Any]] = []
 
     def keep(run: Run, record: dict[str, Any]) -> None:
-        records.append(run.experiment, record)
+        if record["status"] == DONE:
+            version = record["numerical_version"]
+            record["numerical_version"] = common_version(run, version, records)
+        known = records.latest(run.experiment).get(run.key, {})
+        if record["status"] != NO_DATA or known.get("reason") != record["reason"]:
+            records.append(run.experiment, record)
         made.append(record)
         progress(len(made), len(waiting), record)
 

@@ -2,7 +2,8 @@
 
 A line has the key of the run, its result, settings, numerical version and date. Commit, machine
 and package versions are the same for many runs: they are in ``environments.jsonl``, and a record
-names its line there. Numbers have six significant digits, those of curves four.
+names its line there. Numbers have six significant digits, those of curves four; those of settings
+have all, since settings are compared with those of the code.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Records:
         stored = {**record, "date": date, "environment": name}
         for derived in ("method", "data", "seed"):
             stored.pop(derived, None)
-        self._write(experiment, rounded(stored, _DIGITS))
+        result = {name: part for name, part in stored.items() if name != "settings"}
+        self._write(experiment, stored | rounded(result, _DIGITS))
 
     def _write(self, name: str, line: dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems import predicted_at
-from benchmarks.reproduction.methods import Factors, timed_fit
+from benchmarks.reproduction.methods import Factors, data_to_fit, timed_fit
 from benchmarks.reproduction.plan import DataMissingError, Experiment, Run, described, seeded
 from robustmf.baselines import RMFMM
 from robustmf.baselines.spectral import truncated_svd
@@ -131,7 +131,7 @@ def _initial(kind: str, tracks: Observed, seed: int) -> Factors | None:
 
 def execute(run: Run) -> dict[str, Any]:
     """Fit all observed entries; as in the paper, none is held out. The error is in pixels."""
-    pixels = _tracks(run.data)
+    pixels = data_to_fit(_tracks(run.data))
     name, coordinates, initialization = run.method.split("; ")
     multiple, divisor = COORDINATES[coordinates]
     shift = multiple * np.where(pixels.rows.group_of_entry() % 2 == 0, *CENTER)

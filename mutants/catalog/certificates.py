@@ -122,7 +122,13 @@ MUTANTS = [
         _CERTIFICATES,
         aimed=True,
     ),
-    Mutant("solvers/mm/options.py", "def is_accurate(", "def is_accurate_(", _SURROGATE),
+    Mutant(
+        "solvers/mm/options.py",
+        "gap <= self.gap * decrease",
+        "gap <= self.gap",
+        _SURROGATE + " -k gap",
+        aimed=True,
+    ),
     Mutant(
         "solvers/mm/surrogate.py",
         "        row_sums, column_sums = operations.sums(self.weights)",

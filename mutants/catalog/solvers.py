@@ -210,9 +210,10 @@ MUTANTS = [
     ),
     Mutant(
         "solvers/projection.py",
-        "    def step(",
-        "    def step_(",
-        "solvers/test_varpro.py -k descends",
+        "self._g -= problem.ridge_u * point.U",
+        "self._g += problem.ridge_u * point.U",
+        "solvers/test_varpro.py -k gradient",
+        aimed=True,
     ),
     Mutant(
         "solvers/base.py",
@@ -242,16 +243,16 @@ MUTANTS = [
     ),
     Mutant(
         "fitting.py",
-        "with limited_blas(get_solver(initial.solver).single_blas_thread):",
-        "with limited_blas(False):",
+        "with one_blas_thread():",
+        "if True:",
         "backends/test_blas.py -k rank",
         aimed=True,
     ),
     Mutant(
-        "initialization/pipeline.py",
-        "        with limited_blas(choice.spec.single_blas_thread):\n",
-        "        with limited_blas(False):\n",
-        "backends/test_blas.py -k rank",
+        "outliers/noise.py",
+        "@one_blas_thread()\n    def squared_coordinates",
+        "def squared_coordinates",
+        "backends/test_blas.py -k noise_model",
         aimed=True,
     ),
     # chosen without looking at the tests

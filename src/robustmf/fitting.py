@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.backends.cpu.blas import limited_blas
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.ridge import penalty, ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
@@ -220,7 +220,7 @@ def _fit_all(
     """One fit per stream of random numbers, without those that a checkpoint has."""
     with progress.reading():
         results = [FitResult.from_parts(parts, settings, data) for parts in progress.ended]
-    with limited_blas(choice.spec.single_blas_thread or settings.certify is not None):
+    with one_blas_thread():
         for stream in streams[len(results) :]:
             if results:
                 # fits are compared with each other: all have the model of the first
@@ -264,9 +264,7 @@ def _fit_once(
     else:
         with progress.reading():
             initial = Initialization.from_parts(saved, settings, data)
-    # a rank that was found may have led to another solver than the chosen one
-    with limited_blas(get_solver(initial.solver).single_blas_thread):
-        return iterate(settings, initial, data, progress)
+    return iterate(settings, initial, data, progress)
 
 
 # --- 4. Iterate ---

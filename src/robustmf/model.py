@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.registry import get_backend
 from robustmf.data.checks import match_columns, new_rows, require_magnitude, row_weights
 from robustmf.data.factorization import UNKNOWN, Factorization
@@ -415,6 +416,7 @@ class FittedModel:
         items, scores = self.recommend_new(self.rated(ratings), n, exclude_seen=exclude_seen)
         return Ranked(items[0], scores[0])
 
+    @one_blas_thread()
     def recommend_new(self, X: Any, n: int, *, exclude_seen: bool) -> Ranked:
         """The n columns with the highest predictions for each of some new rows."""
         require_integer("n", n, 1)
@@ -437,6 +439,7 @@ class FittedModel:
             scores[unranked] = np.nan
         return self._labelled(indices, self.clip(scores), (len(T),))
 
+    @one_blas_thread()
     def recommend(self, users: Any, n: int, *, exclude_seen: bool) -> Ranked:
         """The n columns with the highest predictions for each of the given rows."""
         require_integer("n", n, 1)
@@ -469,6 +472,7 @@ class FittedModel:
             UnknownIdsWarning,
         )
 
+    @one_blas_thread()
     def similar_items(self, items: Any, n: int) -> Ranked:
         """The n columns most similar to each of the given ones."""
         require_integer("n", n, 1)

@@ -40,6 +40,9 @@ FEW = 150
 #: Bytes of memory that a reader may allocate.
 _MEMORY = 3 * 2**30
 
+#: Bytes for a file of a few megabytes that has many columns.
+_COLUMNS_MEMORY = 600 * 2**20
+
 #: The content of a valid file of each kind, by its ending.
 _TEXT = b"user,film,stars\n" + b"".join(b"u%d,f%d,%d\n" % (k % 7, k % 5, k % 5) for k in range(35))
 
@@ -270,6 +273,10 @@ def run(tally: Tally, cases: int, seed: int) -> None:
                 read(path)
         with limited_memory(_MEMORY):
             _traps(tally, root)
+            with tally.case("250,000 columns"), limited_memory(_COLUMNS_MEMORY):
+                path = root / "columns.csv"
+                path.write_bytes(many_columns(250_000))
+                assert read(path).shape == (3, 250_000)
 
             def check(damage: Damage) -> None:
                 path = root / damage.name
@@ -291,6 +298,13 @@ def _traps(tally: Tally, root: Path) -> None:
                 assert str(path) in str(error), f"the message does not name the file: {error}"
             else:
                 raise AssertionError("a hostile file was read as data")
+
+
+def many_columns(number: int) -> bytes:
+    """A wide CSV file of three rows with labels."""
+    header = ",".join(["id", *(f"c{k}" for k in range(number))])
+    lines = (f"r{row}" + f",{row}" * number for row in range(3))
+    return "\n".join([header, *lines, ""]).encode()
 
 
 def traps() -> dict[str, bytes]:

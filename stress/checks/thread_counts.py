@@ -27,6 +27,9 @@ FEW = 21
 #: Threads of the fit and of BLAS; the last repeats a number of threads of the fit.
 _THREADS = ((1, 1), (2, 2), (4, 4), (2, 1))
 
+#: Rows and columns of tall matrices: BLAS divides sums over so many rows between its threads.
+_TALL = (11_000, 24)
+
 
 def _model(**settings: Any) -> Callable[[int, int], Any]:
     return lambda jobs, seed: RobustMF(rank=3, n_jobs=jobs, random_state=seed, **settings)
@@ -38,6 +41,7 @@ def _baseline(kind: type[Any], **settings: Any) -> Callable[[int, int], Any]:
 
 _MODELS: dict[str, Callable[[int, int], Any]] = {
     "irls": _model(solver="irls"),
+    "irls, tall": _model(solver="irls", max_iter=3),
     "irls, nonsmooth": _model(solver="irls", loss="mcp", max_iter=60),
     "irls, biases": _model(solver="irls", bias=True, loss="lsp", max_iter=40),
     "irls, λ by count": _model(solver="irls", reg_by_count=True, reg=0.01, loss="huber"),
@@ -63,7 +67,7 @@ _MODELS: dict[str, Callable[[int, int], Any]] = {
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Problems of 40 to 110 rows; small work uses all threads too."""
+    """Problems of 40 to 110 rows, and tall ones; small work uses all threads too."""
     names = list(_MODELS)
     with _another_process() as other:
         for case in range(cases):
@@ -106,9 +110,12 @@ def _digests(name: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]
     """Digests of the results of a fit and of the model's methods."""
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(40, 110))
+    columns = rows + int(rng.integers(60))
+    if "tall" in name:
+        rows, columns = _TALL
     data = make_synthetic(
         rows,
-        rows + int(rng.integers(60)),
+        columns,
         rank=3,
         observed=float(rng.uniform(0.25, 0.6)),
         random_state=rng,

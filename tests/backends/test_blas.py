@@ -16,6 +16,7 @@ from robustmf import RobustMF
 from robustmf.backends.cpu import blas
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.initialization import pipeline
+from robustmf.outliers.noise import Regressors, moment_sum
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="requires os.fork")
 
@@ -157,6 +158,78 @@ def test_a_solver_chosen_for_the_rank_that_was_found_has_one_thread(monkeypatch)
         assert threads() == {2}
     assert model.solver_ == "varpro"
     assert set(used) == {("initialization", 1), ("iteration", 1)}
+
+
+@pytest.fixture(scope="module")
+def tall():
+    """A tall matrix: BLAS divides products over so many rows between its threads."""
+    rng = np.random.default_rng(0)
+    m, n = 12_000, 10
+    filled = rng.uniform(0.15, 0.95, m)
+    X = rng.standard_normal((m, 1)) @ rng.standard_normal((1, n))
+    X += rng.standard_normal((m, n)) * (0.1 / filled)[:, None]
+    X[rng.random((m, n)) > filled[:, None]] = np.nan
+    return X
+
+
+def same_bits(compute):
+    """Whether the arrays that ``compute`` returns are equal with one and with two BLAS threads."""
+    found = []
+    for number in (1, 2):
+        with threadpool_limits(number, user_api="blas"):
+            found.append([np.asarray(array) for array in compute()])
+            assert threads() == {number}
+    return [np.array_equal(*pair, equal_nan=True) for pair in zip(*found, strict=True)]
+
+
+def test_fits_and_scores_of_a_tall_matrix_do_not_depend_on_the_threads_of_blas(tall):
+    def fitted():
+        model = RobustMF(1, solver="irls", n_jobs=1, max_iter=1, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(tall)
+        yield model.row_factors_
+        yield model.column_factors_
+        yield model.outlier_scores()
+        yield model.row_scores()
+
+    assert same_bits(fitted) == [True] * 4
+
+
+def test_answers_do_not_depend_on_the_threads_of_blas():
+    """Products of several factors: with one factor there is no sum whose order could change."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((859, 13)) @ rng.standard_normal((13, 432))
+    init = tuple(rng.standard_normal((size, 13)) for size in X.shape)
+    X[rng.random(X.shape) > 0.2] = np.nan
+    model = RobustMF(13, solver="irls", init=init, reg=1.0, n_jobs=1, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X)
+    every = np.arange(len(X))
+
+    def answers():
+        yield model.inverse_transform(model.row_factors_)
+        yield model.recommend(every, 5).scores
+        yield model.similar_items(np.arange(432), 5).scores
+        yield model.outlier_scores()
+
+    assert same_bits(answers) == [True] * 4
+
+
+def test_sums_of_the_noise_model_do_not_depend_on_the_threads_of_blas():
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((12_001, 13))
+    counts = rng.integers(1, 100, len(factors))
+
+    def sums():
+        total = moment_sum(factors, counts, 0.5)
+        found = Regressors.from_moment(total, int(counts.sum()), 0.5, 1.0, False)
+        yield total
+        yield found.axes
+        yield found.squared_coordinates(factors)
+
+    assert same_bits(sums) == [True] * 3
 
 
 def test_libraries_are_searched_once(monkeypatch):

@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.reproduction import figure1, plan, reproduce, table2, table4
+from benchmarks.records import plain
+from benchmarks.reproduction import figure1, methods, plan, reproduce, table2, table4
 from benchmarks.reproduction.methods import METHODS, Watch
 from benchmarks.reproduction.plan import DataMissingError, Experiment, Run
 from benchmarks.reproduction.running import execute, missing, run_missing
 from benchmarks.reproduction.store import Records
-from benchmarks.reproduction.versions import numerical_version
+from benchmarks.reproduction.versions import numerical_version, reproduces
 from robustmf.baselines import ScaledASD
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,11 @@ def test_records_are_appended_and_an_incomplete_line_is_dropped(tmp_path):
         records.latest("x")
 
 
+def clear_versions():
+    numerical_version.cache_clear()
+    reproduces.cache_clear()
+
+
 def fake(runs, execute, settings=None):
     """An experiment that stands in for Figure 1."""
     return Experiment(
@@ -110,6 +116,8 @@ def test_only_missing_runs_are_executed(tmp_path, monkeypatch):
     assert records.latest("figure1")["figure1/m/d/0"]["result"] == {"value": 0.0, "odd": None}
     run_missing(runs, records, 1, lambda *_: None)
     assert made == [0, 1, 2, 1, 2]
+    kept = [(record["seed"], record["status"]) for record in records.lines("figure1")]
+    assert kept == [(0, "done"), (1, "no data"), (2, "failed"), (2, "done")]
     assert [run.seed for run in missing(runs, records)] == [1]
 
 
@@ -131,6 +139,24 @@ def test_a_record_without_data_names_no_folder(monkeypatch, tmp_path):
     assert record["reason"] == "Netflix was not found"
 
 
+def test_a_second_command_finds_the_records_of_the_first(tmp_path):
+    """The noise of this experiment, 1.7/√m, has more digits than results are recorded with."""
+    command = ["noise", "--method", "oracle", "--data", "m = 250", "--seeds", "1", "--jobs", "1"]
+    command += ["--records", str(tmp_path)]
+    assert reproduce.main(command) == 0
+    first = (tmp_path / "noise.jsonl").read_bytes()
+    assert reproduce.main(command) == 0
+    assert (tmp_path / "noise.jsonl").read_bytes() == first
+
+
+@pytest.mark.parametrize("name", plan.NAMES)
+def test_committed_records_have_the_settings_of_the_code(name):
+    for record in Records().latest(name).values():
+        if record["status"] == "done":
+            settings = plain(plan.experiment(name).settings(Run.from_key(record["key"])))
+            assert record["settings"] == settings, record["key"]
+
+
 @pytest.mark.parametrize("change", ["numerical version", "other settings"])
 def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, change):
     """A second command refuses, and repeats or keeps the records if that is requested."""
@@ -146,12 +172,12 @@ def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, 
     one = fake(runs, executed, settings)
     monkeypatch.setattr(figure1, "EXPERIMENT", replace(one, probe=lambda method: version[0]))
     command = ["figure1", "--jobs", "1", "--records", str(tmp_path)]
-    numerical_version.cache_clear()
+    clear_versions()
     assert reproduce.main([*command, "--seeds", "1"]) == 0
     assert made == [0]
     if change == "numerical version":
         version[0] = 0.6
-        numerical_version.cache_clear()
+        clear_versions()
     else:
         settings["theta"] = 2.0
     assert reproduce.main(command) == 2
@@ -163,19 +189,64 @@ def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, 
     assert made == [0, 1, 0]
     assert reproduce.main(command) == 0
     assert made == [0, 1, 0]
-    numerical_version.cache_clear()
+    clear_versions()
 
 
 def test_a_numerical_version_follows_the_results(monkeypatch):
-    numerical_version.cache_clear()
+    clear_versions()
     before = numerical_version("table2", "ScaledASD")
-    numerical_version.cache_clear()
+    clear_versions()
     assert numerical_version("table2", "ScaledASD") == before
-    numerical_version.cache_clear()
+    clear_versions()
     changed = replace(METHODS["ScaledASD"], make=partial(ScaledASD, max_iter=3))
     monkeypatch.setitem(METHODS, "ScaledASD", changed)
     assert numerical_version("table2", "ScaledASD") != before
-    numerical_version.cache_clear()
+    clear_versions()
+
+
+def test_rounding_errors_do_not_change_a_version(monkeypatch):
+    """The error of a method that amplifies them may be anywhere in the range that they explain."""
+    found = {None: 0.5, 0: 0.6, 1: 0.45}
+
+    def probe(method):
+        return found.get(methods._PERTURBATION.get(), 0.5)
+
+    monkeypatch.setattr(figure1, "EXPERIMENT", replace(fake([], None), probe=probe))
+    clear_versions()
+    accepted = {"0.5": True, "0.5004": True, "0.58": True, "0.74": True, "0.76": False}
+    accepted |= {"0.31": True, "0.29": False}
+    assert {one: reproduces("figure1", "m", one) for one in accepted} == accepted
+    found.clear()
+    clear_versions()
+    assert not reproduces("figure1", "m", "0.501")
+    clear_versions()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_perturbed_data_differ_in_their_last_digits():
+    probe = plan.experiment("table2").probe
+    first = probe("ScaledASD")
+    assert probe("ScaledASD") == first
+    with methods.perturbed(1):
+        second = probe("ScaledASD")
+    assert first != second
+    assert second == pytest.approx(first, rel=1e-6)
+
+
+def test_records_of_one_code_have_one_version(tmp_path, monkeypatch):
+    """Another processor computes another version, which rounding explains."""
+    version = [0.5]
+    runs = [Run("figure1", "m", "d", seed) for seed in range(2)]
+    one = fake(runs, lambda run: {"value": 1.0})
+    monkeypatch.setattr(figure1, "EXPERIMENT", replace(one, probe=lambda method: version[0]))
+    for number in (1, 2):
+        clear_versions()
+        command = ["figure1", "--jobs", "1", "--records", str(tmp_path), "--seeds", str(number)]
+        assert reproduce.main(command) == 0
+        version[0] = 0.5001
+    clear_versions()
+    latest = Records(tmp_path).latest("figure1").values()
+    assert [record["numerical_version"] for record in latest] == ["0.5", "0.5"]
 
 
 def test_selected_runs(tmp_path, capsys):

@@ -136,6 +136,18 @@ def test_texts_that_are_no_numbers_cannot_begin_a_formula(text):
     assert csv_text(text) == expected
 
 
+@pytest.mark.parametrize("before", [" ", "  ", "\u00a0", "\u3000", "\ufeff", "\u200b "])
+def test_blanks_before_a_formula_do_not_hide_it(before):
+    assert csv_text(f"{before}=1+1") == f"'{before}=1+1"
+    assert csv_text(f"{before}name") == f"{before}name"
+
+
+@pytest.mark.parametrize("sign", "\uff1d\uff0b\uff0d\uff20")
+def test_full_width_signs_begin_a_formula(sign):
+    assert csv_text(f"{sign}1") == f"'{sign}1"
+    assert csv_text(f"a{sign}1") == f"a{sign}1"
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
 def test_recommendations_and_audits_contain_no_formulas(tmp_path, ending):
     names = [*HOSTILE, *(f"={k}+{k}" for k in range(8))]

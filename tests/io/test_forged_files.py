@@ -16,6 +16,7 @@ from robustmf.datasets import make_synthetic
 from robustmf.exceptions import CheckpointError, ModelFileError, NotSavableError
 from robustmf.io import model_file
 from robustmf.io.model_file import Saved
+from robustmf.io.model_state import _check_ids
 
 DATA = make_synthetic(40, rank=2, observed=0.6, random_state=0)
 MODEL = RobustMF(2, bias=True, random_state=0, n_jobs=1).fit(DATA.train)
@@ -281,6 +282,29 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
 )
 def test_impossible_values_are_refused(content, scratch, name, value, message):
     refused(scratch, rewritten(content, put(name, value)), message)
+
+
+def without_factors(document, arrays):
+    for name in ("row_factors_", "column_factors_"):
+        reshape(name, lambda array: array[:, :0])(document, arrays)
+
+
+def test_a_model_without_factors_must_have_biases(content, named, scratch):
+    refused(scratch, rewritten(named, without_factors), "without factors must have biases")
+    scratch.write_bytes(rewritten(content, without_factors))
+    model = robustmf.load(scratch)
+    assert model.transform(np.ones((3, 40))).shape == (3, 1)
+    assert model.predict(np.ones((3, 40))).shape == (3, 40)
+
+
+def test_ids_of_one_hash_are_refused():
+    """Their comparison with each other would take quadratic time."""
+    _check_ids("row_ids_", [-1, -2, "a", 1.5], 4)
+    ids = [k * (2**61 - 1) for k in range(20_000)]
+    with pytest.raises(ModelFileError, match="row_ids_ cannot contain 20000 ids of one hash"):
+        _check_ids("row_ids_", ids, len(ids))
+    with pytest.raises(ModelFileError, match="of one hash"):
+        _check_ids("row_ids_", [("a", one) for one in ids], len(ids))
 
 
 def test_the_settings_of_set_output_are_restored(tmp_path):

@@ -79,8 +79,9 @@ def test_outcomes_replace_those_of_the_record(tmp_path, monkeypatch):
     one, two = (Mutant("a.py", "x", new, "test_a.py") for new in ("y", "z"))
     monkeypatch.setattr(catalog, "areas", lambda: ["a", "b"])
     monkeypatch.setattr(catalog, "mutants_of", lambda area: [one, two])
-    runner._update(path, [runner.Result(area, one, "killed", 1.0) for area in ("b", "a")])
-    runner._update(path, [runner.Result("b", one, "survived", 1.0)])
+    killed = [runner.Result(area, one, "killed", 1.0, "d", "c1") for area in ("b", "a")]
+    runner._update(path, killed)
+    runner._update(path, [runner.Result("b", one, "survived", 1.0, "d", "c2")])
     record = json.loads(path.read_text())
     assert [(one["area"], one["outcome"]) for one in record["mutants"]] == [
         ("a", "killed"),
@@ -88,6 +89,7 @@ def test_outcomes_replace_those_of_the_record(tmp_path, monkeypatch):
         ("b", "survived"),
         ("b", "not_run"),
     ]
+    assert [one["commit"] for one in record["mutants"]] == ["c1", None, "c2", None]
     assert [counts["survived"] for counts in record["areas"].values()] == [0, 1]
     assert [counts["not_run"] for counts in record["areas"].values()] == [1, 1]
 
@@ -108,10 +110,39 @@ def test_a_file_that_changed_is_tested_again():
     mutant = Mutant("solvers/objective.py", "x", "y", "test_a.py")
     key = ("area", str(mutant))
     digest = runner._digest(ROOT, mutant)
-    assert runner._is_done("area", mutant, {key: {"outcome": "killed", "digest": digest}})
-    assert not runner._is_done("area", mutant, {key: {"outcome": "survived", "digest": digest}})
-    assert not runner._is_done("area", mutant, {key: {"outcome": "killed", "digest": "another"}})
-    assert not runner._is_done("area", mutant, {})
+    assert runner._is_done({key: {"outcome": "killed", "digest": digest}}, "area", mutant)
+    assert not runner._is_done({key: {"outcome": "survived", "digest": digest}}, "area", mutant)
+    assert not runner._is_done({key: {"outcome": "killed", "digest": "another"}}, "area", mutant)
+    assert not runner._is_done({}, "area", mutant)
+
+
+def test_new_mutants_are_those_without_an_outcome():
+    mutant = Mutant("solvers/objective.py", "x", "y", "test_a.py")
+    key = ("area", str(mutant))
+    assert runner._has_outcome({key: {"outcome": "survived", "digest": ""}}, "area", mutant)
+    assert not runner._has_outcome({key: {"outcome": "equivalent", "digest": ""}}, "area", mutant)
+    assert not runner._has_outcome({key: {"outcome": "not_run", "digest": ""}}, "area", mutant)
+    assert not runner._has_outcome({}, "area", mutant)
+
+
+def test_the_record_has_an_outcome_of_every_mutant_and_of_no_other():
+    """After a change of the catalog: ``python -m mutants --new``."""
+    record = json.loads((ROOT / "mutants" / "record.json").read_text(encoding="utf-8"))
+    recorded = {(one["area"], one["mutant"]): one for one in record["mutants"]}
+    assert set(recorded) == {(area, str(mutant)) for area, mutant in MUTANTS}
+    for area, mutant in MUTANTS:
+        found = recorded[area, str(mutant)]
+        if mutant.equivalent:
+            assert found["outcome"] == "equivalent", mutant
+        else:
+            assert found["outcome"] in ("killed", "survived"), mutant
+            assert found["commit"], mutant
+    assert record["areas"] == runner._summary(
+        [
+            runner.Result(area, one, recorded[area, str(one)]["outcome"], 0.0)
+            for area, one in MUTANTS
+        ]
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from conftest import random_problem
 from robustmf import RobustMF
@@ -99,6 +100,21 @@ def test_every_loss_descends_and_the_transpose_has_the_same_solution(name, dtype
     assert model.row_factors_.dtype == dtype
     transposed = RobustMF(2, loss=name, solver="varpro", random_state=0).fit(observed.transposed)
     np.testing.assert_allclose(transposed.row_factors_, model.column_factors_, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["huber", "welsch"])
+def test_the_gradient_vanishes_where_the_ridge_is_strong(loss):
+    observed = random_problem(12, 60, 2, share=0.7)[0]
+    model = RobustMF(2, loss=loss, solver="varpro", reg=4.0, tol=1e-14, random_state=0)
+    model.fit(observed)
+    U, V = model.row_factors_, model.column_factors_
+    rows = observed.rows
+    i, j = rows.group_of_entry(), rows.indices
+    e = rows.values - np.einsum("tq,tq->t", U[i], V[j])
+    residual = sp.csr_array((model.loss_.weight(e) * e, (i, j)), shape=observed.shape)
+    assert np.abs(U).max() > 0.1
+    np.testing.assert_allclose(residual @ V, 4.0 * U, atol=1e-5)
+    np.testing.assert_allclose(residual.T @ U, 4.0 * V, atol=1e-5)
 
 
 @pytest.mark.skipif(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import stress.__main__ as runner
 from stress import checks
 from stress.one import run
 from stress.tally import Tally
@@ -22,6 +23,17 @@ def test_check_finds_no_failure(name):
     tally = run(name, few, seed=0)
     assert tally.cases > 0
     assert tally.failures == []
+
+
+def test_a_line_of_the_record_names_its_commit_and_machine(monkeypatch):
+    found = json.dumps({"cases": 1, "failed": 0, "failures": []})
+    done = subprocess.CompletedProcess([], 0, stdout=f"{found}\n")
+    origin = {"commit": "abc", "machine": {"cores": 2}}
+    monkeypatch.setattr(runner, "environment", lambda: origin | {"date": "today"})
+    monkeypatch.setattr(runner.subprocess, "run", lambda *_, **__: done)
+    line = runner._line("pages_parsed", 0.1, seed=0, limit=60.0)
+    assert line["cases"] == 1
+    assert {name: line[name] for name in origin} == origin
 
 
 def test_a_failing_case_is_reported_and_the_check_continues():

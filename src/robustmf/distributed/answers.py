@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.dask.loading import block_of
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import (
@@ -445,6 +446,7 @@ def _score_found(
     return _score(frame, manifest.model_of(*sides), *names, manifest.noise_of(*sides))
 
 
+@one_blas_thread()
 def _rank_shard(manifest: Manifest, queries: Queries, users: Found, shard: Shard, n: int) -> Best:
     """The n best unseen columns of one block for each user, without the user's bias."""
     if not queries or not len(shard.factors):

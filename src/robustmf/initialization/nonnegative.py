@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.factorization import Factorization
 from robustmf.initialization.problem import Problem
 from robustmf.initialization.scales import TUNING
@@ -173,11 +172,10 @@ def positive_parts(U: Array, V: Array, rank: int) -> tuple[Array, Array]:
     requested than there are pairs, the others follow in the order of their products; after these
     factors are zero.
     """
-    with one_blas_thread():
-        (Q, R), (P, S) = (np.linalg.qr(A.astype(np.float64)) for A in (U, V))
-        left, sizes, right = np.linalg.svd(R @ S.T)
-        rows = Q @ left
-        columns = P @ right.T
+    (Q, R), (P, S) = (np.linalg.qr(A.astype(np.float64)) for A in (U, V))
+    left, sizes, right = np.linalg.svd(R @ S.T)
+    rows = Q @ left
+    columns = P @ right.T
     first = []
     second = []
     for k, size in enumerate(sizes):

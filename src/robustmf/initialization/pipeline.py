@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
-from robustmf.backends.cpu.blas import limited_blas
 from robustmf.backends.ridge import Ridges
 from robustmf.data.factorization import Factorization
 from robustmf.initialization.graduated import Candidate
@@ -323,8 +322,7 @@ def _initial_point(
         center, row_bias, column_bias = initial_biases(operations, reg)
     operations = _weighted(operations, sample_weights)
     if choice.spec.initialized_by_projection and init == "auto":
-        with limited_blas(choice.spec.single_blas_thread):
-            return projection_initialization(settings, operations, rng)
+        return projection_initialization(settings, operations, rng)
     if center is not None:
         operations = subtract_biases(operations, center, row_bias, column_bias)
     observed = operations.observed

@@ -6,6 +6,7 @@ they use is checked here.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,10 @@ import numpy as np
 
 from robustmf.exceptions import ModelFileError
 from robustmf.losses import Loss
+
+#: Largest number of ids with one hash. Sets and dictionaries compare each of them with all others;
+#: integers that are multiples of 2⁶¹ − 1 all have the hash 0.
+_MAX_COLLISIONS = 100
 
 #: The names of :meth:`robustmf.model.FittedModel.to_state`.
 STATE_NAMES = frozenset(
@@ -128,6 +133,8 @@ def check_state(state: dict[str, Any]) -> None:
             f"theta_ must be that of loss_, {state['loss_'].theta}, got {state['theta_']}"
         )
     _check_history(state)
+    if not state["row_factors_"].shape[1] and not state["_has_bias"]:
+        raise ModelFileError("a model without factors must have biases")
 
 
 def _check_ids(name: str, ids: Any, size: int) -> None:
@@ -145,6 +152,12 @@ def _check_ids(name: str, ids: Any, size: int) -> None:
             raise ModelFileError(
                 f"{name} cannot contain a {type(key).__name__} such as {key!r:.60}"
             )
+    collisions = max(Counter(map(hash, ids)).values(), default=0)
+    if collisions > _MAX_COLLISIONS:
+        raise ModelFileError(
+            f"{name} cannot contain {collisions} ids of one hash, more than {_MAX_COLLISIONS}: "
+            "looking them up would take quadratic time"
+        )
     if len(set(ids)) < size:
         raise ModelFileError(f"{name} must be distinct")
 

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc, chdtrc, digamma, fdtr, fdtrc, ndtri, polygamma
 
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.outliers.noise import fit_distribution
 
@@ -126,6 +127,7 @@ class Evidence:
         return combined(self.kinds)
 
 
+@one_blas_thread()
 def group_evidence(groups: Groups) -> tuple[Evidence, Evidence]:
     """The evidence against rows and against columns.
 

@@ -27,6 +27,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.statistics import MAD_TO_SIGMA
 
 Array = NDArray[np.floating[Any]]
@@ -196,6 +197,7 @@ class Regressors:
     reg_by_count: bool
 
     @classmethod
+    @one_blas_thread()
     def from_moment(
         cls,
         total: NDArray[np.float64],
@@ -208,6 +210,7 @@ class Regressors:
         moments, axes = np.linalg.eigh(total / max(n_entries, 1))
         return cls(np.maximum(moments, 0.0), axes, constant, reg, reg_by_count)
 
+    @one_blas_thread()
     def squared_coordinates(self, factors: Array) -> NDArray[np.float64]:
         """Squared coordinates of factor vectors along the axes."""
         return np.square(_design(factors, self.constant) @ self.axes)
@@ -249,6 +252,7 @@ def _design(factors: Array, constant: float) -> NDArray[np.float64]:
     return np.hstack([design, np.full((len(design), 1), constant)]) if constant else design
 
 
+@one_blas_thread()
 def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> NDArray[np.float64]:
     """Σ v vᵀ over entries, where each factor vector v occurs in ``counts`` of them."""
     design = _design(factors, constant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from html import escape
+from string import whitespace
 from typing import Any
 
 _MAX_LENGTH = 60
@@ -22,8 +23,11 @@ _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u20
 #: End of a time of day without seconds, or of a date without a time of day.
 _ZEROS = re.compile(r"(?<=\d) 00:00:00$|(?<= \d\d:\d\d):00$")
 
-#: First characters by which spreadsheets recognize formulas.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+#: First characters by which spreadsheets recognize formulas, full-width forms among them.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+#: Invisible characters that are not white space, which may precede them.
+_INVISIBLE = "\ufeff\u200b\u2060"
 
 
 def plain(key: Any, keep: str = "") -> str:
@@ -71,10 +75,11 @@ def isolated(key: Any) -> str:
 def csv_text(text: str) -> str:
     """Return a text that spreadsheets do not interpret as a formula.
 
-    If it begins as a formula does and is not a number, an apostrophe is put before it, which
-    spreadsheets do not show.
+    If it begins as a formula does, perhaps after blanks, and is not a number, an apostrophe is put
+    before it, which spreadsheets do not show.
     """
-    if not text.startswith(_FORMULA_STARTS):
+    visible = text.lstrip(_INVISIBLE + whitespace + "\u00a0\u3000")
+    if not (text.startswith(_FORMULA_STARTS) or visible.startswith(_FORMULA_STARTS)):
         return text
     try:
         float(text)

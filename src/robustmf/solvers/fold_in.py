@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.ridge import Ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed
@@ -221,6 +222,7 @@ class Columns:
         T[:, -1] = T[:, -1] * unit
         return T
 
+    @one_blas_thread()
     def predict(self, T: Array) -> Array:
         """The dense rows that factors predict."""
         V, shifts = self._design(T.dtype)

@@ -122,9 +122,6 @@ class SolverSpec:
     criticality : callable of the solver, optional
         Measures the criticality of the last iterate. Other solvers can be followed by a certifying
         run.
-    single_blas_thread : bool, default=True
-        Whether BLAS is limited to one thread: faster for small dense systems, and the same bits on
-        any machine.
     """
 
     name: str
@@ -139,7 +136,6 @@ class SolverSpec:
     check: Callable[[Loss, MM, Capabilities], None] | None = None
     suits: Callable[[ProblemShape], str | None] | None = None
     criticality: Callable[[Any], float] | None = None
-    single_blas_thread: bool = True
 
     def is_possible(
         self, plain_model: bool, capabilities: Capabilities, nonnegative: bool = False
@@ -251,7 +247,6 @@ _SPECS = (
         supports_nonnegative=True,
         requires_entry_operations=False,
         suits=_suits_irls,
-        single_blas_thread=False,
     ),
     SolverSpec(
         name="varpro",

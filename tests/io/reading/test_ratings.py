@@ -325,6 +325,23 @@ def test_parquet_with_a_long_id_that_is_repeated_is_refused(tmp_path):
         read_pairs(path, (Known(set(), False), Known(range(n), True)))
 
 
+def test_parquet_beyond_a_lower_limit_is_refused(tmp_path, monkeypatch):
+    """As above with a limit so low that the text could be expanded."""
+    monkeypatch.setattr("robustmf.io.reading.source.SMALL_SIZE", 100_000)
+    monkeypatch.setattr("robustmf.io.reading.source.MAX_COMPRESSION", 2)
+    path = tmp_path / "a.parquet"
+    n = 1_000
+    for length in (50, 500):
+        users = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), ["x" * length])
+        table = pa.table({"u": users, "i": np.arange(n), "r": np.ones(n)})
+        pq.write_table(table, path, store_schema=False)
+        if length == 50:
+            assert read_ratings(path).n_entries == n
+        else:
+            with pytest.raises(MalformedFileError, match=r"claims at least 5e\+05 bytes of text"):
+                read_ratings(path)
+
+
 @pytest.mark.parametrize("stored_as", [pa.string(), pa.large_string(), pa.binary(), None])
 def test_strings_of_a_parquet_file_keep_their_type(tmp_path, stored_as):
     """Strings are read as distinct values and indices; the table has the types of the file."""

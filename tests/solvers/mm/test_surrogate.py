@@ -248,3 +248,9 @@ def test_unknown_inner_solver():
         ValueError, match="inner must be one of apg, apg-dense, ladmpsap, got inner='admm'"
     ):
         MM("admm")
+
+
+def test_a_gap_is_relative_to_the_decrease():
+    assert MM(gap=0.1).is_accurate(0.02, 0.2)
+    assert not MM(gap=0.1).is_accurate(0.05, 0.2)
+    assert not MM(gap=None).is_accurate(0.0, 0.2)

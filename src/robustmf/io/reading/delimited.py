@@ -48,7 +48,7 @@ def read_delimited(
         any(chosen[name].null_count for name in (row, col, value))
         or not pc.all(pc.is_finite(chosen[value]), min_count=0).as_py()
     ):
-        raise _locate(source, layout) or source.fault(
+        raise locate_fault(source, layout) or source.fault(
             "a value is missing or not finite; remove such lines"
         )
     return chosen, (row, col, value)
@@ -100,7 +100,7 @@ def read_fields(
             with source.open() as stream:
                 table = pacsv.read_csv(stream, read_options, parse_options, convert)
         except pa.ArrowInvalid as error:
-            raise _locate(source, layout) or source.fault(
+            raise locate_fault(source, layout) or source.fault(
                 f"{' '.join(str(error).split())}"
             ) from None
     if not table.num_rows:
@@ -108,7 +108,7 @@ def read_fields(
     return table
 
 
-def _locate(source: Source, layout: Layout | WideLayout) -> MalformedFileError | None:
+def locate_fault(source: Source, layout: Layout | WideLayout) -> MalformedFileError | None:
     """The error of the first line that does not have the layout."""
     checks = _wide_checks(layout) if isinstance(layout, WideLayout) else _long_checks(layout)
     for number, line in records(source.text(), layout.delimiter):

@@ -17,8 +17,9 @@ from robustmf.io.reading.wide import WideLayout, label_position, looks_wide
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
 
-#: Lines from which a layout is guessed.
+#: Lines from which a layout is guessed, and characters after which no further line is sampled.
 _SAMPLE = 100
+_SAMPLE_CHARACTERS = 1 << 21
 
 #: Largest number of fields of a line; each takes memory far beyond its text.
 _MAX_FIELDS = 1_000_000
@@ -180,7 +181,7 @@ def guess_layout(
         If the file is empty, or no delimiter gives three fields.
     """
     source = path if isinstance(path, Source) else Source(Path(path))
-    lines = [line for line in islice(source.text(), _SAMPLE + 1) if line.strip()]
+    lines = _first_lines(source)
     if not lines:
         raise source.fault("the file is empty; expected lines of row id, column id and value")
     if delimiter is None:
@@ -226,6 +227,19 @@ def guess_layout(
         (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
     )
     return Layout(delimiter, names, i, j, k, len(first), kinds)
+
+
+def _first_lines(source: Source) -> list[str]:
+    """Lines from which the layout is guessed, at least two where there are as many."""
+    lines = []
+    size = 0
+    for line in islice(source.text(), _SAMPLE + 1):
+        if line.strip():
+            lines.append(line)
+            size += len(line)
+        if size > _SAMPLE_CHARACTERS and len(lines) >= 2:
+            break
+    return lines
 
 
 def _wide_layout(

@@ -27,6 +27,10 @@ _LABELS = (
 #: Files with more columns of numbers than this, and without known names, are taken for wide ones.
 _MAX_LONG_FIELDS = 5
 
+#: Files with more fields per line than this are read line by line: an Arrow column takes about
+#: 8 kB, however few values it has.
+_MAX_ARROW_COLUMNS = 4096
+
 
 @dataclass(frozen=True)
 class WideLayout:
@@ -115,6 +119,16 @@ def _is_integer(field: str) -> bool:
 
 def read_wide(source: Source, layout: WideLayout, dtype: str = "float64") -> Observed:
     """The entries of a wide text file; its labels are the ids."""
+    columns = [layout.names[k] for k in layout.value_positions] if layout.names else None
+    if layout.n_fields > _MAX_ARROW_COLUMNS:
+        values, labels = _read_lines(source, layout, dtype)
+    else:
+        values, labels = _read_columns(source, layout, dtype)
+    return wide_entries(values, labels, columns, layout.missing)
+
+
+def _read_columns(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray[Any], Any]:
+    """The cells and the row labels, from a table with an Arrow column per field."""
     import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is read
 
     from robustmf.io.reading.delimited import read_fields  # noqa: PLC0415 - as above
@@ -125,9 +139,41 @@ def read_wide(source: Source, layout: WideLayout, dtype: str = "float64") -> Obs
         types[names[layout.row]] = pa.string() if layout.text_ids else pa.int64()
     table = read_fields(source, layout, names, types, MISSING)
     values = np.column_stack([table[names[k]].to_numpy() for k in layout.value_positions])
-    labels = None if layout.row is None else table[names[layout.row]]
-    columns = [layout.names[k] for k in layout.value_positions] if layout.names else None
-    return wide_entries(values, labels, columns, layout.missing)
+    return values, None if layout.row is None else table[names[layout.row]]
+
+
+def _read_lines(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray[Any], Any]:
+    """The same line by line: memory is bounded by the size of the text, whatever its fields."""
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is read
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    from robustmf.io.reading.delimited import locate_fault  # noqa: PLC0415 - as above
+    from robustmf.io.reading.layout import records, split  # noqa: PLC0415 - it imports this module
+
+    missing = pa.array(MISSING)
+    rows = []
+    labels: list[str] = []
+    try:
+        for number, line in records(source.text(), layout.delimiter):
+            if (number == 1 and layout.names) or not line.strip("\r\n"):
+                continue
+            fields = split(line, layout.delimiter)
+            if len(fields) != layout.n_fields:
+                raise pa.ArrowInvalid(f"line {number} has {len(fields)} fields")
+            if layout.row is not None:
+                labels.append(fields.pop(layout.row))
+            cells = pa.array(fields, pa.string())
+            cells = pc.if_else(pc.is_in(cells, missing), None, cells)
+            numbers = pc.cast(pc.ascii_trim_whitespace(cells), pa.type_for_alias(dtype))
+            rows.append(numbers.to_numpy(zero_copy_only=False))
+        ids = pa.array(labels, pa.string())
+        if not layout.text_ids:
+            ids = pc.cast(pc.ascii_trim_whitespace(ids), pa.int64())
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        raise locate_fault(source, layout) or source.fault(" ".join(str(error).split())) from None
+    if not rows:
+        raise source.fault("there are no lines after the header; expected lines of ids and values")
+    return np.vstack(rows), None if layout.row is None else ids
 
 
 def wide_entries(

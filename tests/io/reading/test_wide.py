@@ -1,0 +1,78 @@
+"""Wide text files: an Arrow column per field, or line by line where there are many fields."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robustmf.io import MalformedFileError, read_ratings
+from robustmf.io.reading import guess_layout, layout, wide
+from stress.checks.files_read import limited_memory, many_columns
+
+READERS = {"columns": 4096, "lines": 0}
+
+
+@pytest.fixture(params=READERS)
+def reader(request, monkeypatch):
+    monkeypatch.setattr(wide, "_MAX_ARROW_COLUMNS", READERS[request.param])
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_both_readers_give_the_same_cells(tmp_path, dtype, end):
+    lines = ("id,a,b,c", '7,1.5, 2 ,"3"', "", "-8,NA,1e-3,", '"9",-0.1,nan,"4.5"')
+    path = tmp_path / "table.csv"
+    path.write_bytes(end.join(lines).encode())
+    entries = read_ratings(path, wide=True, missing=[3], dtype=dtype)
+    assert entries.row_ids == [7, -8, 9]
+    assert entries.column_ids == ["a", "b", "c"]
+    cells = [[1.5, 2, np.nan], [np.nan, 1e-3, np.nan], [-0.1, np.nan, 4.5]]
+    np.testing.assert_array_equal(entries.to_dense(), np.array(cells, dtype))
+
+
+@pytest.mark.usefixtures("reader")
+def test_labels_may_be_quoted_text_of_several_lines(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('name,a,b\n"x, ""y""\nz",1.5,2\nw,1,3\n')
+    assert read_ratings(path, wide=True).row_ids == ['x, "y"\nz', "w"]
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"time,a,b\nx,1,2\ny,1,bad\n", "line 3: value 'bad' is not a finite number"),
+        (b"time,a,b\nx,1,2\ny,1\n", "line 3: expected 3 fields"),
+        (b"time,a,b\nx,1,2\ny,1,\xff\n", "line 3: value"),
+        (b"time,a,b\nx,1,2\n\xff,1,3\n", "line 3: row id .* is not UTF-8"),
+        (b"id,a,b\n1,1,2\n1.5,1,3\n", "line 3: row id '1.5' is not an integer"),
+        (b"time,a,b\n\n", "there are no lines after the header"),
+    ],
+    ids=["text", "fields", "bytes", "label", "integer", "empty"],
+)
+def test_both_readers_name_the_line(tmp_path, content, message):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    text_ids = not content.startswith(b"id")
+    with pytest.raises(MalformedFileError, match=message):
+        read_ratings(path, wide=True, row=0, text_ids=text_ids)
+
+
+def test_many_columns_take_little_memory(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(many_columns(250_000))
+    with limited_memory(600 * 2**20):
+        entries = read_ratings(path)
+    assert entries.shape == (3, 250_000)
+    assert entries.n_entries == 750_000
+
+
+def test_long_lines_are_sampled_up_to_a_limit(tmp_path, monkeypatch):
+    """A hundred lines of a million fields would take gigabytes."""
+    path = tmp_path / "table.csv"
+    path.write_bytes(many_columns(100))
+    monkeypatch.setattr(layout, "_SAMPLE_CHARACTERS", 10)
+    found = layout._first_lines(layout.Source(path))
+    assert len(found) == 2
+    assert guess_layout(path).n_fields == 101
