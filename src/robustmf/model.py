@@ -6,6 +6,7 @@ Nothing here changes the model: every method is a function of its fields and arg
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -200,7 +201,15 @@ class FittedModel:
         ``new`` rows may all be empty.
         """
         names = NO_NAMES if self.form is None else self.form.names
-        return read_table(X, names if has_columns(X, names) else NO_NAMES, allow_empty=new)
+        entries = read_table(X, names if has_columns(X, names) else NO_NAMES, allow_empty=new)
+        if not isinstance(entries, Observed) or entries.column_ids is not None:
+            return entries
+        labels = self._default_labels("column", entries)
+        if labels is None or self.column_ids is None:
+            return entries
+        labelled = copy(entries)
+        labelled.column_ids = labels
+        return labelled
 
     def locate(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
         """X as entries of the fitted matrix, with the indices of their rows and columns.
@@ -209,20 +218,56 @@ class FittedModel:
         """
         observed = self.backend.observe(self.read(X)).to_host()
         require_magnitude(observed, new=True)
-        if observed.row_ids is None and observed.column_ids is None:
-            self._require_shape(observed)
-        rows = self._match("row", observed.row_ids, observed.shape[0])
-        columns = self._match("column", observed.column_ids, observed.shape[1])
+        rows = self._match("row", observed)
+        columns = self._match("column", observed)
         return observed, rows[observed.rows.group_of_entry()], columns[observed.rows.indices]
 
-    def _match(self, side: Side, ids: Ids, size: int) -> NDArray[np.integer[Any]]:
+    def _default_labels(self, side: Side, observed: Observed) -> list[int] | None:
+        """The labels 0, 1, … of a table with the default index (or columns) of pandas.
+
+        They are labels where those of the fit are numbers, or where the fit has none; then unknown
+        ones are refused. None otherwise: rows and columns without labels are matched by position.
+        """
+        form = observed.form
+        lookup = self.vocabulary(side)
+        if form is None or form.is_long or not form.has_index:
+            return None
+        if lookup is not None and not lookup.has_numbers:
+            return None
+        labels = list(range(observed.shape[0 if side == "row" else 1]))
+        n_known = self.shape[0 if side == "row" else 1]
+        unknown = (
+            max(len(labels) - n_known, 0)
+            if lookup is None
+            else int((lookup.indices(labels) == UNKNOWN).sum())
+        )
+        if unknown:
+            index, method = ("index", "set_index") if side == "row" else ("columns", "set_axis")
+            raise ValueError(
+                f"the {side}s of X have the default {index} of pandas, 0 … {len(labels) - 1}, and "
+                f"{unknown} of these labels are unknown to the fit: give X the labels of the fit "
+                f"with {method}, or, to match by position, X.to_numpy() with all {n_known} "
+                f"{side}s of the fit"
+            )
+        return labels
+
+    def _match(self, side: Side, observed: Observed) -> NDArray[np.integer[Any]]:
         """The indices of the rows or columns of a matrix; ``UNKNOWN`` for unknown ids.
 
-        Without ids they must be those of the fit. Where the rows of a fitted table are numbered,
-        the integers that label those of another table are these numbers.
+        Without ids they must be those of the fit, unless they have the default labels of pandas.
+        Where the rows of a fitted table are numbered, the integers that label those of another
+        table are these numbers.
         """
         n_known = self.shape[0 if side == "row" else 1]
+        size = observed.shape[0 if side == "row" else 1]
+        ids: Ids = observed.row_ids if side == "row" else observed.column_ids
         if ids is None:
+            labels = self._default_labels(side, observed)
+            lookup = self.vocabulary(side)
+            if labels is not None:
+                return np.asarray(labels) if lookup is None else lookup.indices(labels)
+            if observed.row_ids is None and observed.column_ids is None:
+                self._require_shape(observed)
             if size != n_known:
                 raise ValueError(
                     f"X must have the {n_known} {side}s of the fit or {side} ids, "
@@ -278,8 +323,13 @@ class FittedModel:
     def per_row(self, entries: Any, values: NDArray[Any], name: str, rows: str) -> Any:
         """An answer per row, which is one of the fit or of the entries ("new")."""
         form = self._form_for(entries)
-        ids = self.row_ids if rows == "fitted" else entries.row_ids
-        return values if form is None else form.groups(values, name, "row", ids)
+        if form is None:
+            return values
+        if rows == "new":
+            return form.groups(values, name, "row", entries.row_ids)
+        if entries is not None:  # whose rows may be others, or in another order
+            form = form.without_order()
+        return form.groups(values, name, "row", self.row_ids)
 
     def per_column(self, entries: Any, values: NDArray[Any], name: str) -> Any:
         """An answer per column of the fit."""
@@ -378,13 +428,13 @@ class FittedModel:
             )
         cells = observed.to_dense()
         i, j = np.nonzero(np.isnan(cells))
-        columns = self._match("column", observed.column_ids, observed.shape[1])
+        columns = self._match("column", observed)
         if rows == "new":
             completed = self.complete(observed)
             known = columns[j] != UNKNOWN
             cells[i[known], j[known]] = completed[i[known], columns[j[known]]]
         else:
-            of_rows = self._match("row", observed.row_ids, observed.shape[0])
+            of_rows = self._match("row", observed)
             unknown = int((of_rows == UNKNOWN).sum())
             if unknown:
                 raise ValueError(
@@ -583,7 +633,8 @@ class FittedModel:
     def residuals(self, X: Any) -> Array:
         """Values minus predictions at the entries of X, entries of the fitted matrix."""
         observed = self.backend.observe(X)
-        if self.backend.capabilities.host_arrays or observed.column_ids is not None:
+        is_labelled = observed.column_ids is not None or observed.form is not None
+        if self.backend.capabilities.host_arrays or is_labelled:
             observed, i, j = self.locate(observed)
             return np.asarray(observed.rows.values - self.predict_pairs(i, j))
         self._require_shape(observed)

@@ -1,0 +1,76 @@
+"""Labels of tables, weights and ratings are matched with those of the fit, never by position."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from robustmf import RobustMF
+
+
+@pytest.fixture(scope="module")
+def truth():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(40, 2)) @ rng.normal(size=(2, 12))
+
+
+@pytest.fixture(scope="module")
+def frame(truth):
+    rng = np.random.default_rng(1)
+    noisy = truth + 0.05 * rng.normal(size=truth.shape)
+    return pd.DataFrame(noisy).mask(rng.random(truth.shape) < 0.1)
+
+
+def fitted(X, **options):
+    return RobustMF(2, random_state=0).fit(X, **options)
+
+
+def test_the_default_index_is_matched_with_integer_labels(frame, truth):
+    shuffled = frame.sample(frac=1, random_state=0)
+    model = fitted(shuffled)
+    assert np.abs(model.impute(frame) - truth).max(axis=None) < 0.5
+    assert model.clean(frame).mask.sum(axis=None) < 10
+    for ask in (model.outlier_scores, model.entry_weights, model.impute):
+        pd.testing.assert_frame_equal(ask(frame), ask(shuffled).loc[frame.index])
+    of_labels = model.score(shuffled, rows="fitted")
+    assert model.score(frame, rows="fitted") == pytest.approx(of_labels)
+    pd.testing.assert_series_equal(model.row_scores(frame), model.row_scores())
+
+
+def test_scores_of_fitted_rows_have_the_labels_of_the_fit(frame):
+    named = frame.set_axis([f"r{k}" for k in range(40)])
+    model = fitted(named)
+    reversed_rows = model.row_scores(named.iloc[::-1])
+    np.testing.assert_allclose(reversed_rows[named.index], model.row_scores())
+
+
+def test_default_columns_are_matched_with_integer_labels(frame):
+    permuted = frame[np.random.default_rng(0).permutation(12)]
+    model = fitted(permuted)
+    pd.testing.assert_frame_equal(model.predict(frame)[permuted.columns], model.predict(permuted))
+    np.testing.assert_allclose(model.transform(frame), model.transform(permuted))
+    scores = model.outlier_scores(frame, rows="new")
+    expected = model.outlier_scores(permuted, rows="new")
+    pd.testing.assert_frame_equal(scores[permuted.columns], expected)
+
+
+def test_default_labels_that_the_fit_does_not_know_are_refused(frame):
+    model = fitted(frame.iloc[10:])
+    for ask in (model.impute, model.outlier_scores, model.clean):
+        with pytest.raises(ValueError, match=r"10 of these labels are unknown .* with set_index"):
+            ask(frame.head(30))
+    from_one = fitted(frame.set_axis(range(1, 13), axis=1))
+    with pytest.raises(ValueError, match=r"1 of these labels are unknown .* with set_axis"):
+        from_one.transform(frame)
+    by_position = model.impute(frame.iloc[10:].to_numpy())
+    np.testing.assert_array_equal(by_position, model.impute(frame.iloc[10:]))
+
+
+def test_the_first_rows_of_a_table_without_labels(frame):
+    model = fitted(frame)
+    pd.testing.assert_frame_equal(model.impute(frame.head()), model.impute(frame).head())
+    part = frame.iloc[:7, :5]
+    pd.testing.assert_frame_equal(model.outlier_scores(part), model.outlier_scores().iloc[:7, :5])
+    with pytest.raises(ValueError, match="40 of these labels are unknown"):
+        model.outlier_scores(pd.concat([frame, frame], ignore_index=True))
