@@ -74,3 +74,52 @@ def test_the_first_rows_of_a_table_without_labels(frame):
     pd.testing.assert_frame_equal(model.outlier_scores(part), model.outlier_scores().iloc[:7, :5])
     with pytest.raises(ValueError, match="40 of these labels are unknown"):
         model.outlier_scores(pd.concat([frame, frame], ignore_index=True))
+
+
+def labelled(frame):
+    return frame.set_axis([f"r{k}" for k in range(40)]).add_prefix("c")
+
+
+@pytest.fixture(scope="module")
+def weights(frame):
+    return pd.DataFrame(np.random.default_rng(2).uniform(0.1, 5, frame.shape))
+
+
+@pytest.mark.parametrize("names", [labelled, lambda frame: frame], ids=["text", "default"])
+def test_weights_are_matched_by_label(frame, weights, names):
+    X = names(frame)
+    W = names(weights)
+    expected = fitted(X, weights=W.to_numpy()).row_factors_
+    for given in (W, W.sample(frac=1, random_state=0), W[W.columns[::-1]]):
+        np.testing.assert_array_equal(fitted(X, weights=given).row_factors_, expected)
+    of_cells = fitted(X.to_numpy(), weights=W.sample(frac=1, random_state=0))
+    assert (of_cells.row_factors_ != expected).any(), "an array has no labels to match"
+    for wrong in (W.rename(index={W.index[3]: "other"}), W.iloc[:, 1:]):
+        with pytest.raises(ValueError, match=r"weights must have the labels of the .*to_numpy\(\)"):
+            fitted(X, weights=wrong)
+
+
+def test_weights_of_lines_are_matched_by_index(frame, weights):
+    X = labelled(frame)
+    lines = X.stack().dropna().rename("v").rename_axis(["r", "c"]).reset_index()
+    names = {"row": "r", "col": "c", "value": "v"}
+    of_lines = pd.Series(np.random.default_rng(3).uniform(0.1, 5, len(lines)), index=lines.index)
+    expected = fitted(lines, weights=of_lines.to_numpy(), **names).row_factors_
+    shuffled = of_lines.sample(frac=1, random_state=0)
+    np.testing.assert_array_equal(fitted(lines, weights=shuffled, **names).row_factors_, expected)
+    for wrong in (of_lines.set_axis(of_lines.index + 1), of_lines.set_axis([0] * len(lines))):
+        with pytest.raises(ValueError, match="weights must have the labels of the index of X"):
+            fitted(lines, weights=wrong, **names)
+
+
+@pytest.mark.parametrize("rows", ["new", "fitted"])
+def test_weights_of_rows_are_matched_by_label(frame, rows):
+    of_rows = np.random.default_rng(4).uniform(0, 1, 40)
+    for X in (labelled(frame), frame, labelled(frame).reset_index(names="name")):
+        model = fitted(X)
+        expected = model.score(X, rows=rows, sample_weight=of_rows)
+        for labels in {tuple(X.index), tuple(model.row_ids_ or range(40))}:
+            given = pd.Series(of_rows, list(labels)).sample(frac=1, random_state=0)
+            assert model.score(X, rows=rows, sample_weight=given) == pytest.approx(expected)
+        with pytest.raises(ValueError, match="sample_weight must have the labels of the rows of X"):
+            model.score(X, rows=rows, sample_weight=pd.Series(of_rows, np.arange(40) + 0.5))

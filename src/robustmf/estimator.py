@@ -387,7 +387,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Ignored; for compatibility with scikit-learn.
         weights : array, default=None
             Factors of each entry's loss: one number ≥ 0 per line of a long table, otherwise per
-            observed entry in row order; or an m × n array. (They weight entries; scikit-learn's
+            observed entry in row order; or an m × n array. The labels of a table or column of
+            pandas must be those of X, in any order. (They weight entries; scikit-learn's
             sample_weight weights rows.)
         row, col, value : name of a column, default=None
             The columns of row ids, column ids and values of a long table, one line per entry, as in
@@ -1137,7 +1138,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             left out at a time. With "fitted" X has the rows of ``fit``, and holds entries of that
             matrix, fitted or held out.
         sample_weight : array of shape (rows,), default=None
-            Weights of the rows of X, which multiply the errors of their entries.
+            Weights of the rows of X, which multiply the errors of their entries. The index of a
+            column of pandas must be the labels of these rows, in any order.
 
         Returns
         -------

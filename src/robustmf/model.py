@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
 from robustmf.backends.registry import get_backend
+from robustmf.data.alignment import align_rows
 from robustmf.data.checks import match_columns, new_rows, require_magnitude, row_weights
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary, is_missing
@@ -662,6 +663,8 @@ class FittedModel:
 
         An entry of a new row is predicted from the other entries of its row.
         """
+        if sample_weight is not None:
+            sample_weight = align_rows(sample_weight, X)
         if rows == "fitted":
             errors = np.abs(self.residuals(X))
             observed = self.backend.observe(self.read(X)) if sample_weight is not None else X

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.data.alignment import align_entries
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed, as_observed, nothing_observed
@@ -71,9 +72,10 @@ def require_in_memory(X: Any) -> None:
 def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
     """One weight per entry, in row order, in the precision of the entries.
 
-    They are given in row order, as a matrix, or in the order of the lines of a long table.
+    They are given in row order, as a matrix, or in the order of the lines of a long table; those of
+    pandas are matched by their labels.
     """
-    given = np.asarray(weights)
+    given = align_entries(weights, observed)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"weights must hold numbers, got dtype {given.dtype}")
     if given.shape == observed.shape:

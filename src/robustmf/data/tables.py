@@ -93,20 +93,22 @@ def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) ->
     return TableForm(frame.implementation.value, names, index, lines=lines)
 
 
-def wide_table(X: Any, row: Any = None) -> WideTable:
+def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTable:
     """The cells of a wide table and the labels of its rows and columns.
 
     Row labels are the column ``row``; otherwise the index, unless it is the default one, 0, 1, …;
     otherwise the first column, if it holds text or dates; otherwise rows are numbered. Column
-    labels are the names of the other columns, unless these are the default ones, 0, 1, ….
+    labels are the names of the other columns, unless these are the default ones, 0, 1, …. With
+    ``require_wide`` a table that looks long is refused.
     """
     frame = _collected(X)
     if row is None:
-        _require_wide(frame)
+        if require_wide:
+            _require_wide(frame)
     elif row not in frame.columns:
         raise ValueError(f"row={row!r} is not a column of the data; it has {frame.columns}")
     index = getattr(frame.to_native(), "index", None)
-    row_labels = None if index is None or _is_default(index) else _labels_of(index)
+    row_labels = None if index is None or _is_default(index) else labels_of(index)
     if row is None and row_labels is None and _begins_with_labels(frame):
         row = frame.columns[0]
     if row is not None:
@@ -116,7 +118,7 @@ def wide_table(X: Any, row: Any = None) -> WideTable:
     column_labels: Any = columns
     if index is not None:
         columns = frame.to_native().columns
-        column_labels = None if _is_default(columns) else _labels_of(columns)
+        column_labels = None if _is_default(columns) else labels_of(columns)
     form = TableForm(frame.implementation.value, ColumnNames(row), index, columns)
     return WideTable(_cells(frame), row_labels, column_labels, form)
 
@@ -185,7 +187,7 @@ def _is_default(index: Any) -> bool:
     )
 
 
-def _labels_of(index: Any) -> Any:
+def labels_of(index: Any) -> Any:
     """The labels of an index of pandas as a column of ids; tuples if it has several levels."""
     return index.tolist() if index.nlevels > 1 else id_column(index.to_series())
 
