@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
-from robustmf import RobustMF
+from robustmf import Observed, RobustMF
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +126,50 @@ def test_weights_of_rows_are_matched_by_label(frame, rows):
             assert model.score(X, rows=rows, sample_weight=given) == pytest.approx(expected)
         with pytest.raises(ValueError, match="sample_weight must have the labels of the rows of X"):
             model.score(X, rows=rows, sample_weight=pd.Series(of_rows, np.arange(40) + 0.5))
+
+
+def shuffled_lines(frame):
+    """The cells of a frame as lines, whose rows appear in another order than that of their ids."""
+    lines = frame.stack().dropna().rename("v").rename_axis(["r", "c"]).reset_index()
+    return lines.sample(frac=1, random_state=5)
+
+
+LONG = {"row": "r", "col": "c", "value": "v"}
+
+
+def test_new_rows_of_a_long_table_are_answered_in_their_order(frame):
+    lines = shuffled_lines(labelled(frame))
+    appearance = list(dict.fromkeys(lines["r"]))
+    assert appearance != sorted(appearance)
+    model = fitted(lines, **LONG)
+    one_by_one = [model.transform(lines[lines["r"] == name])[0] for name in appearance]
+    np.testing.assert_allclose(model.transform(lines), one_by_one)
+    several = model.recommend(ratings=lines, n=3, exclude_seen=False)
+    assert several.row_ids == appearance
+    for name, items in zip(appearance, several.items, strict=True):
+        alone = model.recommend(ratings=lines[lines["r"] == name], n=3, exclude_seen=False)
+        assert alone.items[0].tolist() == items.tolist()
+        assert alone.row_ids == [name]
+    by_row = model.recommend(ratings=Observed.from_triplets(lines, **LONG), n=3)
+    assert by_row.row_ids == sorted(appearance)
+    assert pickle.loads(pickle.dumps(by_row)).row_ids == by_row.row_ids
+    assert model.recommend("r1").row_ids is None
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_tables_of_factors_have_the_ids_of_the_rows(frame, library, output):
+    lines = shuffled_lines(labelled(frame))
+    appearance = list(dict.fromkeys(lines["r"]))
+    table = lines if library == "pandas" else pl.from_pandas(lines)
+    expected = fitted(lines, **LONG).transform(lines)
+    model = RobustMF(2, random_state=0).set_output(transform=output)
+    for factors in (model.fit_transform(table, **LONG), model.transform(table)):
+        if output == "pandas":
+            assert factors.index.tolist() == appearance
+            assert factors.columns.tolist() == ["robustmf0", "robustmf1"]
+        else:
+            assert factors.columns == ["r", "robustmf0", "robustmf1"]
+            assert factors["r"].to_list() == appearance
+            factors = factors.drop("r")
+    np.testing.assert_allclose(factors.to_numpy(), expected)

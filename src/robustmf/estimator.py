@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -43,7 +44,7 @@ from robustmf.initialization.search import searched_size
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
-from robustmf.model import UNBOUNDED, FitSummary, FittedModel, value_statistics
+from robustmf.model import UNBOUNDED, FitSummary, FittedModel, rows_in_order, value_statistics
 from robustmf.outliers import scores
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.cleaning import Cleaned, clean
@@ -646,9 +647,16 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def fit_transform(
         self, X: Any, y: None = None, weights: ArrayLike | None = None, **options: Any
     ) -> Array:
-        """Fit, and return the factors of the rows; with biases, the row bias is the last column."""
+        """Fit, and return the factors of the rows; with biases, the row bias is the last column.
+
+        The rows are in the order of :meth:`transform`.
+        """
         self.fit(X, weights=weights, **options)
-        return self._labelled_rows(self.model_.row_outputs, self.model_)
+        model = self.model_
+        is_long = model.form is not None and model.form.is_long
+        return self._labelled_rows(
+            model.row_outputs, X, model.fitted_entries() if is_long else model
+        )
 
     def _settings(self, observed: Any, shown: Sequence[Callback], values: Array) -> Settings:
         """What to fit and how; ``shown`` are callbacks beside the user's own.
@@ -1032,7 +1040,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         items, scores : ndarray of shape (n,) for one user, (users, n) for several
             Column ids (numbers, where the fit had none), best first, and the predictions. Exact;
             ties go to the first column. Where fewer than n columns are left, the rest is None (−1
-            for numbers) and NaN.
+            for numbers) and NaN. The result has the ids of several new users in its attribute
+            ``row_ids``; those of a long table are in the order in which its lines name them first.
 
         Examples
         --------
@@ -1095,22 +1104,33 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         ndarray of shape (rows, r) or (rows, r + 1)
+            The rows are in the order of X; those of a long table in the order in which its lines
+            name them first. With ``set_output(transform="pandas")`` their ids are the index, with
+            "polars" those of a long table are the first column.
         """
         observed = self._rows(X)
-        return self._labelled_rows(self._model().fold_in(observed), observed)
+        return self._labelled_rows(self._model().fold_in(observed), X, observed)
 
-    def _labelled_rows(self, T: Array, observed: Any) -> Any:
-        """Factors of rows with row ids as index, where ``set_output`` makes them a pandas table.
+    def _labelled_rows(self, T: Array, X: Any, observed: Any) -> Any:
+        """Factors of the rows of X, in the order in which a long table names them first.
 
-        scikit-learn takes the index of X, which a long table has for its entries.
+        Where ``set_output`` makes them a table, row ids are the index in pandas, and returned as a
+        second result for :func:`_with_row_ids` in polars. scikit-learn takes the index of X, which
+        a long table has for its entries.
         """
         setting = vars(self).get(saving.OUTPUT_CONFIG, {})
         output = setting.get("transform", get_config()["transform_output"])
         form = observed.form
-        if output != "pandas" or form is None or not (form.is_long and form.has_index):
+        if form is None or not form.is_long:
+            return T
+        order, ids = rows_in_order(X, observed.to_host())
+        T = T[order]
+        if output == "polars":
+            return T, (form.names.row, ids)
+        if output != "pandas":
             return T
         columns = dict(zip(self.get_feature_names_out(), T.T, strict=True))
-        return form.table(columns, list(observed.row_ids))
+        return replace(form, library=output).table(columns, list(ids or ()))
 
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows predicted by factors T as :meth:`transform` returns them; not clipped."""
@@ -1348,6 +1368,25 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _with_row_ids(method: Any) -> Any:
+    """A method whose result, wrapped by scikit-learn for polars, gets a column of row ids."""
+
+    @wraps(method)
+    def labelled(self: RobustMF, X: Any, *args: Any, **options: Any) -> Any:
+        result = method(self, X, *args, **options)
+        if not isinstance(result, tuple):
+            return result
+        factors, (name, ids) = result
+        return factors.insert_column(0, type(factors)({name: ids}).to_series())
+
+    return labelled
+
+
+# after the class, whose creation wraps the two methods for ``set_output``
+RobustMF.transform = _with_row_ids(RobustMF.transform)  # type: ignore[method-assign]
+RobustMF.fit_transform = _with_row_ids(RobustMF.fit_transform)  # type: ignore[method-assign]
 
 
 class RMFNL(RobustMF):

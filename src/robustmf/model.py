@@ -452,7 +452,10 @@ class FittedModel:
         if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
             ratings = ratings.to_dict()
         if not isinstance(ratings, Mapping):
-            return self.recommend_new(read(ratings), n, exclude_seen=exclude_seen)
+            observed = read(ratings)
+            ranked = self.recommend_new(observed, n, exclude_seen=exclude_seen)
+            order, ids = rows_in_order(ratings, observed.to_host())
+            return Ranked(*(of_rows[order] for of_rows in ranked)).with_row_ids(ids)
         items, scores = self.recommend_new(self.rated(ratings), n, exclude_seen=exclude_seen)
         return Ranked(items[0], scores[0])
 
@@ -747,6 +750,20 @@ class FittedModel:
             bounds=state.get("bounds_") or UNBOUNDED,
             summary=FitSummary.from_state(state),
         )
+
+
+def rows_in_order(X: Any, observed: Observed) -> tuple[Any, Ids]:
+    """The order in which answers about the rows of X are returned, and the ids in this order.
+
+    ``observed`` has the entries of X. The rows of a long table are in the order in which its lines
+    name them first, all others in their own.
+    """
+    form = observed.form
+    is_long = form is not None and form.is_long and form.lines is not None
+    if form is None or not is_long or isinstance(X, Observed) or observed.row_ids is None:
+        return slice(None), observed.row_ids
+    order = form.rows_by_appearance(observed)
+    return order, [observed.row_ids[k] for k in order.tolist()]
 
 
 def _is_sparse(X: Any) -> bool:

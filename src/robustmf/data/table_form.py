@@ -93,6 +93,12 @@ class TableForm:
         """Whether the index of a wide table is known and labels its rows."""
         return not self.is_long and self.names.row is None and self.index is not None
 
+    def rows_by_appearance(self, observed: Any) -> NDArray[np.integer[Any]]:
+        """The indices of the rows of a long table, in the order in which its lines name them."""
+        rows = np.asarray(observed.rows.group_of_entry())[self.lines]
+        _, first = np.unique(rows, return_index=True)
+        return np.asarray(rows[np.sort(first)])
+
     def without_order(self) -> TableForm:
         """The form of a table of other entries, whose index and order are not known."""
         return replace(self, index=None, columns=None, lines=None)
