@@ -240,6 +240,8 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
         )
     if file.is_wide and options.wide is None:
         print_note("Read as a wide table, a field per column; --long if a line is one entry")
+    if isinstance(layout, WideLayout) and not layout.names and options.header is None:
+        print_note("Read without a header; --header if the first line names the columns")
     return file
 
 

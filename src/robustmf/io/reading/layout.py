@@ -11,7 +11,7 @@ from typing import AnyStr
 
 from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.source import Source
-from robustmf.io.reading.wide import WideLayout, label_position, looks_wide
+from robustmf.io.reading.wide import WideLayout, is_header, label_position, looks_wide
 
 #: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
@@ -155,7 +155,9 @@ def guess_layout(
         One character, which may be repeated. If None, the first of "::", tab, comma, semicolon, bar
         and space that gives at least three fields.
     header : bool, default=None
-        Whether the first line names the columns. If None, whether none of its fields is a number.
+        Whether the first line names the columns. If None, whether none of its fields is a number,
+        or the first one has no name or that of a label ("time", "station", …), or, in a wide file,
+        all others are increasing integers such as years, as in no later line.
     text_ids : bool, default=None
         Whether ids are text. If None, this is guessed for each column: the ids are integers if the
         first hundred are, without leading zeros.
@@ -202,7 +204,8 @@ def guess_layout(
         )
     named = any(isinstance(one, str) for one in (row, col, value))
     if header is None:
-        header = named or not any(_is_number(field) for field in first) or not first[0].strip()
+        later = [split(one, delimiter) for _, one in records(lines, delimiter)][1:]
+        header = named or not any(_is_number(field) for field in first) or is_header(first, later)
     names = tuple(name.strip() for name in first) if header else ()
     if named and not header:
         raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,11 +94,40 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
     return n_fields > _MAX_LONG_FIELDS or has_index or not has_integers
 
 
+def is_header(first: Sequence[str], lines: list[list[str]]) -> bool:
+    """Whether a first line with numbers, such as years, names the columns of a wide file.
+
+    Its first field has no name, as that of an index that pandas wrote, or that of a label; or the
+    other fields are strictly increasing integers, as those of no later line, which are the values
+    of a wide file. A file of integers alone has no header.
+    """
+    if is_label_name(first[0]):
+        return True
+    if not _are_increasing(first[1:]) or not lines:
+        return False
+    if any(_are_increasing(line[1:]) for line in lines):
+        return False
+    if _is_integer(first[0]) and all(_is_integer(field) for line in lines for field in line):
+        return False  # a matrix of integers
+    return looks_wide((), lines)
+
+
+def _are_increasing(fields: Sequence[str]) -> bool:
+    if not all(_is_integer(field) for field in fields):
+        return False
+    numbers = [int(field) for field in fields]
+    return all(low < high for low, high in pairwise(numbers))
+
+
+def is_label_name(name: str) -> bool:
+    """Whether a column of this name holds row labels, also if these are numbers."""
+    return "".join(one for one in name.lower() if one.isalnum()) in _LABELS
+
+
 def label_position(names: Sequence[str], lines: list[list[str]]) -> int | None:
     """The position of the row labels of a wide file: the first field, or none."""
     has_text = not all(is_number_or_missing(line[0]) for line in lines if line)
-    plain = "".join(one for one in names[0].lower() if one.isalnum()) if names else None
-    return 0 if has_text or plain in _LABELS else None
+    return 0 if has_text or (names and is_label_name(names[0])) else None
 
 
 def is_number_or_missing(field: str) -> bool:
