@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 
 from robustmf.data.ids import is_missing
 from robustmf.data.table_form import ColumnNames, TableForm
+
+#: Largest share of repeated pairs of ids in a table that looks long.
+_MOST_DUPLICATES = 0.05
+
+#: Whether columns are independent is judged where at least so many coincidences are expected; pairs
+#: of ids have less than this part of them.
+_ENOUGH_COINCIDENCES = 5
 
 #: Names of columns of row ids, column ids and values, in lower case without punctuation.
 ROW_IDS = (
@@ -37,6 +44,8 @@ COLUMN_IDS = (
     "product",
     "productid",
     "book",
+    "film",
+    "filmid",
     "song",
     "songid",
     "asin",
@@ -137,15 +146,27 @@ def known_position(names: Iterable[Any], known: tuple[str, ...], default: int) -
 def _require_wide(frame: Any) -> None:
     """Raise for a table that looks long.
 
-    It has columns that are known by name to hold row ids, column ids and values; or three columns,
-    of which the first two are text, or integers that repeat but never as a pair.
+    It has columns that are known by name to hold row ids, column ids and values; or three or four
+    columns, of which two look like pairs of ids; or one column and an index of several levels.
     """
     names = frame.columns
-    positions = [known_position(names, known, -1) for known in (ROW_IDS, COLUMN_IDS, VALUES)]
-    if min(positions) < 0:
-        if len(names) != 3 or not _are_pairs_of_ids(frame):
-            return
-        positions = [0, 1, 2]
+    index = getattr(frame.to_native(), "index", None)
+    if len(names) == 1 and index is not None and index.nlevels > 1:
+        row, col = (
+            name if name is not None else f"level_{k}" for k, name in enumerate(index.names[:2])
+        )
+        raise ValueError(
+            f"X must be a wide table unless its columns are named, got one column and an index of "
+            f"{index.nlevels} levels: give X.reset_index() with row={row!r}, col={col!r}, "
+            f"value={names[0]!r}, or X.iloc[:, 0].unstack()"
+        )
+    positions: Sequence[int] | None = [
+        known_position(names, known, -1) for known in (ROW_IDS, COLUMN_IDS, VALUES)
+    ]
+    if positions is not None and min(positions) < 0:
+        positions = _pairs_of_ids(frame)
+    if positions is None:
+        return
     row, col, value = (names[k] for k in positions)
     columns = f"row={row!r}, col={col!r}, value={value!r}"
     raise ValueError(
@@ -155,18 +176,74 @@ def _require_wide(frame: Any) -> None:
     )
 
 
-def _are_pairs_of_ids(frame: Any) -> bool:
-    """Whether the first two columns are text, or integers that repeat but never as a pair."""
-    first, second = (frame.get_column(name) for name in frame.columns[:2])
-    if _holds_labels(second):
-        return True
-    if not second.dtype.is_integer() or second.null_count() or first.null_count():
+#: Lines of a table that are examined for pairs of ids.
+_EXAMINED = 100_000
+
+
+def _pairs_of_ids(frame: Any) -> tuple[int, int, int] | None:
+    """The positions of row ids, column ids and values of a table that looks long, if it does."""
+    n_columns = len(frame.columns)
+    if n_columns not in (3, 4):
+        return None
+    columns = [frame.get_column(name).head(_EXAMINED) for name in frame.columns]
+    orders = [(0, 1, 2), (0, 2, 1), (1, 2, 0)] if n_columns == 3 else [(0, 1, 2)]
+    is_text = [_holds_labels(column) for column in columns]
+    for i, j, k in orders:
+        if is_text[i] and is_text[j] and not is_text[k]:
+            return i, j, k
+    if n_columns == 3 and is_text[1]:
+        return 0, 1, 2
+    ids = [_ids_or_none(column) for column in columns]
+    for i, j, k in orders:
+        first, second = ids[i], ids[j]
+        if first is None or second is None or not columns[k].dtype.is_numeric():
+            continue
+        if _are_pairs(first, second, ids[k]):
+            return i, j, k
+    return None
+
+
+def _ids_or_none(column: Any) -> NDArray[np.integer[Any]] | None:
+    """A column of text or integers as indices; None if it holds other values."""
+    if column.null_count() or not len(column):
+        return None
+    if _holds_labels(column):
+        index_of: dict[Any, int] = {}
+        return np.array([index_of.setdefault(one, len(index_of)) for one in column.to_list()])
+    if not column.dtype.is_numeric():
+        return None
+    values = np.asarray(column.to_numpy(), np.float64)
+    if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
+        return None
+    return np.asarray(np.unique(values, return_inverse=True)[1])
+
+
+def _are_pairs(
+    first: NDArray[np.integer[Any]],
+    second: NDArray[np.integer[Any]],
+    values: NDArray[np.integer[Any]] | None,
+) -> bool:
+    """Whether two columns hold pairs of ids: both repeat, but hardly ever together.
+
+    Pairs of measurements coincide about as often as if the columns were independent, or more often;
+    pairs of ids hardly ever. Where too few coincidences are expected to decide, the ids of one
+    column occur twice on average, and the values are not integers or take far fewer values
+    (``values`` is None if they are not integers).
+    """
+    n = len(first)
+    of_first, of_second = np.bincount(first), np.bincount(second)
+    if max(len(of_first), len(of_second)) >= n:
         return False
-    if not (first.dtype.is_integer() or _holds_labels(first)):
+    pairs = first.astype(np.int64) * len(of_second) + second
+    duplicates = n - len(np.unique(pairs))
+    if duplicates > _MOST_DUPLICATES * n:
         return False
-    lines = list(zip(first.to_list(), second.to_list(), strict=True))
-    most_ids = max(first.n_unique(), second.n_unique())
-    return len(set(lines)) == len(lines) >= 2 * most_ids
+    equal = [float((counts * (counts - 1.0)).sum()) for counts in (of_first, of_second)]
+    expected = equal[0] * equal[1] / (2.0 * n * (n - 1))
+    if expected >= _ENOUGH_COINCIDENCES:
+        return duplicates <= expected / _ENOUGH_COINCIDENCES
+    fewest = min(len(of_first), len(of_second))
+    return n >= 2 * fewest and (values is None or 3 * (int(values.max()) + 1) <= fewest)
 
 
 def _collected(X: Any) -> Any:
