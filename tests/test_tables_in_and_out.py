@@ -109,12 +109,12 @@ def test_answers_about_a_wide_table_are_wide_tables(cells, library):
         names = scores.column_names if library == "arrow" else list(scores.columns)
         assert names == ([] if library == "pandas" else ["row name"]) + COLUMNS
     assert cell(given, "r5", "c7") < 1e-6
-    assert np.isnan(cell(given, "r2", "c3"))
+    assert pd.isna(cell(given, "r2", "c3"))
     flat = fitted(cells).outlier_scores()
     expected = np.full(cells.shape, np.nan)
     expected[~np.isnan(cells)] = flat
     found = [[cell(given, row, column) for column in COLUMNS] for row in ROWS]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.array(found, float), expected)
 
 
 def test_scores_of_rows_and_columns_have_labels(cells):
@@ -260,8 +260,11 @@ def test_a_saved_model_answers_with_tables(cells, tmp_path):
         pd.MultiIndex.from_product([["a", "b"], range(10)]),
         pd.CategoricalIndex(ROWS),
         np.linspace(0, 1, 20),
+        pd.date_range("2020-01-01", periods=20, freq="h", tz="UTC"),
+        pd.date_range("2020-03-28 12:00", periods=20, freq="h", tz="Europe/Zurich"),
+        pd.date_range("2020-01-01", periods=20, freq="h", tz="+01:30"),
     ],
-    ids=["times", "levels", "categories", "floats"],
+    ids=["times", "levels", "categories", "floats", "UTC", "zone", "offset"],
 )
 def test_labels_of_any_type(cells, labels, tmp_path):
     X = pd.DataFrame(cells, index=labels, columns=COLUMNS)
@@ -272,7 +275,12 @@ def test_labels_of_any_type(cells, labels, tmp_path):
     if not isinstance(labels, pd.MultiIndex):
         assert model.predict(X.index, "c3")[2] == model.predict(label, "c3")
     model.save(tmp_path / "model.rmf")
-    assert load(tmp_path / "model.rmf").predict(label, "c3") == model.predict(label, "c3")
+    loaded = load(tmp_path / "model.rmf")
+    assert loaded.predict(label, "c3") == model.predict(label, "c3")
+    assert loaded.row_ids_ == model.row_ids_
+    if getattr(labels, "tz", None) is not None:
+        assert [one.utcoffset() for one in loaded.row_ids_] == [one.utcoffset() for one in labels]
+        assert loaded.row_scores().index.equals(X.index)
 
 
 @pytest.mark.parametrize(
@@ -446,3 +454,29 @@ def test_integers_of_a_wide_table_are_not_ids(n_columns, n_values, n_rows):
             except ValueError:
                 refused += 1
     assert refused <= 1
+
+
+@pytest.mark.parametrize("library", ["polars", "lazy", "arrow"])
+def test_missing_values_are_null_where_the_library_has_null(cells, library):
+    X = wide(cells, library)
+    model = fitted(X)
+    bad = "c7"
+    answers = [model.outlier_scores(X), model.entry_weights(X), model.clean(X, replace=False).data]
+    for answer in map(pl.DataFrame, answers):
+        assert answer["c3"].null_count() == 1
+        assert not answer["c3"].is_nan().any()
+    assert pl.DataFrame(answers[-1])[bad].null_count() >= 1
+    lines = long(cells, "polars" if library == "lazy" else library)
+    of_lines = fitted(lines, **LONG)
+    cleaned, mask = of_lines.clean(lines, replace=False, at_most=1e-6)
+    assert pl.DataFrame(cleaned).columns == list(LONG.values())
+    stars = pl.DataFrame(cleaned)["stars"]
+    assert stars.null_count() == np.asarray(mask).sum() == 1
+    unknown = pl.DataFrame({"user": ["r1", "x"], "film": ["c1", "c1"], "stars": [2.0, 1.0]})
+    table = unknown if library != "arrow" else unknown.to_arrow()
+    with pytest.warns(UnknownIdsWarning, match="1 of 2 entries"):
+        assert (
+            of_lines.outlier_scores(table).to_pylist()[1] is None
+            if library == "arrow"
+            else (of_lines.outlier_scores(table).null_count() == 1)
+        )

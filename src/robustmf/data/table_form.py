@@ -152,7 +152,8 @@ class TableForm:
         column = nw.from_native(
             self._series(values, self.names.value, self.index), series_only=True
         )
-        return frame.with_columns(column).to_native()
+        # a column of Arrow has no name
+        return frame.with_columns(column.alias(self.names.value)).to_native()
 
     def cells(self, values: NDArray[Any], row_ids: Ids, column_ids: Ids) -> Any:
         """A wide table of these values."""
@@ -189,7 +190,10 @@ class TableForm:
     def _series(self, values: NDArray[Any], name: str, index: Any) -> Any:
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
-        made = nw.new_series(name, values, backend=self._backend).to_native()
+        column = nw.new_series(name, values, backend=self._backend)
+        if not self.has_index:
+            column = self._with_nulls(column.to_frame()).get_column(name)
+        made = column.to_native()
         if self.has_index and index is not None:
             made.index = self._as_index(index)
         return made
@@ -202,12 +206,21 @@ class TableForm:
         numbered = {str(k): values for k, values in enumerate(columns.values())}
         made = nw.from_dict(numbered, backend=self._backend)
         if not self.has_index:
+            made = self._with_nulls(made)
             return made.rename(dict(zip(numbered, columns, strict=True))).to_native()
         native = made.to_native()
         native.columns = self._as_index(list(columns))
         if index is not None:
             native.index = self._as_index(index)
         return native
+
+    @staticmethod
+    def _with_nulls(frame: Any) -> Any:
+        """A frame of narwhals with null instead of NaN: libraries without an index have both."""
+        import narwhals as nw  # noqa: PLC0415 - as above
+
+        columns = [nw.col(name) for name, dtype in frame.schema.items() if dtype.is_float()]
+        return frame.with_columns(nw.when(~column.is_nan()).then(column) for column in columns)
 
     def _as_index(self, labels: Any) -> Any:
         """The index with these labels."""
