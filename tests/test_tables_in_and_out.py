@@ -480,3 +480,24 @@ def test_missing_values_are_null_where_the_library_has_null(cells, library):
             if library == "arrow"
             else (of_lines.outlier_scores(table).null_count() == 1)
         )
+
+
+def test_a_dict_of_columns_is_a_long_table(cells):
+    frame = long(cells)
+    columns = {name: frame[name].tolist() for name in frame}
+    expected = fitted(frame, **LONG)
+    model = fitted(columns, **LONG)
+    scores = model.outlier_scores()
+    assert isinstance(scores, np.ndarray)
+    np.testing.assert_array_equal(scores, expected.outlier_scores())
+    np.testing.assert_array_equal(model.outlier_scores(columns), scores)
+    np.testing.assert_array_equal(model.transform(columns), expected.transform(frame))
+    of_rows = model.row_scores()
+    assert of_rows["user"] == model.row_ids_
+    np.testing.assert_array_equal(of_rows["row_score"], expected.row_scores())
+    cleaned, mask = model.clean(columns, at_most=1e-6)
+    assert list(cleaned) == list(columns)
+    np.testing.assert_array_equal(mask, expected.clean(frame, at_most=1e-6).mask)
+    structured = frame.to_records(index=False, column_dtypes={"user": "U3", "film": "U3"})
+    again = fitted(np.array(structured), **LONG)
+    assert again.predict("r2", "c3") == model.predict("r2", "c3")

@@ -782,7 +782,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if form is not None and not form.is_long:
             columns = without_column(X, form.names.row)
         else:
-            has_ids = isinstance(X, Observed) or form is not None
+            has_ids = isinstance(X, Observed) or observed.column_ids is not None
             columns = np.empty((1, observed.shape[1])) if has_ids else X
         validate_data(self, columns, skip_check_array=True, reset=reset)
 

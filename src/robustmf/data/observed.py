@@ -468,7 +468,7 @@ class Observed:
         except DuplicateEntryError as error:
             raise error.with_ids(row_ids[error.row], column_ids[error.column]) from None
         form = None
-        if data is not None and is_table(data):
+        if data is not None and (isinstance(data, Mapping) or is_table(data)):
             lines = entries_of_lines(i, j, unnamed.shape)
             form = long_form(data, ColumnNames(row, col, value), lines)
         return cls(unnamed.rows, unnamed.shape, row_ids, column_ids, form)

@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 Ids = Sequence[Hashable] | None
 
 #: Libraries that answers can be converted to.
-LIBRARIES = ("pandas", "modin", "cudf", "polars", "pyarrow")
+LIBRARIES = ("pandas", "modin", "cudf", "polars", "pyarrow", "dict")
+
+#: Stands for a library where a mapping of columns was given: columns are arrays, tables dicts.
+MAPPING = "dict"
 
 #: Those whose tables have an index, and columns with labels of any type.
 _WITH_INDEX = ("pandas", "modin", "cudf")
@@ -60,7 +63,8 @@ class TableForm:
     Attributes
     ----------
     library : str
-        The library of the table, as narwhals names it: "pandas", "polars", "pyarrow", …
+        The library of the table, as narwhals names it: "pandas", "polars", "pyarrow", …; "dict" for
+        a mapping of columns.
     names : ColumnNames
         The columns of a long table, or the column of row ids of a wide one.
     index : pandas.Index or None
@@ -146,6 +150,8 @@ class TableForm:
 
     def with_values(self, table: Any, values: NDArray[Any]) -> Any:
         """A long table with these values, one per line, instead of its own."""
+        if self.library == MAPPING:
+            return {**table, self.names.value: values}
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
         frame = nw.from_native(table).lazy().collect()
@@ -188,6 +194,8 @@ class TableForm:
         return self.library
 
     def _series(self, values: NDArray[Any], name: str, index: Any) -> Any:
+        if self.library == MAPPING:
+            return values
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
         column = nw.new_series(name, values, backend=self._backend)
@@ -200,6 +208,8 @@ class TableForm:
 
     def table(self, columns: Mapping[Any, Any], index: Any) -> Any:
         """A table of these columns; ``index``, if any, is a list of labels or an index."""
+        if self.library == MAPPING:
+            return dict(columns)
         import narwhals as nw  # noqa: PLC0415 - as above
 
         # narwhals has names that are strings only, pandas labels of any type

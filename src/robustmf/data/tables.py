@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.ids import is_missing
-from robustmf.data.table_form import ColumnNames, TableForm
+from robustmf.data.table_form import MAPPING, ColumnNames, TableForm
 
 #: Largest share of repeated pairs of ids in a table that looks long.
 _MOST_DUPLICATES = 0.05
@@ -84,15 +84,19 @@ def is_table(X: Any) -> bool:
 
 
 def has_columns(X: Any, names: ColumnNames) -> bool:
-    """Whether X is a table that has all columns of these names."""
-    return is_table(X) and {name for name in names if name is not None} <= set(open_table(X)[0])
+    """Whether X is a table, or a mapping of columns, that has all columns of these names."""
+    return (isinstance(X, Mapping) or is_table(X)) and {
+        name for name in names if name is not None
+    } <= set(open_table(X)[0])
 
 
 def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) -> TableForm | None:
-    """The form of a long table; ``lines`` as in :class:`TableForm`.
+    """The form of a long table or a mapping of columns; ``lines`` as in :class:`TableForm`.
 
     None for libraries that have lazy tables only, whose lines have no order.
     """
+    if isinstance(data, Mapping):
+        return TableForm(MAPPING, names, lines=lines)
     import narwhals as nw  # noqa: PLC0415 - as above
 
     frame = _from_native(data)
