@@ -303,3 +303,30 @@ def test_clean_keeps_a_header_of_numbers(tmp_path, truth):
     frame.to_csv(path, index=False, header=False)
     plain = run("audit", path, "--rank", 1, "--no-bias")
     assert "--header if the first line names the columns" in plain.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["time,s1,s2\n0,1,2\n1,3,4\n2,1,2\n", "day,s1,s2,s3\n1,5,6,7\n2,6,6,8\n3,5,7,7\n"],
+    ids=["time", "day"],
+)
+def test_narrow_files_with_labels_are_wide(tmp_path, text):
+    path = tmp_path / "narrow.csv"
+    path.write_text(text)
+    assert isinstance(guess_layout(path), WideLayout)
+    repeated = tmp_path / "long.csv"
+    repeated.write_text("day,shop,sold\n1,5,6\n1,6,6\n2,5,7\n2,6,3\n")
+    assert not isinstance(guess_layout(repeated), WideLayout)
+
+
+def test_the_layout_is_printed_before_an_error(tmp_path):
+    path = tmp_path / "narrow.csv"
+    path.write_text("place,s1,s2,s3\n1,5,6,7\n2,6,6,8\n1,5,7,7\n")
+    result = run("audit", path)
+    assert result.exit_code == 3
+    notes, _, error = result.stderr.partition("duplicate entry")
+    assert error
+    assert "row=place (integer), col=s1 (integer), value=s2" in notes
+    assert "--wide if a line has a field for every column" in notes
+    path.write_text("user,item,rating\n1,5,6\n1,5,7\n")
+    assert "--wide" not in run("audit", path).stderr

@@ -51,6 +51,11 @@ COLUMN_IDS = (
     "asin",
     "isbn",
 )
+#: Names of columns of row labels that may be numbers; libraries write an index without a name.
+_LABELS = (
+    *("", "unnamed0", "index", "id", "name", "label", "row"),
+    *("time", "timestamp", "date", "datetime", "year", "month", "day", "hour", "station"),
+)
 VALUES = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
 
 
@@ -141,9 +146,18 @@ def without_column(X: Any, name: Any) -> Any:
     return X if name is None else _collected(X).drop(name).to_native()
 
 
+def is_label_name(name: Any) -> bool:
+    """Whether a column of this name holds row labels, also if these are numbers."""
+    return isinstance(name, str) and _plain(name) in _LABELS
+
+
+def _plain(name: Any) -> str:
+    return "".join(letter for letter in str(name).lower() if letter.isalnum())
+
+
 def known_position(names: Iterable[Any], known: tuple[str, ...], default: int) -> int:
     """The position of the first known name, whatever its case and punctuation, or the default."""
-    plain = ["".join(letter for letter in str(name).lower() if letter.isalnum()) for name in names]
+    plain = [_plain(name) for name in names]
     return next((plain.index(one) for one in known if one in plain), default)
 
 

@@ -50,6 +50,13 @@ class Layout:
     n_fields: int
     text_ids: tuple[bool, bool]
 
+    @property
+    def has_known_names(self) -> bool:
+        """Whether at least two of the three columns are known by name."""
+        roles = ((self.row, ROW_IDS), (self.col, COLUMN_IDS), (self.value, VALUES))
+        known = [known_position([self.names[k]], of_role, -1) for k, of_role in roles if self.names]
+        return sum(position >= 0 for position in known) > 1
+
     def __str__(self) -> str:
         labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
         kinds = [
@@ -165,7 +172,8 @@ def guess_layout(
         Whether a line has a field for every column of the matrix, instead of a row id, a column id
         and a value. If None, this is guessed: no two of the names of these three are there, all
         fields after the first are numbers or missing, and there are more than five, or the first
-        has no name, or the second is not always an integer. The row ids of a wide file are the
+        has no name, or that of a label ("time", "id", …) and no value twice, or the second is not
+        always an integer. The row ids of a wide file are the
         column ``row``; if None, the first one, if it is not a number or named as a label ("time",
         "id", …).
     missing : sequence of float, default=()

@@ -12,18 +12,11 @@ from numpy.typing import NDArray
 
 from robustmf.data.ids import listed_ids, require_distinct
 from robustmf.data.observed import Observed
-from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
+from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, is_label_name, known_position
 from robustmf.io.reading.source import Source
 
 #: Fields that stand for a missing value.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-
-#: Names of columns of row labels that may be numbers, in lower case without punctuation. Libraries
-#: write an index without a name.
-_LABELS = (
-    *("", "unnamed0", "index", "id", "name", "label", "row"),
-    *("time", "timestamp", "date", "datetime", "year", "month", "day", "hour", "station"),
-)
 
 #: Files with more columns of numbers than this, and without known names, are taken for wide ones.
 _MAX_LONG_FIELDS = 5
@@ -79,8 +72,8 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
 
     It has no names of row ids, column ids and values (at most one of these). All of its fields
     after the first are numbers or missing, and there are more than five, or the first one has no
-    name, as an index that pandas wrote, or the second one, which would be the column id of a long
-    table, is missing or not an integer somewhere.
+    name, as an index that pandas wrote, or that of a label and no value twice, or the second one,
+    which would be the column id of a long table, is missing or not an integer somewhere.
     """
     roles = (ROW_IDS, COLUMN_IDS, VALUES)
     if sum(known_position(names, known, -1) >= 0 for known in roles) > 1:
@@ -90,6 +83,13 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
     if n_fields < 3 or not all(is_number_or_missing(one) for line in same for one in line[1:]):
         return False
     has_index = bool(names) and not names[0].strip()
+    labels = [line[0] for line in same]
+    has_index = has_index or (
+        bool(names)
+        and is_label_name(names[0])
+        and len(labels) > 2
+        and len(set(labels)) == len(labels)
+    )
     has_integers = all(_is_integer(line[1]) for line in same)
     return n_fields > _MAX_LONG_FIELDS or has_index or not has_integers
 
@@ -117,11 +117,6 @@ def _are_increasing(fields: Sequence[str]) -> bool:
         return False
     numbers = [int(field) for field in fields]
     return all(low < high for low, high in pairwise(numbers))
-
-
-def is_label_name(name: str) -> bool:
-    """Whether a column of this name holds row labels, also if these are numbers."""
-    return "".join(one for one in name.lower() if one.isalnum()) in _LABELS
 
 
 def label_position(names: Sequence[str], lines: list[list[str]]) -> int | None:
