@@ -765,7 +765,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _observe(self, X: Any, entries: Any, *, reset: bool) -> Observed:
         """The ``entries`` of X on the backend, its columns checked (``reset``: remembered)."""
         observed = get_backend(self.device).observe(entries)
-        require_distinct(observed.row_ids, "row")
+        form = observed.form
+        column = None if form is None or form.is_long else form.names.row
+        require_distinct(observed.row_ids, "row", column)
         self._check_columns(X, observed, reset=reset)
         return observed
 

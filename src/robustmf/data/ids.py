@@ -168,14 +168,16 @@ def listed_ids(column: Any, side: Side) -> list[Hashable]:
     return [ids[k] for k in indices.tolist()]
 
 
-def require_distinct(ids: Sequence[Hashable] | None, side: Side) -> None:
-    """Raise if an id occurs twice."""
+def require_distinct(ids: Sequence[Hashable] | None, side: Side, column: Any = None) -> None:
+    """Raise if an id occurs twice; ``column`` is the name of the column of ids, if any."""
     if ids is None or len(set(ids)) == len(ids):
         return
     repeated, times = Counter(ids).most_common(1)[0]
+    holds_values = f"; if column {column!r} holds values, rename it"
     raise ValueError(
         f"the {side} ids of a wide table must be distinct, got {repeated!r} {times} times; name "
         "them apart, or drop them, as X.reset_index(drop=True) of pandas does"
+        + ("" if column is None else holds_values)
     )
 
 

@@ -386,7 +386,8 @@ class Observed:
         X : array or table of shape (m, n)
             Labels of a table are the ids: the names of its columns, and the index of its rows. The
             default index of pandas, 0, 1, …, is not a label. In a table without row labels the
-            first column holds them if it is one of text or dates.
+            first column holds them if it is one of text or dates, or one of numbers that has the
+            name of a label, such as "id" or "time".
         row : name of a column, default=None
             The column of row ids of a table.
 

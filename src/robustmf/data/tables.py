@@ -115,9 +115,11 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
     """The cells of a wide table and the labels of its rows and columns.
 
     Row labels are the column ``row``; otherwise the index, unless it is the default one, 0, 1, …;
-    otherwise the first column, if it holds text or dates; otherwise rows are numbered. Column
-    labels are the names of the other columns, unless these are the default ones, 0, 1, …. With
-    ``require_wide`` a table that looks long is refused.
+    otherwise the first column, if it holds text or dates, or numbers and has the name of a label
+    ("id", "time", …); otherwise rows are numbered. That column also precedes an index of integers
+    without a name, which some lines of a table have. Column labels are the names of the other
+    columns, unless these are the default ones, 0, 1, …. With ``require_wide`` a table that looks
+    long is refused.
     """
     frame = _collected(X)
     if row is None:
@@ -127,7 +129,7 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
         raise ValueError(f"row={row!r} is not a column of the data; it has {frame.columns}")
     index = getattr(frame.to_native(), "index", None)
     row_labels = None if index is None or _is_default(index) else labels_of(index)
-    if row is None and row_labels is None and _begins_with_labels(frame):
+    if row is None and (row_labels is None or _is_part(index)) and _begins_with_labels(frame):
         row = frame.columns[0]
     if row is not None:
         row_labels = id_column(frame.get_column(row))
@@ -282,14 +284,23 @@ def _is_default(index: Any) -> bool:
     )
 
 
+def _is_part(index: Any) -> bool:
+    """Whether an index of pandas may be that of some lines of a table with the default one."""
+    return bool(index.nlevels == 1 and index.name is None and index.dtype.kind in "iu")
+
+
 def labels_of(index: Any) -> Any:
     """The labels of an index of pandas as a column of ids; tuples if it has several levels."""
     return index.tolist() if index.nlevels > 1 else id_column(index.to_series())
 
 
 def _begins_with_labels(frame: Any) -> bool:
-    """Whether the first of several columns holds text or dates."""
-    return len(frame.columns) > 1 and _holds_labels(frame.get_column(frame.columns[0]))
+    """Whether the first of several columns holds text or dates, or numbers by a name of labels."""
+    if len(frame.columns) < 2:
+        return False
+    first = frame.get_column(frame.columns[0])
+    is_named = is_label_name(frame.columns[0]) and first.dtype.is_numeric()
+    return _holds_labels(first) or (is_named and not first.null_count())
 
 
 def _holds_labels(series: Any) -> bool:
