@@ -1157,8 +1157,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         rows : {"new", "fitted"}, default="new"
             With "new" the rows of X are new ones, as in :meth:`transform` and in cross-validation
             over rows: each entry is predicted from the other entries of its row, a fifth of these
-            left out at a time. With "fitted" X has the rows of ``fit``, and holds entries of that
-            matrix, fitted or held out.
+            left out at a time. A long table whose rows were in the fit is scored with a warning:
+            cross-validation of a table with scikit-learn splits its lines; give an
+            :class:`Observed`, whose rows it splits. With "fitted" X has the rows of ``fit``, and
+            holds entries of that matrix, fitted or held out.
         sample_weight : array of shape (rows,), default=None
             Weights of the rows of X, which multiply the errors of their entries. The index of a
             column of pandas must be the labels of these rows, in any order.
@@ -1168,7 +1170,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         float
         """
         model = self._model()
-        return -model.mean_absolute_error(self._entries(X, rows), rows, sample_weight)
+        entries = self._entries(X, rows)
+        if rows == "new" and not isinstance(X, Observed):
+            model.warn_of_fitted_rows(entries)
+        return -model.mean_absolute_error(entries, rows, sample_weight)
 
     def outlier_scores(self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False) -> Any:
         """For each observed entry, the share of clean entries that deviate as much or more.

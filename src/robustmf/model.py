@@ -26,7 +26,13 @@ from robustmf.data.sampling import EntrySample, strided
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.data.table_form import NO_NAMES, TableForm
 from robustmf.data.tables import has_columns
-from robustmf.exceptions import ModelFileError, UnknownIdsWarning, warn_user
+from robustmf.exceptions import (
+    FittedRowsWarning,
+    ModelFileError,
+    RatingScaleWarning,
+    UnknownIdsWarning,
+    warn_user,
+)
 from robustmf.initialization.candidates import ModelCandidate
 from robustmf.io.model_state import check_state
 from robustmf.kernels.team import Team
@@ -726,6 +732,22 @@ class FittedModel:
         """The inverse of :meth:`to_state`; raises ModelFileError for an inconsistent state."""
         check_state(state)
         center = state["center_"] if state["_has_bias"] else None
+    def warn_of_fitted_rows(self, observed: Observed) -> None:
+        """Warn if lines of a long table that are scored as new rows belong to rows of the fit."""
+        lookup = self.vocabulary("row")
+        form = observed.form
+        if lookup is None or form is None or not form.is_long or observed.row_ids is None:
+            return
+        known = {lookup.ids[k] for k in lookup.indices(observed.row_ids) if k != UNKNOWN}
+        if known:
+            warn_user(
+                f"{len(known)} of {len(observed.row_ids)} rows of X were in the fit, and are "
+                "scored as new ones: give rows='fitted' for entries of fitted rows; in "
+                "cross-validation with scikit-learn, which splits the lines of a long table, give "
+                "Observed.from_triplets(X, row=, col=, value=), whose rows it splits",
+                FittedRowsWarning,
+            )
+
         return cls(
             factors=Factorization(
                 state["row_factors_"],
