@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.model_selection import GridSearchCV
 
 from robustmf import Observed, RobustMF
+from robustmf.exceptions import FittedRowsWarning, RatingScaleWarning, UnknownIdsWarning
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +175,86 @@ def test_tables_of_factors_have_the_ids_of_the_rows(frame, library, output):
             assert factors["r"].to_list() == appearance
             factors = factors.drop("r")
     np.testing.assert_allclose(factors.to_numpy(), expected)
+
+
+def test_ratings_of_a_table_are_matched_by_name(frame):
+    for X in (labelled(frame), frame.set_axis(range(1, 13), axis=1)):
+        model = fitted(X)
+        expected = model.recommend(ratings=X.iloc[3:5], n=3, exclude_seen=False)
+        reordered = model.recommend(ratings=X.iloc[3:5, ::-1], n=3, exclude_seen=False)
+        np.testing.assert_array_equal(reordered.items, expected.items)
+        some = X.iloc[3:5, :5]
+        found = model.recommend(ratings=some, n=3, exclude_seen=False)
+        alone = model.recommend(ratings=some.iloc[0], n=3, exclude_seen=False)
+        np.testing.assert_array_equal(found.items[0], alone.items)
+    named = labelled(frame)
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted(named).transform(named.iloc[:, :5])
+
+
+def test_unknown_ids_are_named(frame):
+    model = fitted(frame.set_axis(range(1, 41)).set_axis(range(1, 13), axis=1))
+    with pytest.warns(UnknownIdsWarning, match="1 of 1 row ids are unknown .* 0; .* by the median"):
+        assert model.predict(0, 4) == model.median_
+    with pytest.warns(
+        UnknownIdsWarning, match="2 of 3 column ids are unknown to the fit, such as 13"
+    ):
+        model.predict(1, [4, 13, 14])
+    with pytest.warns(UnknownIdsWarning, match="1 of 2 columns are unknown to the fit, such as 77"):
+        model.recommend(ratings={77: 1.0, 3: 1.0})
+
+
+def test_ratings_outside_of_the_scale_are_reported(frame):
+    model = RobustMF(2, bounds=(-5, 5), random_state=0).fit(frame)
+    with pytest.warns(RatingScaleWarning, match=r"1 of 2 ratings, such as 500, .* -5 … 5"):
+        model.recommend(ratings={3: 500.0, 4: 1.0})
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.EmptyRowsWarning")
+def test_nothing_is_imputed_without_entries(frame):
+    X = labelled(frame)
+    X["c3"] = np.nan
+    X.loc["r7"] = np.nan
+    for bias in (False, True):
+        model = RobustMF(2, bias=bias, random_state=0).fit(X)
+        for rows in ("fitted", "new"):
+            filled = model.impute(X, rows=rows)
+            assert filled["c3"].isna().all()
+            others = filled.drop(columns="c3")
+            assert others.loc["r7"].isna().all() == (not bias)
+            assert others.drop(index="r7").notna().all(axis=None)
+    extended = X.assign(c3=1.0).assign(new=np.nan)
+    assert model.impute(extended)["new"].isna().all()
+
+
+def test_lines_of_fitted_rows_are_not_scored_as_new_without_a_warning(frame):
+    lines = shuffled_lines(labelled(frame))
+    names = {"row": "r", "col": "c", "value": "v"}
+    search = GridSearchCV(RobustMF(random_state=0), {"rank": [1, 2]}, cv=2)
+    with pytest.warns(FittedRowsWarning, match=r"40 of 40 rows .* Observed.from_triplets"):
+        search.fit(lines, **names)
+    search.fit(Observed.from_triplets(lines, **names))
+    model = fitted(lines[lines["r"] < "r3"], **names)
+    model.score(lines[lines["r"] >= "r3"])
+    with pytest.warns(FittedRowsWarning, match="rows='fitted' for entries of fitted rows"):
+        model.score(lines[lines["r"] < "r3"])
+
+
+@pytest.mark.parametrize("name", ["id", "time", "Year"])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_first_column_of_numbers_with_the_name_of_a_label(frame, name, library):
+    numbers = np.random.default_rng(0).permutation(40) + 100
+    X = frame.add_prefix("c")
+    X.insert(0, name, numbers)
+    table = X if library == "pandas" else pl.from_pandas(X, nan_to_null=True)
+    model = fitted(table)
+    assert model.row_ids_ == numbers.tolist()
+    assert list(model.feature_names_in_) == [f"c{k}" for k in range(12)]
+    if library == "pandas":
+        part = fitted(X.sample(frac=0.5, random_state=0))
+        assert part.row_ids_ == X[name].sample(frac=0.5, random_state=0).tolist()
+        pd.testing.assert_frame_equal(model.impute(X.iloc[5:9]), model.impute(X).iloc[5:9])
+        repeated = X.assign(**{name: 1})
+        with pytest.raises(ValueError, match=f"if column '{name}' holds values, rename it"):
+            fitted(repeated)
+        assert Observed.from_dense(repeated.rename(columns={name: "level"})).row_ids is None

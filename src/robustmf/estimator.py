@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -891,12 +891,16 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             n_jobs=self.n_jobs,
         )
 
-    def _rows(self, X: Any) -> Observed:
-        """New rows as entries, the number and names of their columns checked."""
+    def _rows(self, X: Any, *, by_name: bool = False) -> Observed:
+        """New rows as entries, the number and names of their columns checked.
+
+        ``by_name``: columns with ids may be some of those of the fit, in any order.
+        """
         check_is_fitted(self)
         entries = self.model_.read(X, new=True)
         observed = new_rows(entries, get_backend(self.device).observe)
-        self._check_columns(X, observed, reset=False)
+        if not by_name or observed.column_ids is None or self.model_.column_ids is None:
+            self._check_columns(X, observed, reset=False)
         return observed
 
     def _entries(self, X: Any, rows: str) -> Any:
@@ -928,7 +932,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             One prediction per pair, or the predicted matrix, which is a table if a table was given.
             Bias and factors of an unknown id are
             0, so that the prediction is ``center_`` and the bias of the known side; a model without
-            biases predicts ``median_``. Numbers must exist.
+            biases predicts ``median_``, with a warning. Numbers must exist.
         """
         model = self._model()
         if columns is not None:
@@ -949,8 +953,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         table or ndarray
-            As X. Cells of columns that the fit does not know are predicted as by :meth:`predict`
-            where the rows are fitted, and stay missing where they are new.
+            As X. The cells of columns that the fit does not know, or that had no entry there, stay
+            missing, and so do those of rows without entries if the model has no biases.
 
         Examples
         --------
@@ -1033,7 +1037,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ratings : mapping, or as in ``transform``, default=None
             Instead of ``users``: the ratings of new users, which are folded in without a fit. A
             mapping of column ids to values, or a Series whose index is column ids, is one user;
-            otherwise each row is one.
+            otherwise each row is one. The columns of a table are matched by name, in any order, and
+            need not be all of those of the fit.
         exclude_seen : bool, default=True
             Leave out the columns in which the row had an entry in the fit, or in ``ratings``.
 
@@ -1067,7 +1072,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             raise ValueError("recommend must have either users or ratings, got both or neither")
         if ratings is None:
             return model.recommend(users, n, exclude_seen=exclude_seen)
-        return model.recommend_for(ratings, n, self._rows, exclude_seen=exclude_seen)
+        read = partial(self._rows, by_name=True)
+        return model.recommend_for(ratings, n, read, exclude_seen=exclude_seen)
 
     def similar_items(self, items: Any, n: int = 10) -> Ranked:
         """The n columns most similar to each of the given ones.

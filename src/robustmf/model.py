@@ -395,7 +395,22 @@ class FittedModel:
         """Predictions for pairs of ids, or of numbers where the fit had no ids."""
         i = self.indices("row", rows, "rows")
         j = self.indices("column", columns, "columns")
+        self._warn_of_unknown(rows, i, "row")
+        self._warn_of_unknown(columns, j, "column")
         return self.predict_pairs(i, j)
+
+    def _warn_of_unknown(self, ids: Any, found: NDArray[np.integer[Any]], side: Side) -> None:
+        """Warn of ids for which a model without biases has no prediction, and name the first."""
+        unknown = np.flatnonzero(found == UNKNOWN)
+        lookup = self.vocabulary(side)
+        if not len(unknown) or lookup is None or self.factors.has_bias:
+            return
+        first = lookup.keys(ids)[int(unknown[0])]
+        warn_user(
+            f"{len(unknown)} of {found.size} {side} ids are unknown to the fit, such as {first!r}; "
+            f"they are predicted by the median of the fitted values",
+            UnknownIdsWarning,
+        )
 
     def complete(self, X: Any) -> Array:
         """All entries of new rows, predicted from the observed ones; dense."""
@@ -436,9 +451,11 @@ class FittedModel:
         cells = observed.to_dense()
         i, j = np.nonzero(np.isnan(cells))
         columns = self._match("column", observed)
+        is_known = (columns != UNKNOWN) & self._has_entries("column")[columns]
         if rows == "new":
             completed = self.complete(observed)
-            known = columns[j] != UNKNOWN
+            is_predicted = self.factors.has_bias | (observed.rows.counts > 0)
+            known = is_known[j] & is_predicted[i]
             cells[i[known], j[known]] = completed[i[known], columns[j[known]]]
         else:
             of_rows = self._match("row", observed)
@@ -448,10 +465,22 @@ class FittedModel:
                     f"X must have rows of the fit, got {unknown} of {len(of_rows)} with unknown "
                     "ids; fill new rows with rows='new'"
                 )
-            cells[i, j] = self.predict_pairs(of_rows[i], columns[j])
+            is_predicted = self.factors.has_bias | self._has_entries("row")[of_rows]
+            known = is_known[j] & is_predicted[i]
+            cells[i[known], j[known]] = self.predict_pairs(of_rows[i[known]], columns[j[known]])
         if observed.form is None:
             return cells
         return observed.form.cells(cells, observed.row_ids, observed.column_ids)
+
+    def _has_entries(self, side: Side) -> NDArray[np.bool_]:
+        """Which rows or columns had entries in the fit; all, where these stayed on a cluster."""
+        size = self.shape[0 if side == "row" else 1]
+        stored = self.entries
+        if "pointers" not in stored:
+            return np.asarray(stored.get(f"{side}_counts", np.ones(size))) > 0
+        if side == "row":
+            return np.diff(stored["pointers"]) > 0
+        return np.bincount(stored["indices"], minlength=size) > 0
 
     def recommend_for(self, ratings: Any, n: int, read: ReadRows, *, exclude_seen: bool) -> Ranked:
         """The same for the ratings of one new row (a mapping or a Series), or of several rows."""
@@ -472,6 +501,7 @@ class FittedModel:
         with Team(self.n_jobs) as team:
             T = np.asarray(self.columns.fold_in(self.operations(observed, team)))
         entries = observed.to_host().rows
+        self._warn_of_bounds(entries.values)
         rank = self.factors.rank
         every = np.arange(len(T))
         seen = observed_pairs(entries, every) if exclude_seen else None
@@ -486,6 +516,17 @@ class FittedModel:
             indices[unranked] = UNKNOWN
             scores[unranked] = np.nan
         return self._labelled(indices, self.clip(scores), (len(T),))
+
+    def _warn_of_bounds(self, ratings: Array) -> None:
+        """Warn of ratings outside of the scale of the fit."""
+        low, high = self.bounds
+        outside = ratings[(ratings < low) | (ratings > high)]
+        if len(outside):
+            warn_user(
+                f"{len(outside)} of {len(ratings)} ratings, such as {outside[0]:g}, are outside of "
+                f"bounds_, {low:g} … {high:g}: give them on the scale of the fit",
+                RatingScaleWarning,
+            )
 
     def recommend(self, users: Any, n: int, *, exclude_seen: bool) -> Ranked:
         """The n columns with the highest predictions for each of the given rows."""
@@ -691,6 +732,22 @@ class FittedModel:
         weights = row_weights(sample_weight, observed.to_host())
         return float(np.average(errors.astype(np.float64), weights=weights))
 
+    def warn_of_fitted_rows(self, observed: Observed) -> None:
+        """Warn if lines of a long table that are scored as new rows belong to rows of the fit."""
+        lookup = self.vocabulary("row")
+        form = observed.form
+        if lookup is None or form is None or not form.is_long or observed.row_ids is None:
+            return
+        known = {lookup.ids[k] for k in lookup.indices(observed.row_ids) if k != UNKNOWN}
+        if known:
+            warn_user(
+                f"{len(known)} of {len(observed.row_ids)} rows of X were in the fit, and are "
+                "scored as new ones: give rows='fitted' for entries of fitted rows; in "
+                "cross-validation with scikit-learn, which splits the lines of a long table, give "
+                "Observed.from_triplets(X, row=, col=, value=), whose rows it splits",
+                FittedRowsWarning,
+            )
+
     def entry_weights(self, X: Any) -> Array:
         """The weight of each entry of X in the fit, relative to that of an exact entry."""
         residual = self.scaled_residuals(X)
@@ -732,22 +789,6 @@ class FittedModel:
         """The inverse of :meth:`to_state`; raises ModelFileError for an inconsistent state."""
         check_state(state)
         center = state["center_"] if state["_has_bias"] else None
-    def warn_of_fitted_rows(self, observed: Observed) -> None:
-        """Warn if lines of a long table that are scored as new rows belong to rows of the fit."""
-        lookup = self.vocabulary("row")
-        form = observed.form
-        if lookup is None or form is None or not form.is_long or observed.row_ids is None:
-            return
-        known = {lookup.ids[k] for k in lookup.indices(observed.row_ids) if k != UNKNOWN}
-        if known:
-            warn_user(
-                f"{len(known)} of {len(observed.row_ids)} rows of X were in the fit, and are "
-                "scored as new ones: give rows='fitted' for entries of fitted rows; in "
-                "cross-validation with scikit-learn, which splits the lines of a long table, give "
-                "Observed.from_triplets(X, row=, col=, value=), whose rows it splits",
-                FittedRowsWarning,
-            )
-
         return cls(
             factors=Factorization(
                 state["row_factors_"],

@@ -145,12 +145,15 @@ def match_columns(rows: Observed, known: Vocabulary) -> Observed:
 
     Entries in unknown columns are dropped, with a warning.
     """
+    ids = known.keys(rows.column_ids)
     index = known.indices(rows.column_ids)
     kept = index[rows.rows.indices] != UNKNOWN
     if not kept.all():
+        unknown = np.flatnonzero(index == UNKNOWN)
         warn_user(
-            f"{int((index == UNKNOWN).sum())} of {len(index)} columns are unknown to the fit; "
-            f"their {int((~kept).sum())} entries are ignored (partial_fit would add them)",
+            f"{len(unknown)} of {len(index)} columns are unknown to the fit, such as "
+            f"{ids[int(unknown[0])]!r}; their {int((~kept).sum())} entries are ignored "
+            "(partial_fit would add them)",
             UnknownIdsWarning,
         )
     shape = (rows.shape[0], len(known))
