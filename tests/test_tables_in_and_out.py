@@ -501,3 +501,17 @@ def test_a_dict_of_columns_is_a_long_table(cells):
     structured = frame.to_records(index=False, column_dtypes={"user": "U3", "film": "U3"})
     again = fitted(np.array(structured), **LONG)
     assert again.predict("r2", "c3") == model.predict("r2", "c3")
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "double[pyarrow]"])
+def test_nullable_types_and_names_of_columns_are_kept(cells, dtype):
+    X = pd.DataFrame(cells, index=ROWS, columns=pd.Index(COLUMNS, name="sensor")).astype(dtype)
+    model = fitted(X)
+    scores = model.outlier_scores(X)
+    cleaned, mask = model.clean(X, replace=False)
+    for answer in (model.impute(X), scores, cleaned):
+        assert set(answer.dtypes) == set(X.dtypes)
+        assert answer.columns.equals(X.columns)
+        assert answer.columns.name == "sensor"
+    assert scores.iloc[MISSING] is pd.NA
+    assert mask.dtypes.eq(bool).all()

@@ -74,6 +74,9 @@ class TableForm:
     lines : array of int or None
         For each line of a long table, the position of its entry in row order; None if it is not
         known.
+    dtype : dtype of pandas or None
+        The nullable type of the columns of a wide table (Float64, double[pyarrow], …), if they have
+        one type.
     """
 
     library: str
@@ -81,6 +84,7 @@ class TableForm:
     index: Any = None
     columns: Any = None
     lines: NDArray[np.integer[Any]] | None = None
+    dtype: Any = None
 
     @property
     def is_long(self) -> bool:
@@ -105,7 +109,7 @@ class TableForm:
 
     def without_order(self) -> TableForm:
         """The form of a table of other entries, whose index and order are not known."""
-        return replace(self, index=None, columns=None, lines=None)
+        return replace(self, index=None, columns=None, lines=None, dtype=None)
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for a file; index and order are not kept."""
@@ -173,7 +177,12 @@ class TableForm:
         index = self.index
         if index is None and row_ids is not None:
             index = list(row_ids)
-        return self.table(cells, index)
+        made = self.table(cells, index)
+        if self.has_index and self.columns is not None:
+            made.columns = self.columns  # with its name
+        if self.dtype is not None and values.dtype.kind == "f":
+            made = made.astype(self.dtype)
+        return made
 
     def groups(self, values: NDArray[Any], name: str, side: str, ids: Ids) -> Any:
         """An answer per row or column, with its label.

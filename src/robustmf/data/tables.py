@@ -139,7 +139,8 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
     if index is not None:
         columns = frame.to_native().columns
         column_labels = None if _is_default(columns) else labels_of(columns)
-    form = TableForm(frame.implementation.value, ColumnNames(row), index, columns)
+    dtype = None if index is None else _nullable_dtype(frame.to_native())
+    form = TableForm(frame.implementation.value, ColumnNames(row), index, columns, dtype=dtype)
     return WideTable(_cells(frame), row_labels, column_labels, form)
 
 
@@ -282,6 +283,14 @@ def _is_default(index: Any) -> bool:
         and index.step == 1
         and index.name is None
     )
+
+
+def _nullable_dtype(native: Any) -> Any:
+    """The type of all columns of a table of pandas, if it is a nullable one of floats."""
+    types = set(native.dtypes)
+    dtype = next(iter(types)) if len(types) == 1 else None
+    is_nullable = dtype is not None and not isinstance(dtype, np.dtype)
+    return dtype if is_nullable and getattr(dtype, "kind", "") == "f" else None
 
 
 def _is_part(index: Any) -> bool:

@@ -63,12 +63,12 @@ class Audit:
     def __str__(self) -> str:
         lines = [share_of_outliers(self.clean_share)]
         for title, suspects in (("rows", self.rows), ("columns", self.columns)):
-            lines += ["", f"Most suspicious {title}:"]
+            lines += ["", f"Most suspicious {title}:"] if suspects else []
             lines += [
                 f"  {s.id!r} ({s.entries} entries), score {s.score:.2g}: {s.reason}"
                 for s in suspects
             ]
-        lines += ["", "Most suspicious entries:"]
+        lines += ["", "Most suspicious entries:"] if self.entries else []
         lines += [
             f"  row {s.row!r}, column {s.column!r}, score {s.score:.2g}: {s.reason}"
             for s in self.entries
@@ -117,13 +117,23 @@ def suspect_entries(
         prediction = float(expected[t])
         score = float(scores[t])
         reason = (
-            f"{value:.4g} where {prediction:.4g} ± {deviations[t]:.2g} was expected; "
+            f"{_with_uncertainty(value, prediction, float(deviations[t]))} was expected; "
             f"{_odds(score)} clean entries is as far off"
         )
         row = labels[0][int(entries.i[t])]
         column = labels[1][int(entries.j[t])]
         suspects.append(SuspectEntry(row, column, value, prediction, score, reason))
     return suspects
+
+
+def _with_uncertainty(value: float, prediction: float, deviation: float) -> str:
+    """A value and its prediction, with the digits that the uncertainty leaves."""
+    if not 0 < deviation < np.inf:
+        return f"{value:.4g} where {prediction:.4g} ± {deviation:.2g}"
+    # two digits of the deviation, and at least four of the numbers
+    digits = int(max(np.ceil(np.log10(max(abs(value), abs(prediction), deviation) / deviation)), 0))
+    digits = min(max(digits + 2, 4), 15)
+    return f"{value:.{digits}g} where {prediction:.{digits}g} ± {deviation:.2g}"
 
 
 def suspect_groups(
