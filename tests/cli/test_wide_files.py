@@ -330,3 +330,13 @@ def test_the_layout_is_printed_before_an_error(tmp_path):
     assert "--wide if a line has a field for every column" in notes
     path.write_text("user,item,rating\n1,5,6\n1,5,7\n")
     assert "--wide" not in run("audit", path).stderr
+
+
+def test_files_of_excel_are_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "jester-data-1.xls"
+    path.write_bytes(b"\xd0\xcf\x11\xe0")
+    with pytest.raises(MalformedFileError, match=r"CSV or Parquet; .*datasets.load_jester"):
+        read_ratings(path)
+    result = run("audit", path)
+    assert result.exit_code == 3
+    assert "load_jester" in result.stderr

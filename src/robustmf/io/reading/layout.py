@@ -190,6 +190,11 @@ def guess_layout(
         If the file is empty, or no delimiter gives three fields.
     """
     source = path if isinstance(path, Source) else Source(Path(path))
+    if source.path.suffix.lower() in (".xls", ".xlsx"):
+        raise source.fault(
+            "files of Excel are not read: save it as CSV or Parquet; those of Jester are read by "
+            "robustmf.datasets.load_jester"
+        )
     lines = [line for line in islice(source.text(), _SAMPLE + 1) if line.strip()]
     if not lines:
         raise source.fault("the file is empty; expected lines of row id, column id and value")
