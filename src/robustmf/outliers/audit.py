@@ -130,10 +130,12 @@ def _with_uncertainty(value: float, prediction: float, deviation: float) -> str:
     """A value and its prediction, with the digits that the uncertainty leaves."""
     if not 0 < deviation < np.inf:
         return f"{value:.4g} where {prediction:.4g} ± {deviation:.2g}"
-    # two digits of the deviation, and at least four of the numbers
-    digits = int(max(np.ceil(np.log10(max(abs(value), abs(prediction), deviation) / deviation)), 0))
-    digits = min(max(digits + 2, 4), 15)
-    return f"{value:.{digits}g} where {prediction:.{digits}g} ± {deviation:.2g}"
+    decimals = 1 - int(np.floor(np.log10(deviation)))  # two digits of the deviation
+    numbers = []
+    for number in (value, prediction):
+        before = int(np.floor(np.log10(abs(number)))) + 1 if number else 0
+        numbers.append(f"{number:.{min(max(before + decimals, 4), 15)}g}")
+    return f"{numbers[0]} where {numbers[1]} ± {deviation:.2g}"
 
 
 def suspect_groups(
