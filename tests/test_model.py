@@ -10,7 +10,7 @@ import pytest
 
 from robustmf import Observed
 from robustmf.data.factorization import Factorization
-from robustmf.exceptions import ModelFileError
+from robustmf.exceptions import ModelFileError, UnknownIdsWarning
 from robustmf.io.model_state import OPTIONAL_NAMES, STATE_NAMES
 from robustmf.losses import make_loss
 from robustmf.model import FitSummary, FittedModel, value_statistics
@@ -162,8 +162,10 @@ def test_clipping_is_in_place_and_without_bounds_changes_nothing():
 
 def test_unknown_ids_are_predicted_by_the_median_without_biases():
     model = make_model(bias=False)
-    assert model.predict(["nobody"], [10]) == [0.25]
-    assert replace(model, bounds=(1.0, 2.0)).predict(["nobody"], [10]) == [1.0]
+    with pytest.warns(UnknownIdsWarning, match="1 of 1 row ids are unknown .* 'nobody'"):
+        assert model.predict(["nobody"], [10]) == [0.25]
+    with pytest.warns(UnknownIdsWarning):
+        assert replace(model, bounds=(1.0, 2.0)).predict(["nobody"], [10]) == [1.0]
 
 
 def test_lookup_tables_are_built_once_and_not_pickled():

@@ -86,7 +86,8 @@ def test_unknown_ids_are_predicted_by_the_biases(model, plain):
         predictions,
         [model.center_ + model.column_bias_[j], model.center_ + model.row_bias_[i], model.center_],
     )
-    known, unknown = plain.predict(["user07", "nobody"], ["film03", "film03"])
+    with pytest.warns(UnknownIdsWarning, match="1 of 2 row ids are unknown .* 'nobody'"):
+        known, unknown = plain.predict(["user07", "nobody"], ["film03", "film03"])
     assert unknown == plain.median_, "without biases, by the median of all values"
     assert known != unknown
 
@@ -317,7 +318,7 @@ def test_columns_of_new_rows_are_found_by_id(model, ratings):
     )
     with pytest.warns(
         UnknownIdsWarning,
-        match="1 of .* columns are unknown to the fit; their 1 entries are ignored",
+        match="1 of .* columns are unknown to the fit, such as 'never seen'; their 1 entries are",
     ):
         T = model.transform(Observed.from_triplets(extra, row="user", col="film", value="stars"))
     np.testing.assert_allclose(T, model.transform(new), atol=1e-8)

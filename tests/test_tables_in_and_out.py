@@ -109,12 +109,12 @@ def test_answers_about_a_wide_table_are_wide_tables(cells, library):
         names = scores.column_names if library == "arrow" else list(scores.columns)
         assert names == ([] if library == "pandas" else ["row name"]) + COLUMNS
     assert cell(given, "r5", "c7") < 1e-6
-    assert np.isnan(cell(given, "r2", "c3"))
+    assert pd.isna(cell(given, "r2", "c3"))
     flat = fitted(cells).outlier_scores()
     expected = np.full(cells.shape, np.nan)
     expected[~np.isnan(cells)] = flat
     found = [[cell(given, row, column) for column in COLUMNS] for row in ROWS]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.array(found, float), expected)
 
 
 def test_scores_of_rows_and_columns_have_labels(cells):
@@ -260,8 +260,11 @@ def test_a_saved_model_answers_with_tables(cells, tmp_path):
         pd.MultiIndex.from_product([["a", "b"], range(10)]),
         pd.CategoricalIndex(ROWS),
         np.linspace(0, 1, 20),
+        pd.date_range("2020-01-01", periods=20, freq="h", tz="UTC"),
+        pd.date_range("2020-03-28 12:00", periods=20, freq="h", tz="Europe/Zurich"),
+        pd.date_range("2020-01-01", periods=20, freq="h", tz="+01:30"),
     ],
-    ids=["times", "levels", "categories", "floats"],
+    ids=["times", "levels", "categories", "floats", "UTC", "zone", "offset"],
 )
 def test_labels_of_any_type(cells, labels, tmp_path):
     X = pd.DataFrame(cells, index=labels, columns=COLUMNS)
@@ -272,7 +275,12 @@ def test_labels_of_any_type(cells, labels, tmp_path):
     if not isinstance(labels, pd.MultiIndex):
         assert model.predict(X.index, "c3")[2] == model.predict(label, "c3")
     model.save(tmp_path / "model.rmf")
-    assert load(tmp_path / "model.rmf").predict(label, "c3") == model.predict(label, "c3")
+    loaded = load(tmp_path / "model.rmf")
+    assert loaded.predict(label, "c3") == model.predict(label, "c3")
+    assert loaded.row_ids_ == model.row_ids_
+    if getattr(labels, "tz", None) is not None:
+        assert [one.utcoffset() for one in loaded.row_ids_] == [one.utcoffset() for one in labels]
+        assert loaded.row_scores().index.equals(X.index)
 
 
 @pytest.mark.parametrize(
@@ -389,4 +397,121 @@ def test_factors_of_a_long_table_are_indexed_by_its_rows(cells):
         assert factors.columns.tolist() == ["robustmf0"]
     np.testing.assert_array_equal(factors, model.set_output(transform="default").transform(frame))
     in_polars = model.set_output(transform="polars").transform(frame)
-    assert in_polars.shape == (20, 1)
+    assert in_polars.columns == ["user", "robustmf0"]
+
+
+def ratings(n_users, n_items, n_lines, seed=0):
+    """Distinct pairs of integers with ratings."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.choice(n_users * n_items, n_lines, replace=False)
+    return pd.DataFrame(
+        {"a": pairs // n_items, "b": pairs % n_items, "c": rng.integers(1, 6, n_lines)}
+    )
+
+
+LOOK_LONG = {
+    "one duplicated pair": lambda d: pd.concat([d, d.iloc[:1]]),
+    "few lines per id": lambda d: ratings(400, 60, 500),
+    "few lines, many items": lambda d: ratings(400, 200, 500),
+    "float ids": lambda d: d.astype(float),
+    "value first": lambda d: d[["c", "a", "b"]],
+    "value between": lambda d: d[["a", "c", "b"]],
+    "film": lambda d: d.head(5).set_axis(["customer", "film", "stars"], axis=1),
+    "four columns": lambda d: d.assign(t=np.arange(len(d)) + 881250949),
+    "text, value first": lambda d: d.astype({"a": str, "b": str})[["c", "a", "b"]],
+}
+
+
+@pytest.mark.parametrize("case", LOOK_LONG)
+def test_tables_that_look_long_are_refused(case):
+    table = LOOK_LONG[case](ratings(50, 40, 600))
+    names = ("customer", "film", "stars") if case == "film" else ("a", "b", "c")
+    expected = "row={!r}, col={!r}, value={!r} to fit".format(*names)
+    with pytest.raises(ValueError, match="got one that looks long") as caught:
+        RobustMF(1).fit(table)
+    assert expected in str(caught.value)
+
+
+def test_an_index_of_pairs_is_refused_with_the_remedy():
+    table = ratings(50, 40, 600).set_index(["a", "b"])
+    with pytest.raises(ValueError, match=r"X.reset_index\(\) with row='a', col='b', value='c'"):
+        RobustMF(1).fit(table)
+
+
+@pytest.mark.parametrize("n_columns", [3, 4])
+@pytest.mark.parametrize("n_values", [4, 10, 50, 200, 1000])
+@pytest.mark.parametrize("n_rows", [10, 40, 200, 1000])
+def test_integers_of_a_wide_table_are_not_ids(n_columns, n_values, n_rows):
+    """Measurements that are rounded to integers: independent ones, and correlated ones."""
+    rng = np.random.default_rng(n_values + n_rows)
+    refused = 0
+    for noise in (1.0, 0.1):
+        for _ in range(20):
+            common = (1 - noise) * rng.random((n_rows, 1))
+            cells = (n_values * (common + noise * rng.random((n_rows, n_columns)))).astype(int)
+            try:
+                wide_table(pd.DataFrame(cells, columns=list("abcd")[:n_columns]))
+            except ValueError:
+                refused += 1
+    assert refused <= 1
+
+
+@pytest.mark.parametrize("library", ["polars", "lazy", "arrow"])
+def test_missing_values_are_null_where_the_library_has_null(cells, library):
+    X = wide(cells, library)
+    model = fitted(X)
+    bad = "c7"
+    answers = [model.outlier_scores(X), model.entry_weights(X), model.clean(X, replace=False).data]
+    for answer in map(pl.DataFrame, answers):
+        assert answer["c3"].null_count() == 1
+        assert not answer["c3"].is_nan().any()
+    assert pl.DataFrame(answers[-1])[bad].null_count() >= 1
+    lines = long(cells, "polars" if library == "lazy" else library)
+    of_lines = fitted(lines, **LONG)
+    cleaned, mask = of_lines.clean(lines, replace=False, at_most=1e-6)
+    assert pl.DataFrame(cleaned).columns == list(LONG.values())
+    stars = pl.DataFrame(cleaned)["stars"]
+    assert stars.null_count() == np.asarray(mask).sum() == 1
+    unknown = pl.DataFrame({"user": ["r1", "x"], "film": ["c1", "c1"], "stars": [2.0, 1.0]})
+    table = unknown if library != "arrow" else unknown.to_arrow()
+    with pytest.warns(UnknownIdsWarning, match="1 of 2 entries"):
+        assert (
+            of_lines.outlier_scores(table).to_pylist()[1] is None
+            if library == "arrow"
+            else (of_lines.outlier_scores(table).null_count() == 1)
+        )
+
+
+def test_a_dict_of_columns_is_a_long_table(cells):
+    frame = long(cells)
+    columns = {name: frame[name].tolist() for name in frame}
+    expected = fitted(frame, **LONG)
+    model = fitted(columns, **LONG)
+    scores = model.outlier_scores()
+    assert isinstance(scores, np.ndarray)
+    np.testing.assert_array_equal(scores, expected.outlier_scores())
+    np.testing.assert_array_equal(model.outlier_scores(columns), scores)
+    np.testing.assert_array_equal(model.transform(columns), expected.transform(frame))
+    of_rows = model.row_scores()
+    assert of_rows["user"] == model.row_ids_
+    np.testing.assert_array_equal(of_rows["row_score"], expected.row_scores())
+    cleaned, mask = model.clean(columns, at_most=1e-6)
+    assert list(cleaned) == list(columns)
+    np.testing.assert_array_equal(mask, expected.clean(frame, at_most=1e-6).mask)
+    structured = frame.to_records(index=False, column_dtypes={"user": "U3", "film": "U3"})
+    again = fitted(np.array(structured), **LONG)
+    assert again.predict("r2", "c3") == model.predict("r2", "c3")
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "double[pyarrow]"])
+def test_nullable_types_and_names_of_columns_are_kept(cells, dtype):
+    X = pd.DataFrame(cells, index=ROWS, columns=pd.Index(COLUMNS, name="sensor")).astype(dtype)
+    model = fitted(X)
+    scores = model.outlier_scores(X)
+    cleaned, mask = model.clean(X, replace=False)
+    for answer in (model.impute(X), scores, cleaned):
+        assert set(answer.dtypes) == set(X.dtypes)
+        assert answer.columns.equals(X.columns)
+        assert answer.columns.name == "sensor"
+    assert scores.iloc[MISSING] is pd.NA
+    assert mask.dtypes.eq(bool).all()

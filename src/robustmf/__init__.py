@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from robustmf.data.observed import Observed
     from robustmf.estimator import RMFNL, RobustMF, load
+    from robustmf.selection import RobustMFCV
     from robustmf.solvers.mm.options import MM
 
-__all__ = ["MM", "RMFNL", "Observed", "RobustMF", "load"]
+__all__ = ["MM", "RMFNL", "Observed", "RobustMF", "RobustMFCV", "load"]
 __version__ = version("robustmf")
 
 _MODULE_OF = {
@@ -23,6 +24,7 @@ _MODULE_OF = {
     "Observed": "robustmf.data.observed",
     "RMFNL": "robustmf.estimator",
     "RobustMF": "robustmf.estimator",
+    "RobustMFCV": "robustmf.selection",
     "load": "robustmf.estimator",
 }
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial, wraps
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -44,7 +45,7 @@ from robustmf.initialization.search import searched_size
 from robustmf.io.checkpoint import Checkpoint, as_checkpoint
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss, make_loss
-from robustmf.model import UNBOUNDED, FitSummary, FittedModel, value_statistics
+from robustmf.model import UNBOUNDED, FitSummary, FittedModel, rows_in_order, value_statistics
 from robustmf.outliers import scores
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.cleaning import Cleaned, clean
@@ -422,7 +423,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Ignored; for compatibility with scikit-learn.
         weights : array, default=None
             Factors of each entry's loss: one number ≥ 0 per line of a long table, otherwise per
-            observed entry in row order; or an m × n array. (They weight entries; scikit-learn's
+            observed entry in row order; or an m × n array. The labels of a table or column of
+            pandas must be those of X, in any order. (They weight entries; scikit-learn's
             sample_weight weights rows.)
         row, col, value : name of a column, default=None
             The columns of row ids, column ids and values of a long table, one line per entry, as in
@@ -689,9 +691,16 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def fit_transform(
         self, X: Any, y: None = None, weights: ArrayLike | None = None, **options: Any
     ) -> Array:
-        """Fit, and return the factors of the rows; with biases, the row bias is the last column."""
+        """Fit, and return the factors of the rows; with biases, the row bias is the last column.
+
+        The rows are in the order of :meth:`transform`.
+        """
         self.fit(X, weights=weights, **options)
-        return self._labelled_rows(self.model_.row_outputs, self.model_)
+        model = self.model_
+        is_long = model.form is not None and model.form.is_long
+        return self._labelled_rows(
+            model.row_outputs, X, model.fitted_entries() if is_long else model
+        )
 
     def _settings(self, observed: Any, shown: Sequence[Callback], values: Array) -> Settings:
         """What to fit and how; ``shown`` are callbacks beside the user's own.
@@ -800,7 +809,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _observe(self, X: Any, entries: Any, *, reset: bool) -> Observed:
         """The ``entries`` of X on the backend, its columns checked (``reset``: remembered)."""
         observed = get_backend(self.device).observe(entries)
-        require_distinct(observed.row_ids, "row")
+        form = observed.form
+        column = None if form is None or form.is_long else form.names.row
+        require_distinct(observed.row_ids, "row", column)
         self._check_columns(X, observed, reset=reset)
         return observed
 
@@ -817,7 +828,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if form is not None and not form.is_long:
             columns = without_column(X, form.names.row)
         else:
-            has_ids = isinstance(X, Observed) or form is not None
+            has_ids = isinstance(X, Observed) or observed.column_ids is not None
             columns = np.empty((1, observed.shape[1])) if has_ids else X
         validate_data(self, columns, skip_check_array=True, reset=reset)
 
@@ -924,12 +935,16 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             n_jobs=self.n_jobs,
         )
 
-    def _rows(self, X: Any) -> Observed:
-        """New rows as entries, the number and names of their columns checked."""
+    def _rows(self, X: Any, *, by_name: bool = False) -> Observed:
+        """New rows as entries, the number and names of their columns checked.
+
+        ``by_name``: columns with ids may be some of those of the fit, in any order.
+        """
         check_is_fitted(self)
         entries = self.model_.read(X, new=True)
         observed = new_rows(entries, get_backend(self.device).observe)
-        self._check_columns(X, observed, reset=False)
+        if not by_name or observed.column_ids is None or self.model_.column_ids is None:
+            self._check_columns(X, observed, reset=False)
         return observed
 
     def _entries(self, X: Any, rows: str) -> Any:
@@ -961,7 +976,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             One prediction per pair, or the predicted matrix, which is a table if a table was given.
             Bias and factors of an unknown id are
             0, so that the prediction is ``center_`` and the bias of the known side; a model without
-            biases predicts ``median_``. Numbers must exist.
+            biases predicts ``median_``, with a warning. Numbers must exist.
         """
         model = self._model()
         if columns is not None:
@@ -982,8 +997,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         table or ndarray
-            As X. Cells of columns that the fit does not know are predicted as by :meth:`predict`
-            where the rows are fitted, and stay missing where they are new.
+            As X. The cells of columns that the fit does not know, or that had no entry there, stay
+            missing, and so do those of rows without entries if the model has no biases.
 
         Examples
         --------
@@ -1066,7 +1081,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ratings : mapping, or as in ``transform``, default=None
             Instead of ``users``: the ratings of new users, which are folded in without a fit. A
             mapping of column ids to values, or a Series whose index is column ids, is one user;
-            otherwise each row is one.
+            otherwise each row is one. The columns of a table are matched by name, in any order, and
+            need not be all of those of the fit.
         exclude_seen : bool, default=True
             Leave out the columns in which the row had an entry in the fit, or in ``ratings``.
 
@@ -1075,7 +1091,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         items, scores : ndarray of shape (n,) for one user, (users, n) for several
             Column ids (numbers, where the fit had none), best first, and the predictions. Exact;
             ties go to the first column. Where fewer than n columns are left, the rest is None (−1
-            for numbers) and NaN.
+            for numbers) and NaN. The result has the ids of several new users in its attribute
+            ``row_ids``; those of a long table are in the order in which its lines name them first.
 
         Examples
         --------
@@ -1099,7 +1116,8 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             raise ValueError("recommend must have either users or ratings, got both or neither")
         if ratings is None:
             return model.recommend(users, n, exclude_seen=exclude_seen)
-        return model.recommend_for(ratings, n, self._rows, exclude_seen=exclude_seen)
+        read = partial(self._rows, by_name=True)
+        return model.recommend_for(ratings, n, read, exclude_seen=exclude_seen)
 
     def similar_items(self, items: Any, n: int = 10) -> Ranked:
         """The n columns most similar to each of the given ones.
@@ -1138,22 +1156,33 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         ndarray of shape (rows, r) or (rows, r + 1)
+            The rows are in the order of X; those of a long table in the order in which its lines
+            name them first. With ``set_output(transform="pandas")`` their ids are the index, with
+            "polars" those of a long table are the first column.
         """
         observed = self._rows(X)
-        return self._labelled_rows(self._model().fold_in(observed), observed)
+        return self._labelled_rows(self._model().fold_in(observed), X, observed)
 
-    def _labelled_rows(self, T: Array, observed: Any) -> Any:
-        """Factors of rows with row ids as index, where ``set_output`` makes them a pandas table.
+    def _labelled_rows(self, T: Array, X: Any, observed: Any) -> Any:
+        """Factors of the rows of X, in the order in which a long table names them first.
 
-        scikit-learn takes the index of X, which a long table has for its entries.
+        Where ``set_output`` makes them a table, row ids are the index in pandas, and returned as a
+        second result for :func:`_with_row_ids` in polars. scikit-learn takes the index of X, which
+        a long table has for its entries.
         """
         setting = vars(self).get(saving.OUTPUT_CONFIG, {})
         output = setting.get("transform", get_config()["transform_output"])
         form = observed.form
-        if output != "pandas" or form is None or not (form.is_long and form.has_index):
+        if form is None or not form.is_long:
+            return T
+        order, ids = rows_in_order(X, observed.to_host())
+        T = T[order]
+        if output == "polars":
+            return T, (form.names.row, ids)
+        if output != "pandas":
             return T
         columns = dict(zip(self.get_feature_names_out(), T.T, strict=True))
-        return form.table(columns, list(observed.row_ids))
+        return replace(form, library=output).table(columns, list(ids or ()))
 
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows predicted by factors T as :meth:`transform` returns them; not clipped."""
@@ -1178,17 +1207,23 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         rows : {"new", "fitted"}, default="new"
             With "new" the rows of X are new ones, as in :meth:`transform` and in cross-validation
             over rows: each entry is predicted from the other entries of its row, a fifth of these
-            left out at a time. With "fitted" X has the rows of ``fit``, and holds entries of that
-            matrix, fitted or held out.
+            left out at a time. A long table whose rows were in the fit is scored with a warning:
+            cross-validation of a table with scikit-learn splits its lines; give an
+            :class:`Observed`, whose rows it splits. With "fitted" X has the rows of ``fit``, and
+            holds entries of that matrix, fitted or held out.
         sample_weight : array of shape (rows,), default=None
-            Weights of the rows of X, which multiply the errors of their entries.
+            Weights of the rows of X, which multiply the errors of their entries. The index of a
+            column of pandas must be the labels of these rows, in any order.
 
         Returns
         -------
         float
         """
         model = self._model()
-        return -model.mean_absolute_error(self._entries(X, rows), rows, sample_weight)
+        entries = self._entries(X, rows)
+        if rows == "new" and not isinstance(X, Observed):
+            model.warn_of_fitted_rows(entries)
+        return -model.mean_absolute_error(entries, rows, sample_weight)
 
     def outlier_scores(self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False) -> Any:
         """For each observed entry, the share of clean entries that deviate as much or more.
@@ -1390,6 +1425,25 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _with_row_ids(method: Any) -> Any:
+    """A method whose result, wrapped by scikit-learn for polars, gets a column of row ids."""
+
+    @wraps(method)
+    def labelled(self: RobustMF, X: Any, *args: Any, **options: Any) -> Any:
+        result = method(self, X, *args, **options)
+        if not isinstance(result, tuple):
+            return result
+        factors, (name, ids) = result
+        return factors.insert_column(0, type(factors)({name: ids}).to_series())
+
+    return labelled
+
+
+# after the class, whose creation wraps the two methods for ``set_output``
+RobustMF.transform = _with_row_ids(RobustMF.transform)  # type: ignore[method-assign]
+RobustMF.fit_transform = _with_row_ids(RobustMF.fit_transform)  # type: ignore[method-assign]
 
 
 class RMFNL(RobustMF):

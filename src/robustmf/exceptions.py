@@ -32,8 +32,16 @@ class UnreliableFitWarning(RobustMFWarning):
 class UnknownIdsWarning(RobustMFWarning):
     """Some ids were not part of the fit, and the model has no prediction for them.
 
-    These are columns of new rows, or users of a model without biases.
+    These are columns of new rows, pairs to predict, or users of a model without biases.
     """
+
+
+class RatingScaleWarning(RobustMFWarning):
+    """Ratings of new rows are outside of the scale of the fit."""
+
+
+class FittedRowsWarning(RobustMFWarning):
+    """Rows that are scored as new ones have the ids of rows of the fit."""
 
 
 class NumericalError(ArithmeticError):

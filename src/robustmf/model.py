@@ -6,6 +6,7 @@ Nothing here changes the model: every method is a function of its fields and arg
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustmf.backends.base import EntryOperations, LocalBackend, SolverMemory
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.registry import get_backend
+from robustmf.data.alignment import align_rows
 from robustmf.data.checks import match_columns, new_rows, require_magnitude, row_weights
 from robustmf.data.factorization import UNKNOWN, Factorization
 from robustmf.data.ids import Side, Vocabulary, is_missing
@@ -25,7 +27,13 @@ from robustmf.data.sampling import EntrySample, strided
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.data.table_form import NO_NAMES, TableForm
 from robustmf.data.tables import has_columns
-from robustmf.exceptions import ModelFileError, UnknownIdsWarning, warn_user
+from robustmf.exceptions import (
+    FittedRowsWarning,
+    ModelFileError,
+    RatingScaleWarning,
+    UnknownIdsWarning,
+    warn_user,
+)
 from robustmf.initialization.candidates import ModelCandidate
 from robustmf.io.model_state import check_state
 from robustmf.kernels.team import Team
@@ -206,7 +214,15 @@ class FittedModel:
         ``new`` rows may all be empty.
         """
         names = NO_NAMES if self.form is None else self.form.names
-        return read_table(X, names if has_columns(X, names) else NO_NAMES, allow_empty=new)
+        entries = read_table(X, names if has_columns(X, names) else NO_NAMES, allow_empty=new)
+        if not isinstance(entries, Observed) or entries.column_ids is not None:
+            return entries
+        labels = self._default_labels("column", entries)
+        if labels is None or self.column_ids is None:
+            return entries
+        labelled = copy(entries)
+        labelled.column_ids = labels
+        return labelled
 
     def locate(self, X: Any) -> tuple[Observed, NDArray[Any], NDArray[Any]]:
         """X as entries of the fitted matrix, with the indices of their rows and columns.
@@ -215,20 +231,56 @@ class FittedModel:
         """
         observed = self.backend.observe(self.read(X)).to_host()
         require_magnitude(observed, new=True)
-        if observed.row_ids is None and observed.column_ids is None:
-            self._require_shape(observed)
-        rows = self._match("row", observed.row_ids, observed.shape[0])
-        columns = self._match("column", observed.column_ids, observed.shape[1])
+        rows = self._match("row", observed)
+        columns = self._match("column", observed)
         return observed, rows[observed.rows.group_of_entry()], columns[observed.rows.indices]
 
-    def _match(self, side: Side, ids: Ids, size: int) -> NDArray[np.integer[Any]]:
+    def _default_labels(self, side: Side, observed: Observed) -> list[int] | None:
+        """The labels 0, 1, … of a table with the default index (or columns) of pandas.
+
+        They are labels where those of the fit are numbers, or where the fit has none; then unknown
+        ones are refused. None otherwise: rows and columns without labels are matched by position.
+        """
+        form = observed.form
+        lookup = self.vocabulary(side)
+        if form is None or form.is_long or not form.has_index:
+            return None
+        if lookup is not None and not lookup.has_numbers:
+            return None
+        labels = list(range(observed.shape[0 if side == "row" else 1]))
+        n_known = self.shape[0 if side == "row" else 1]
+        unknown = (
+            max(len(labels) - n_known, 0)
+            if lookup is None
+            else int((lookup.indices(labels) == UNKNOWN).sum())
+        )
+        if unknown:
+            index, method = ("index", "set_index") if side == "row" else ("columns", "set_axis")
+            raise ValueError(
+                f"the {side}s of X have the default {index} of pandas, 0 … {len(labels) - 1}, and "
+                f"{unknown} of these labels are unknown to the fit: give X the labels of the fit "
+                f"with {method}, or, to match by position, X.to_numpy() with all {n_known} "
+                f"{side}s of the fit"
+            )
+        return labels
+
+    def _match(self, side: Side, observed: Observed) -> NDArray[np.integer[Any]]:
         """The indices of the rows or columns of a matrix; ``UNKNOWN`` for unknown ids.
 
-        Without ids they must be those of the fit. Where the rows of a fitted table are numbered,
-        the integers that label those of another table are these numbers.
+        Without ids they must be those of the fit, unless they have the default labels of pandas.
+        Where the rows of a fitted table are numbered, the integers that label those of another
+        table are these numbers.
         """
         n_known = self.shape[0 if side == "row" else 1]
+        size = observed.shape[0 if side == "row" else 1]
+        ids: Ids = observed.row_ids if side == "row" else observed.column_ids
         if ids is None:
+            labels = self._default_labels(side, observed)
+            lookup = self.vocabulary(side)
+            if labels is not None:
+                return np.asarray(labels) if lookup is None else lookup.indices(labels)
+            if observed.row_ids is None and observed.column_ids is None:
+                self._require_shape(observed)
             if size != n_known:
                 raise ValueError(
                     f"X must have the {n_known} {side}s of the fit or {side} ids, "
@@ -289,8 +341,13 @@ class FittedModel:
     def per_row(self, entries: Any, values: NDArray[Any], name: str, rows: str) -> Any:
         """An answer per row, which is one of the fit or of the entries ("new")."""
         form = self._form_for(entries)
-        ids = self.row_ids if rows == "fitted" else entries.row_ids
-        return values if form is None else form.groups(values, name, "row", ids)
+        if form is None:
+            return values
+        if rows == "new":
+            return form.groups(values, name, "row", entries.row_ids)
+        if entries is not None:  # whose rows may be others, or in another order
+            form = form.without_order()
+        return form.groups(values, name, "row", self.row_ids)
 
     def per_column(self, entries: Any, values: NDArray[Any], name: str) -> Any:
         """An answer per column of the fit."""
@@ -349,7 +406,22 @@ class FittedModel:
         """Predictions for pairs of ids, or of numbers where the fit had no ids."""
         i = self.indices("row", rows, "rows")
         j = self.indices("column", columns, "columns")
+        self._warn_of_unknown(rows, i, "row")
+        self._warn_of_unknown(columns, j, "column")
         return self.predict_pairs(i, j)
+
+    def _warn_of_unknown(self, ids: Any, found: NDArray[np.integer[Any]], side: Side) -> None:
+        """Warn of ids for which a model without biases has no prediction, and name the first."""
+        unknown = np.flatnonzero(found == UNKNOWN)
+        lookup = self.vocabulary(side)
+        if not len(unknown) or lookup is None or self.factors.has_bias:
+            return
+        first = lookup.keys(ids)[int(unknown[0])]
+        warn_user(
+            f"{len(unknown)} of {found.size} {side} ids are unknown to the fit, such as {first!r}; "
+            f"they are predicted by the median of the fitted values",
+            UnknownIdsWarning,
+        )
 
     def complete(self, X: Any) -> Array:
         """All entries of new rows, predicted from the observed ones; dense."""
@@ -389,30 +461,47 @@ class FittedModel:
             )
         cells = observed.to_dense()
         i, j = np.nonzero(np.isnan(cells))
-        columns = self._match("column", observed.column_ids, observed.shape[1])
+        columns = self._match("column", observed)
+        is_known = (columns != UNKNOWN) & self._has_entries("column")[columns]
         if rows == "new":
             completed = self.complete(observed)
-            known = columns[j] != UNKNOWN
+            is_predicted = self.factors.has_bias | (observed.rows.counts > 0)
+            known = is_known[j] & is_predicted[i]
             cells[i[known], j[known]] = completed[i[known], columns[j[known]]]
         else:
-            of_rows = self._match("row", observed.row_ids, observed.shape[0])
+            of_rows = self._match("row", observed)
             unknown = int((of_rows == UNKNOWN).sum())
             if unknown:
                 raise ValueError(
                     f"X must have rows of the fit, got {unknown} of {len(of_rows)} with unknown "
                     "ids; fill new rows with rows='new'"
                 )
-            cells[i, j] = self.predict_pairs(of_rows[i], columns[j])
+            is_predicted = self.factors.has_bias | self._has_entries("row")[of_rows]
+            known = is_known[j] & is_predicted[i]
+            cells[i[known], j[known]] = self.predict_pairs(of_rows[i[known]], columns[j[known]])
         if observed.form is None:
             return cells
         return observed.form.cells(cells, observed.row_ids, observed.column_ids)
+
+    def _has_entries(self, side: Side) -> NDArray[np.bool_]:
+        """Which rows or columns had entries in the fit; all, where these stayed on a cluster."""
+        size = self.shape[0 if side == "row" else 1]
+        stored = self.entries
+        if "pointers" not in stored:
+            return np.asarray(stored.get(f"{side}_counts", np.ones(size))) > 0
+        if side == "row":
+            return np.diff(stored["pointers"]) > 0
+        return np.bincount(stored["indices"], minlength=size) > 0
 
     def recommend_for(self, ratings: Any, n: int, read: ReadRows, *, exclude_seen: bool) -> Ranked:
         """The same for the ratings of one new row (a mapping or a Series), or of several rows."""
         if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
             ratings = ratings.to_dict()
         if not isinstance(ratings, Mapping):
-            return self.recommend_new(read(ratings), n, exclude_seen=exclude_seen)
+            observed = read(ratings)
+            ranked = self.recommend_new(observed, n, exclude_seen=exclude_seen)
+            order, ids = rows_in_order(ratings, observed.to_host())
+            return Ranked(*(of_rows[order] for of_rows in ranked)).with_row_ids(ids)
         items, scores = self.recommend_new(self.rated(ratings), n, exclude_seen=exclude_seen)
         return Ranked(items[0], scores[0])
 
@@ -424,6 +513,7 @@ class FittedModel:
         with Team(self.n_jobs) as team:
             T = np.asarray(self.columns.fold_in(self.operations(observed, team)))
         entries = observed.to_host().rows
+        self._warn_of_bounds(entries.values)
         rank = self.factors.rank
         every = np.arange(len(T))
         seen = observed_pairs(entries, every) if exclude_seen else None
@@ -438,6 +528,17 @@ class FittedModel:
             indices[unranked] = UNKNOWN
             scores[unranked] = np.nan
         return self._labelled(indices, self.clip(scores), (len(T),))
+
+    def _warn_of_bounds(self, ratings: Array) -> None:
+        """Warn of ratings outside of the scale of the fit."""
+        low, high = self.bounds
+        outside = ratings[(ratings < low) | (ratings > high)]
+        if len(outside):
+            warn_user(
+                f"{len(outside)} of {len(ratings)} ratings, such as {outside[0]:g}, are outside of "
+                f"bounds_, {low:g} … {high:g}: give them on the scale of the fit",
+                RatingScaleWarning,
+            )
 
     @one_blas_thread()
     def recommend(self, users: Any, n: int, *, exclude_seen: bool) -> Ranked:
@@ -597,7 +698,8 @@ class FittedModel:
     def residuals(self, X: Any) -> Array:
         """Values minus predictions at the entries of X, entries of the fitted matrix."""
         observed = self.backend.observe(X)
-        if self.backend.capabilities.host_arrays or observed.column_ids is not None:
+        is_labelled = observed.column_ids is not None or observed.form is not None
+        if self.backend.capabilities.host_arrays or is_labelled:
             observed, i, j = self.locate(observed)
             return np.asarray(observed.rows.values - self.predict_pairs(i, j))
         self._require_shape(observed)
@@ -625,6 +727,8 @@ class FittedModel:
 
         An entry of a new row is predicted from the other entries of its row.
         """
+        if sample_weight is not None:
+            sample_weight = align_rows(sample_weight, X)
         if rows == "fitted":
             errors = np.abs(self.residuals(X))
             observed = self.backend.observe(self.read(X)) if sample_weight is not None else X
@@ -641,6 +745,22 @@ class FittedModel:
             return float(errors.mean(dtype=np.float64))
         weights = row_weights(sample_weight, observed.to_host())
         return float(np.average(errors.astype(np.float64), weights=weights))
+
+    def warn_of_fitted_rows(self, observed: Observed) -> None:
+        """Warn if lines of a long table that are scored as new rows belong to rows of the fit."""
+        lookup = self.vocabulary("row")
+        form = observed.form
+        if lookup is None or form is None or not form.is_long or observed.row_ids is None:
+            return
+        known = {lookup.ids[k] for k in lookup.indices(observed.row_ids) if k != UNKNOWN}
+        if known:
+            warn_user(
+                f"{len(known)} of {len(observed.row_ids)} rows of X were in the fit, and are "
+                "scored as new ones: give rows='fitted' for entries of fitted rows; in "
+                "cross-validation with scikit-learn, which splits the lines of a long table, give "
+                "Observed.from_triplets(X, row=, col=, value=), whose rows it splits",
+                FittedRowsWarning,
+            )
 
     def entry_weights(self, X: Any) -> Array:
         """The weight of each entry of X in the fit, relative to that of an exact entry."""
@@ -707,6 +827,20 @@ class FittedModel:
             bounds=state.get("bounds_") or UNBOUNDED,
             summary=FitSummary.from_state(state),
         )
+
+
+def rows_in_order(X: Any, observed: Observed) -> tuple[Any, Ids]:
+    """The order in which answers about the rows of X are returned, and the ids in this order.
+
+    ``observed`` has the entries of X. The rows of a long table are in the order in which its lines
+    name them first, all others in their own.
+    """
+    form = observed.form
+    is_long = form is not None and form.is_long and form.lines is not None
+    if form is None or not is_long or isinstance(X, Observed) or observed.row_ids is None:
+        return slice(None), observed.row_ids
+    order = form.rows_by_appearance(observed)
+    return order, [observed.row_ids[k] for k in order.tolist()]
 
 
 def _is_sparse(X: Any) -> bool:

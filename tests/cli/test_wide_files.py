@@ -245,3 +245,98 @@ def test_a_suspected_code_is_reported_with_the_option(frame, tmp_path):
         result.stderr
     )
     assert "far from" not in run("audit", path, "--rank", 1, "--no-bias", "--missing", -999).stderr
+
+
+YEARS = [str(year) for year in range(1990, 2002)]
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        ("station," + ",".join(YEARS), "Bern,{}"),
+        ("time," + ",".join(map(str, range(1, 13))), "{k},{}"),
+        ("city," + ",".join(YEARS), "Bern{k},{}"),
+        (",".join(map(str, range(12))), "{}"),
+        ("town,1990,1991", "Bern{k},{k}.5,3"),
+    ],
+    ids=["station", "time", "years", "numbers only", "narrow"],
+)
+def test_numbers_may_name_the_columns(tmp_path, header, data):
+    path = tmp_path / "table.csv"
+    values = ",".join(str(9.5 - k) for k in range(12))
+    body = [data.replace("{}", values).replace("{k}", str(k)) for k in range(5)]
+    path.write_text("\n".join([header, *body]) + "\n")
+    layout = guess_layout(path)
+    assert isinstance(layout, WideLayout)
+    assert list(layout.names) == header.split(",")
+    without = guess_layout(path, header=False)
+    assert not without.names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\t1\t5\t874965758\n1\t2\t3\t876893171\n2\t1\t4\t1\n",
+        "ann,1,5\nann,2,1\nbob,3,2\n",
+        "ann,1,2,3,4,5,6\nbob,2,3,4,5,6,7\n",
+        "1,2,3,4,5,6\n",
+    ],
+    ids=["MovieLens", "text ids", "increasing values", "one line"],
+)
+def test_increasing_numbers_are_not_always_names(tmp_path, text):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    assert not guess_layout(path).names
+
+
+def test_clean_keeps_a_header_of_numbers(tmp_path, truth):
+    path = tmp_path / "years.csv"
+    cells = (truth + 0.01 * np.random.default_rng(0).standard_normal(truth.shape)).round(3)
+    cells[BAD] = 77.0
+    frame = pd.DataFrame(cells, columns=range(1990, 1996))
+    frame.insert(0, "station", [f"s{k}" for k in range(40)])
+    frame.to_csv(path, index=False)
+    result = run("clean", path, "-o", tmp_path / "out.csv", "--rank", 1, "--no-bias")
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == path.read_text().splitlines()[0]
+    frame.to_csv(path, index=False, header=False)
+    plain = run("audit", path, "--rank", 1, "--no-bias")
+    assert "--header if the first line names the columns" in plain.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["time,s1,s2\n0,1,2\n1,3,4\n2,1,2\n", "day,s1,s2,s3\n1,5,6,7\n2,6,6,8\n3,5,7,7\n"],
+    ids=["time", "day"],
+)
+def test_narrow_files_with_labels_are_wide(tmp_path, text):
+    path = tmp_path / "narrow.csv"
+    path.write_text(text)
+    assert isinstance(guess_layout(path), WideLayout)
+    repeated = tmp_path / "long.csv"
+    repeated.write_text("day,shop,sold\n1,5,6\n1,6,6\n2,5,7\n2,6,3\n")
+    assert not isinstance(guess_layout(repeated), WideLayout)
+
+
+def test_the_layout_is_printed_before_an_error(tmp_path):
+    path = tmp_path / "narrow.csv"
+    path.write_text("place,s1,s2,s3\n1,5,6,7\n2,6,6,8\n1,5,7,7\n")
+    result = run("audit", path)
+    assert result.exit_code == 3
+    notes, _, error = result.stderr.partition("duplicate entry")
+    assert error
+    assert "row=place (integer), col=s1 (integer), value=s2" in notes
+    assert "--wide if a line has a field for every column" in notes
+    path.write_text("user,item,rating\n1,5,6\n1,5,7\n")
+    assert "--wide" not in run("audit", path).stderr
+
+
+def test_files_of_excel_are_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "jester-data-1.xls"
+    path.write_bytes(b"\xd0\xcf\x11\xe0")
+    with pytest.raises(MalformedFileError, match=r"CSV or Parquet; .*datasets.load_jester"):
+        read_ratings(path)
+    result = run("audit", path)
+    assert result.exit_code == 3
+    assert "load_jester" in result.stderr

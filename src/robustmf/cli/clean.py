@@ -130,8 +130,9 @@ def _changes(
         nothing: Any = np.empty(0, np.int64)
         return bad, Changes(nothing, np.empty(0))
     cells = entries.to_dense()
-    i, j = np.nonzero(np.isnan(cells))
-    return bad, Changes.of(i, j, estimator.impute(cells)[i, j], n)
+    filled = estimator.impute(cells)
+    i, j = np.nonzero(np.isnan(cells) & ~np.isnan(filled))
+    return bad, Changes.of(i, j, filled[i, j], n)
 
 
 def _merged(one: Changes, other: Changes) -> Changes:

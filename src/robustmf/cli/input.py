@@ -154,14 +154,7 @@ class InputFile:
     @property
     def description(self) -> str:
         """The layout as text."""
-        if self.layout is not None:
-            return str(self.layout)
-        if self.columns is not None and self.columns.are_long:
-            return "Parquet; row={}, col={}, value={}".format(*self.columns)
-        if self.columns is not None:
-            rows = "the labels" if self.columns.row is None else self.columns.row
-            return f"Parquet; wide, row={rows}"
-        return "a matrix: rows and columns are numbered from 0"
+        return _description(self.layout, self.columns)
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -195,7 +188,7 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
     layout: Layout | WideLayout | None = None
     columns = None
     is_wide: bool | None = False
-    with reading_input(), working(f"reading {path.name}"):
+    with reading_input():
         if path.suffix.lower() == ".parquet":
             from robustmf.io.reading.parquet import (  # noqa: PLC0415 - optional
                 parquet_columns,
@@ -207,6 +200,13 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
             if is_wide is None:
                 is_wide = parquet_is_wide(Source(path), names.col, names.value)
             columns = names if is_wide else ColumnNames(*parquet_columns(Source(path), *names))
+        elif not _is_matrix(path):
+            layout = guess_layout(path, **arguments)
+            is_wide = isinstance(layout, WideLayout)
+    if path.exists():  # otherwise reading it is the error
+        _print_layout(path, _description(layout, columns), options, layout, is_wide=bool(is_wide))
+    with reading_input(), working(f"reading {path.name}"):
+        if columns is not None:
             entries = read_ratings(
                 path,
                 row=columns.row,
@@ -216,16 +216,13 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
                 wide=is_wide,
                 missing=arguments["missing"],
             )
-        elif _is_matrix(path):
+        elif layout is None:
             entries = read_ratings(path)
         else:
-            layout = guess_layout(path, **arguments)
             entries = read_ratings(path, layout, duplicates=options.duplicates)  # type: ignore[arg-type]
-            is_wide = isinstance(layout, WideLayout)
     file = InputFile(path, entries, layout, columns, bool(is_wide))
     m, n = entries.shape
     values = entries.rows.values
-    print_note(f"{path}: {file.description}")
     observed = 100 * entries.n_entries / (m * n)
     share = f"{100 - observed:.3g} % missing" if file.is_wide else f"{observed:.3g} % observed"
     print_note(
@@ -238,9 +235,40 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
             f"{code:g} occurs {int((values == code).sum()):,} times, far from all other values:"
             f" if it stands for missing values, {remedy}"
         )
-    if file.is_wide and options.wide is None:
-        print_note("Read as a wide table, a field per column; --long if a line is one entry")
     return file
+
+
+def _description(layout: Layout | WideLayout | None, columns: ColumnNames | None) -> str:
+    """A layout as text: that of a text file, the columns of a Parquet file, or of a matrix."""
+    if layout is not None:
+        return str(layout)
+    if columns is not None and columns.are_long:
+        return "Parquet; row={}, col={}, value={}".format(*columns)
+    if columns is not None:
+        rows = "the labels" if columns.row is None else columns.row
+        return f"Parquet; wide, row={rows}"
+    return "a matrix: rows and columns are numbered from 0"
+
+
+def _print_layout(
+    path: Path,
+    description: str,
+    options: FileOptions,
+    layout: Layout | WideLayout | None = None,
+    *,
+    is_wide: bool = False,
+) -> None:
+    """Print how a file is read, before it is, and the options that correct what was guessed."""
+    from robustmf.io import Layout  # noqa: PLC0415 - fast --help
+
+    print_note(f"{path}: {description}")
+    if is_wide and options.wide is None:
+        print_note("Read as a wide table, a field per column; --long if a line is one entry")
+    if is_wide and layout is not None and not layout.names and options.header is None:
+        print_note("Read without a header; --header if the first line names the columns")
+    is_guessed = options.wide is None and options.col is None and options.value is None
+    if isinstance(layout, Layout) and is_guessed and not layout.has_known_names:
+        print_note("Read as a line per entry; --wide if a line has a field for every column")
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.data.alignment import align_entries
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed, as_observed, nothing_observed
@@ -71,9 +72,10 @@ def require_in_memory(X: Any) -> None:
 def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
     """One weight per entry, in row order, in the precision of the entries.
 
-    They are given in row order, as a matrix, or in the order of the lines of a long table.
+    They are given in row order, as a matrix, or in the order of the lines of a long table; those of
+    pandas are matched by their labels.
     """
-    given = np.asarray(weights)
+    given = align_entries(weights, observed)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"weights must hold numbers, got dtype {given.dtype}")
     if given.shape == observed.shape:
@@ -143,12 +145,15 @@ def match_columns(rows: Observed, known: Vocabulary) -> Observed:
 
     Entries in unknown columns are dropped, with a warning.
     """
+    ids = known.keys(rows.column_ids)
     index = known.indices(rows.column_ids)
     kept = index[rows.rows.indices] != UNKNOWN
     if not kept.all():
+        unknown = np.flatnonzero(index == UNKNOWN)
         warn_user(
-            f"{int((index == UNKNOWN).sum())} of {len(index)} columns are unknown to the fit; "
-            f"their {int((~kept).sum())} entries are ignored (partial_fit would add them)",
+            f"{len(unknown)} of {len(index)} columns are unknown to the fit, such as "
+            f"{ids[int(unknown[0])]!r}; their {int((~kept).sum())} entries are ignored "
+            "(partial_fit would add them)",
             UnknownIdsWarning,
         )
     shape = (rows.shape[0], len(known))

@@ -92,10 +92,7 @@ class Vocabulary:
         A string, a number or anything else that is not a list, an array or a column is one id. So
         is a tuple if the ids of the vocabulary are tuples.
         """
-        if self._index_of is None:
-            self._types = {id_type(key) for key in self.ids}
-            self._index_of = {key: k for k, key in enumerate(self.ids)}
-        index_of = self._index_of
+        index_of = self._look_up_table()
         keys, shape = self._keys(ids)
         try:
             found = np.fromiter(
@@ -106,6 +103,18 @@ class Vocabulary:
         for k in np.flatnonzero(found == UNKNOWN).tolist():
             self._require_valid_unknown(keys[k], k)
         return found.reshape(shape)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether some of the ids are numbers."""
+        self._look_up_table()
+        return float in self._types
+
+    def _look_up_table(self) -> dict[Hashable, int]:
+        if self._index_of is None:
+            self._types = {id_type(key) for key in self.ids}
+            self._index_of = {key: k for k, key in enumerate(self.ids)}
+        return self._index_of
 
     def keys(self, ids: Any) -> Sequence[Any]:
         """The ids that :meth:`indices` looks up, one after the other."""
@@ -159,14 +168,16 @@ def listed_ids(column: Any, side: Side) -> list[Hashable]:
     return [ids[k] for k in indices.tolist()]
 
 
-def require_distinct(ids: Sequence[Hashable] | None, side: Side) -> None:
-    """Raise if an id occurs twice."""
+def require_distinct(ids: Sequence[Hashable] | None, side: Side, column: Any = None) -> None:
+    """Raise if an id occurs twice; ``column`` is the name of the column of ids, if any."""
     if ids is None or len(set(ids)) == len(ids):
         return
     repeated, times = Counter(ids).most_common(1)[0]
+    holds_values = f"; if column {column!r} holds values, rename it"
     raise ValueError(
         f"the {side} ids of a wide table must be distinct, got {repeated!r} {times} times; name "
         "them apart, or drop them, as X.reset_index(drop=True) of pandas does"
+        + ("" if column is None else holds_values)
     )
 
 

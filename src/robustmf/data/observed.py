@@ -386,7 +386,8 @@ class Observed:
         X : array or table of shape (m, n)
             Labels of a table are the ids: the names of its columns, and the index of its rows. The
             default index of pandas, 0, 1, …, is not a label. In a table without row labels the
-            first column holds them if it is one of text or dates.
+            first column holds them if it is one of text or dates, or one of numbers that has the
+            name of a label, such as "id" or "time".
         row : name of a column, default=None
             The column of row ids of a table.
 
@@ -468,7 +469,7 @@ class Observed:
         except DuplicateEntryError as error:
             raise error.with_ids(row_ids[error.row], column_ids[error.column]) from None
         form = None
-        if data is not None and is_table(data):
+        if data is not None and (isinstance(data, Mapping) or is_table(data)):
             lines = entries_of_lines(i, j, unnamed.shape)
             form = long_form(data, ColumnNames(row, col, value), lines)
         return cls(unnamed.rows, unnamed.shape, row_ids, column_ids, form)

@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 Ids = Sequence[Hashable] | None
 
 #: Libraries that answers can be converted to.
-LIBRARIES = ("pandas", "modin", "cudf", "polars", "pyarrow")
+LIBRARIES = ("pandas", "modin", "cudf", "polars", "pyarrow", "dict")
+
+#: Stands for a library where a mapping of columns was given: columns are arrays, tables dicts.
+MAPPING = "dict"
 
 #: Those whose tables have an index, and columns with labels of any type.
 _WITH_INDEX = ("pandas", "modin", "cudf")
@@ -60,7 +63,8 @@ class TableForm:
     Attributes
     ----------
     library : str
-        The library of the table, as narwhals names it: "pandas", "polars", "pyarrow", …
+        The library of the table, as narwhals names it: "pandas", "polars", "pyarrow", …; "dict" for
+        a mapping of columns.
     names : ColumnNames
         The columns of a long table, or the column of row ids of a wide one.
     index : pandas.Index or None
@@ -70,6 +74,9 @@ class TableForm:
     lines : array of int or None
         For each line of a long table, the position of its entry in row order; None if it is not
         known.
+    dtype : dtype of pandas or None
+        The nullable type of the columns of a wide table (Float64, double[pyarrow], …), if they have
+        one type.
     """
 
     library: str
@@ -77,6 +84,7 @@ class TableForm:
     index: Any = None
     columns: Any = None
     lines: NDArray[np.integer[Any]] | None = None
+    dtype: Any = None
 
     @property
     def is_long(self) -> bool:
@@ -93,9 +101,15 @@ class TableForm:
         """Whether the index of a wide table is known and labels its rows."""
         return not self.is_long and self.names.row is None and self.index is not None
 
+    def rows_by_appearance(self, observed: Any) -> NDArray[np.integer[Any]]:
+        """The indices of the rows of a long table, in the order in which its lines name them."""
+        rows = np.asarray(observed.rows.group_of_entry())[self.lines]
+        _, first = np.unique(rows, return_index=True)
+        return np.asarray(rows[np.sort(first)])
+
     def without_order(self) -> TableForm:
         """The form of a table of other entries, whose index and order are not known."""
-        return replace(self, index=None, columns=None, lines=None)
+        return replace(self, index=None, columns=None, lines=None, dtype=None)
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for a file; index and order are not kept."""
@@ -140,13 +154,16 @@ class TableForm:
 
     def with_values(self, table: Any, values: NDArray[Any]) -> Any:
         """A long table with these values, one per line, instead of its own."""
+        if self.library == MAPPING:
+            return {**table, self.names.value: values}
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
         frame = nw.from_native(table).lazy().collect()
         column = nw.from_native(
             self._series(values, self.names.value, self.index), series_only=True
         )
-        return frame.with_columns(column).to_native()
+        # a column of Arrow has no name
+        return frame.with_columns(column.alias(self.names.value)).to_native()
 
     def cells(self, values: NDArray[Any], row_ids: Ids, column_ids: Ids) -> Any:
         """A wide table of these values."""
@@ -160,7 +177,12 @@ class TableForm:
         index = self.index
         if index is None and row_ids is not None:
             index = list(row_ids)
-        return self.table(cells, index)
+        made = self.table(cells, index)
+        if self.has_index and self.columns is not None:
+            made.columns = self.columns  # with its name
+        if self.dtype is not None and values.dtype.kind == "f":
+            made = made.astype(self.dtype)
+        return made
 
     def groups(self, values: NDArray[Any], name: str, side: str, ids: Ids) -> Any:
         """An answer per row or column, with its label.
@@ -181,27 +203,43 @@ class TableForm:
         return self.library
 
     def _series(self, values: NDArray[Any], name: str, index: Any) -> Any:
+        if self.library == MAPPING:
+            return values
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
-        made = nw.new_series(name, values, backend=self._backend).to_native()
+        column = nw.new_series(name, values, backend=self._backend)
+        if not self.has_index:
+            column = self._with_nulls(column.to_frame()).get_column(name)
+        made = column.to_native()
         if self.has_index and index is not None:
             made.index = self._as_index(index)
         return made
 
     def table(self, columns: Mapping[Any, Any], index: Any) -> Any:
         """A table of these columns; ``index``, if any, is a list of labels or an index."""
+        if self.library == MAPPING:
+            return dict(columns)
         import narwhals as nw  # noqa: PLC0415 - as above
 
         # narwhals has names that are strings only, pandas labels of any type
         numbered = {str(k): values for k, values in enumerate(columns.values())}
         made = nw.from_dict(numbered, backend=self._backend)
         if not self.has_index:
+            made = self._with_nulls(made)
             return made.rename(dict(zip(numbered, columns, strict=True))).to_native()
         native = made.to_native()
         native.columns = self._as_index(list(columns))
         if index is not None:
             native.index = self._as_index(index)
         return native
+
+    @staticmethod
+    def _with_nulls(frame: Any) -> Any:
+        """A frame of narwhals with null instead of NaN: libraries without an index have both."""
+        import narwhals as nw  # noqa: PLC0415 - as above
+
+        columns = [nw.col(name) for name, dtype in frame.schema.items() if dtype.is_float()]
+        return frame.with_columns(nw.when(~column.is_nan()).then(column) for column in columns)
 
     def _as_index(self, labels: Any) -> Any:
         """The index with these labels."""

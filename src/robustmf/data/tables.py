@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.ids import is_missing
-from robustmf.data.table_form import ColumnNames, TableForm
+from robustmf.data.table_form import MAPPING, ColumnNames, TableForm
+
+#: Largest share of repeated pairs of ids in a table that looks long.
+_MOST_DUPLICATES = 0.05
+
+#: Whether columns are independent is judged where at least so many coincidences are expected; pairs
+#: of ids have less than this part of them.
+_ENOUGH_COINCIDENCES = 5
 
 #: Names of columns of row ids, column ids and values, in lower case without punctuation.
 ROW_IDS = (
@@ -37,10 +44,17 @@ COLUMN_IDS = (
     "product",
     "productid",
     "book",
+    "film",
+    "filmid",
     "song",
     "songid",
     "asin",
     "isbn",
+)
+#: Names of columns of row labels that may be numbers; libraries write an index without a name.
+_LABELS = (
+    *("", "unnamed0", "index", "id", "name", "label", "row"),
+    *("time", "timestamp", "date", "datetime", "year", "month", "day", "hour", "station"),
 )
 VALUES = ("rating", "ratings", "value", "score", "stars", "overall", "bookrating")
 
@@ -75,15 +89,19 @@ def is_table(X: Any) -> bool:
 
 
 def has_columns(X: Any, names: ColumnNames) -> bool:
-    """Whether X is a table that has all columns of these names."""
-    return is_table(X) and {name for name in names if name is not None} <= set(open_table(X)[0])
+    """Whether X is a table, or a mapping of columns, that has all columns of these names."""
+    return (isinstance(X, Mapping) or is_table(X)) and {
+        name for name in names if name is not None
+    } <= set(open_table(X)[0])
 
 
 def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) -> TableForm | None:
-    """The form of a long table; ``lines`` as in :class:`TableForm`.
+    """The form of a long table or a mapping of columns; ``lines`` as in :class:`TableForm`.
 
     None for libraries that have lazy tables only, whose lines have no order.
     """
+    if isinstance(data, Mapping):
+        return TableForm(MAPPING, names, lines=lines)
     import narwhals as nw  # noqa: PLC0415 - as above
 
     frame = _from_native(data)
@@ -93,21 +111,25 @@ def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) ->
     return TableForm(frame.implementation.value, names, index, lines=lines)
 
 
-def wide_table(X: Any, row: Any = None) -> WideTable:
+def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTable:
     """The cells of a wide table and the labels of its rows and columns.
 
     Row labels are the column ``row``; otherwise the index, unless it is the default one, 0, 1, …;
-    otherwise the first column, if it holds text or dates; otherwise rows are numbered. Column
-    labels are the names of the other columns, unless these are the default ones, 0, 1, ….
+    otherwise the first column, if it holds text or dates, or numbers and has the name of a label
+    ("id", "time", …); otherwise rows are numbered. That column also precedes an index of integers
+    without a name, which some lines of a table have. Column labels are the names of the other
+    columns, unless these are the default ones, 0, 1, …. With ``require_wide`` a table that looks
+    long is refused.
     """
     frame = _collected(X)
     if row is None:
-        _require_wide(frame)
+        if require_wide:
+            _require_wide(frame)
     elif row not in frame.columns:
         raise ValueError(f"row={row!r} is not a column of the data; it has {frame.columns}")
     index = getattr(frame.to_native(), "index", None)
-    row_labels = None if index is None or _is_default(index) else _labels_of(index)
-    if row is None and row_labels is None and _begins_with_labels(frame):
+    row_labels = None if index is None or _is_default(index) else labels_of(index)
+    if row is None and (row_labels is None or _is_part(index)) and _begins_with_labels(frame):
         row = frame.columns[0]
     if row is not None:
         row_labels = id_column(frame.get_column(row))
@@ -116,8 +138,9 @@ def wide_table(X: Any, row: Any = None) -> WideTable:
     column_labels: Any = columns
     if index is not None:
         columns = frame.to_native().columns
-        column_labels = None if _is_default(columns) else _labels_of(columns)
-    form = TableForm(frame.implementation.value, ColumnNames(row), index, columns)
+        column_labels = None if _is_default(columns) else labels_of(columns)
+    dtype = None if index is None else _nullable_dtype(frame.to_native())
+    form = TableForm(frame.implementation.value, ColumnNames(row), index, columns, dtype=dtype)
     return WideTable(_cells(frame), row_labels, column_labels, form)
 
 
@@ -126,24 +149,45 @@ def without_column(X: Any, name: Any) -> Any:
     return X if name is None else _collected(X).drop(name).to_native()
 
 
+def is_label_name(name: Any) -> bool:
+    """Whether a column of this name holds row labels, also if these are numbers."""
+    return isinstance(name, str) and _plain(name) in _LABELS
+
+
+def _plain(name: Any) -> str:
+    return "".join(letter for letter in str(name).lower() if letter.isalnum())
+
+
 def known_position(names: Iterable[Any], known: tuple[str, ...], default: int) -> int:
     """The position of the first known name, whatever its case and punctuation, or the default."""
-    plain = ["".join(letter for letter in str(name).lower() if letter.isalnum()) for name in names]
+    plain = [_plain(name) for name in names]
     return next((plain.index(one) for one in known if one in plain), default)
 
 
 def _require_wide(frame: Any) -> None:
     """Raise for a table that looks long.
 
-    It has columns that are known by name to hold row ids, column ids and values; or three columns,
-    of which the first two are text, or integers that repeat but never as a pair.
+    It has columns that are known by name to hold row ids, column ids and values; or three or four
+    columns, of which two look like pairs of ids; or one column and an index of several levels.
     """
     names = frame.columns
-    positions = [known_position(names, known, -1) for known in (ROW_IDS, COLUMN_IDS, VALUES)]
-    if min(positions) < 0:
-        if len(names) != 3 or not _are_pairs_of_ids(frame):
-            return
-        positions = [0, 1, 2]
+    index = getattr(frame.to_native(), "index", None)
+    if len(names) == 1 and index is not None and index.nlevels > 1:
+        row, col = (
+            name if name is not None else f"level_{k}" for k, name in enumerate(index.names[:2])
+        )
+        raise ValueError(
+            f"X must be a wide table unless its columns are named, got one column and an index of "
+            f"{index.nlevels} levels: give X.reset_index() with row={row!r}, col={col!r}, "
+            f"value={names[0]!r}, or X.iloc[:, 0].unstack()"
+        )
+    positions: Sequence[int] | None = [
+        known_position(names, known, -1) for known in (ROW_IDS, COLUMN_IDS, VALUES)
+    ]
+    if positions is not None and min(positions) < 0:
+        positions = _pairs_of_ids(frame)
+    if positions is None:
+        return
     row, col, value = (names[k] for k in positions)
     columns = f"row={row!r}, col={col!r}, value={value!r}"
     raise ValueError(
@@ -153,18 +197,74 @@ def _require_wide(frame: Any) -> None:
     )
 
 
-def _are_pairs_of_ids(frame: Any) -> bool:
-    """Whether the first two columns are text, or integers that repeat but never as a pair."""
-    first, second = (frame.get_column(name) for name in frame.columns[:2])
-    if _holds_labels(second):
-        return True
-    if not second.dtype.is_integer() or second.null_count() or first.null_count():
+#: Lines of a table that are examined for pairs of ids.
+_EXAMINED = 100_000
+
+
+def _pairs_of_ids(frame: Any) -> tuple[int, int, int] | None:
+    """The positions of row ids, column ids and values of a table that looks long, if it does."""
+    n_columns = len(frame.columns)
+    if n_columns not in (3, 4):
+        return None
+    columns = [frame.get_column(name).head(_EXAMINED) for name in frame.columns]
+    orders = [(0, 1, 2), (0, 2, 1), (1, 2, 0)] if n_columns == 3 else [(0, 1, 2)]
+    is_text = [_holds_labels(column) for column in columns]
+    for i, j, k in orders:
+        if is_text[i] and is_text[j] and not is_text[k]:
+            return i, j, k
+    if n_columns == 3 and is_text[1]:
+        return 0, 1, 2
+    ids = [_ids_or_none(column) for column in columns]
+    for i, j, k in orders:
+        first, second = ids[i], ids[j]
+        if first is None or second is None or not columns[k].dtype.is_numeric():
+            continue
+        if _are_pairs(first, second, ids[k]):
+            return i, j, k
+    return None
+
+
+def _ids_or_none(column: Any) -> NDArray[np.integer[Any]] | None:
+    """A column of text or integers as indices; None if it holds other values."""
+    if column.null_count() or not len(column):
+        return None
+    if _holds_labels(column):
+        index_of: dict[Any, int] = {}
+        return np.array([index_of.setdefault(one, len(index_of)) for one in column.to_list()])
+    if not column.dtype.is_numeric():
+        return None
+    values = np.asarray(column.to_numpy(), np.float64)
+    if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
+        return None
+    return np.asarray(np.unique(values, return_inverse=True)[1])
+
+
+def _are_pairs(
+    first: NDArray[np.integer[Any]],
+    second: NDArray[np.integer[Any]],
+    values: NDArray[np.integer[Any]] | None,
+) -> bool:
+    """Whether two columns hold pairs of ids: both repeat, but hardly ever together.
+
+    Pairs of measurements coincide about as often as if the columns were independent, or more often;
+    pairs of ids hardly ever. Where too few coincidences are expected to decide, the ids of one
+    column occur twice on average, and the values are not integers or take far fewer values
+    (``values`` is None if they are not integers).
+    """
+    n = len(first)
+    of_first, of_second = np.bincount(first), np.bincount(second)
+    if max(len(of_first), len(of_second)) >= n:
         return False
-    if not (first.dtype.is_integer() or _holds_labels(first)):
+    pairs = first.astype(np.int64) * len(of_second) + second
+    duplicates = n - len(np.unique(pairs))
+    if duplicates > _MOST_DUPLICATES * n:
         return False
-    lines = list(zip(first.to_list(), second.to_list(), strict=True))
-    most_ids = max(first.n_unique(), second.n_unique())
-    return len(set(lines)) == len(lines) >= 2 * most_ids
+    equal = [float((counts * (counts - 1.0)).sum()) for counts in (of_first, of_second)]
+    expected = equal[0] * equal[1] / (2.0 * n * (n - 1))
+    if expected >= _ENOUGH_COINCIDENCES:
+        return duplicates <= expected / _ENOUGH_COINCIDENCES
+    fewest = min(len(of_first), len(of_second))
+    return n >= 2 * fewest and (values is None or 3 * (int(values.max()) + 1) <= fewest)
 
 
 def _collected(X: Any) -> Any:
@@ -185,14 +285,31 @@ def _is_default(index: Any) -> bool:
     )
 
 
-def _labels_of(index: Any) -> Any:
+def _nullable_dtype(native: Any) -> Any:
+    """The type of all columns of a table of pandas, if it is a nullable one of floats."""
+    types = set(native.dtypes)
+    dtype = next(iter(types)) if len(types) == 1 else None
+    is_nullable = dtype is not None and not isinstance(dtype, np.dtype)
+    return dtype if is_nullable and getattr(dtype, "kind", "") == "f" else None
+
+
+def _is_part(index: Any) -> bool:
+    """Whether an index of pandas may be that of some lines of a table with the default one."""
+    return bool(index.nlevels == 1 and index.name is None and index.dtype.kind in "iu")
+
+
+def labels_of(index: Any) -> Any:
     """The labels of an index of pandas as a column of ids; tuples if it has several levels."""
     return index.tolist() if index.nlevels > 1 else id_column(index.to_series())
 
 
 def _begins_with_labels(frame: Any) -> bool:
-    """Whether the first of several columns holds text or dates."""
-    return len(frame.columns) > 1 and _holds_labels(frame.get_column(frame.columns[0]))
+    """Whether the first of several columns holds text or dates, or numbers by a name of labels."""
+    if len(frame.columns) < 2:
+        return False
+    first = frame.get_column(frame.columns[0])
+    is_named = is_label_name(frame.columns[0]) and first.dtype.is_numeric()
+    return _holds_labels(first) or (is_named and not first.null_count())
 
 
 def _holds_labels(series: Any) -> bool:

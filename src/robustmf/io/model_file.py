@@ -19,6 +19,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +91,32 @@ _TEXTS: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     float: ("float", repr, float),  # NaN and infinity
     complex: ("complex", repr, complex),
 }
+
+
+def _zoned_text(value: datetime) -> str:
+    """A time with a time zone as text: with its offset from UTC, and the name of the zone."""
+    zone = value.tzinfo
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or ""
+    return f"{value.isoformat()} {name}".strip()
+
+
+def _zoned_time(text: str) -> datetime:
+    """The inverse; a zone that this system does not know is the offset alone, the same time."""
+    moment, _, name = text.partition(" ")
+    value = datetime.fromisoformat(moment)
+    if value.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    if not name:
+        return value
+    try:
+        return value.astimezone(ZoneInfo(name))
+    except (ValueError, OSError, KeyError, OverflowError):
+        return value
+
+
+_ZONED = "zoned datetime"
 _READERS = {tag: (kind, read) for kind, (tag, _, read) in _TEXTS.items()}
+_READERS[_ZONED] = (datetime, _zoned_time)
 
 
 @dataclass(frozen=True)
@@ -252,9 +278,9 @@ def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # 
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and np.isfinite(value)):
         return value
-    if kind in _TEXTS and not (
-        kind is datetime and type(value.tzinfo) not in (type(None), timezone)
-    ):
+    if kind is datetime and type(value.tzinfo) not in (type(None), timezone):
+        return {_ZONED: _zoned_text(value)}
+    if kind in _TEXTS:
         return {_TEXTS[kind][0]: _TEXTS[kind][1](value)}
     if kind is list:
         return [_encode(item, where, arrays) for item in value]

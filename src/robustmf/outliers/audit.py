@@ -76,12 +76,12 @@ class Audit:
     def __str__(self) -> str:
         lines = [share_of_outliers(self.clean_share)]
         for title, suspects in (("rows", self.rows), ("columns", self.columns)):
-            lines += ["", f"Most suspicious {title}:"]
+            lines += ["", f"Most suspicious {title}:"] if suspects else []
             lines += [
                 f"  {s.id!r} ({s.entries} entries), score {s.score:.2g}: {s.reason}"
                 for s in suspects
             ]
-        lines += ["", "Most suspicious entries:"]
+        lines += ["", "Most suspicious entries:"] if self.entries else []
         lines += [
             f"  row {s.row!r}, column {s.column!r}, score {s.score:.2g}: {s.reason}"
             for s in self.entries
@@ -130,13 +130,25 @@ def suspect_entries(
         prediction = float(expected[t])
         score = float(scores[t])
         reason = (
-            f"{value:.4g} where {prediction:.4g} ± {deviations[t]:.2g} was expected; "
+            f"{_with_uncertainty(value, prediction, float(deviations[t]))} was expected; "
             f"{_odds(score)} clean entries is as far off"
         )
         row = labels[0][int(entries.i[t])]
         column = labels[1][int(entries.j[t])]
         suspects.append(SuspectEntry(row, column, value, prediction, score, reason))
     return suspects
+
+
+def _with_uncertainty(value: float, prediction: float, deviation: float) -> str:
+    """A value and its prediction, with the digits that the uncertainty leaves."""
+    if not 0 < deviation < np.inf:
+        return f"{value:.4g} where {prediction:.4g} ± {deviation:.2g}"
+    decimals = 1 - int(np.floor(np.log10(deviation)))  # two digits of the deviation
+    numbers = []
+    for number in (value, prediction):
+        before = int(np.floor(np.log10(abs(number)))) + 1 if number else 0
+        numbers.append(f"{number:.{min(max(before + decimals, 4), 15)}g}")
+    return f"{numbers[0]} where {numbers[1]} ± {deviation:.2g}"
 
 
 def suspect_groups(

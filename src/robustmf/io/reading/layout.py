@@ -11,7 +11,7 @@ from typing import AnyStr
 
 from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.source import Source
-from robustmf.io.reading.wide import WideLayout, label_position, looks_wide
+from robustmf.io.reading.wide import WideLayout, is_header, label_position, looks_wide
 
 #: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
@@ -50,6 +50,13 @@ class Layout:
     value: int
     n_fields: int
     text_ids: tuple[bool, bool]
+
+    @property
+    def has_known_names(self) -> bool:
+        """Whether at least two of the three columns are known by name."""
+        roles = ((self.row, ROW_IDS), (self.col, COLUMN_IDS), (self.value, VALUES))
+        known = [known_position([self.names[k]], of_role, -1) for k, of_role in roles if self.names]
+        return sum(position >= 0 for position in known) > 1
 
     def __str__(self) -> str:
         labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
@@ -156,7 +163,9 @@ def guess_layout(
         One character, which may be repeated. If None, the first of "::", tab, comma, semicolon, bar
         and space that gives at least three fields.
     header : bool, default=None
-        Whether the first line names the columns. If None, whether none of its fields is a number.
+        Whether the first line names the columns. If None, whether none of its fields is a number,
+        or the first one has no name or that of a label ("time", "station", …), or, in a wide file,
+        all others are increasing integers such as years, as in no later line.
     text_ids : bool, default=None
         Whether ids are text. If None, this is guessed for each column: the ids are integers if the
         first hundred are, without leading zeros.
@@ -164,7 +173,8 @@ def guess_layout(
         Whether a line has a field for every column of the matrix, instead of a row id, a column id
         and a value. If None, this is guessed: no two of the names of these three are there, all
         fields after the first are numbers or missing, and there are more than five, or the first
-        has no name, or the second is not always an integer. The row ids of a wide file are the
+        has no name, or that of a label ("time", "id", …) and no value twice, or the second is not
+        always an integer. The row ids of a wide file are the
         column ``row``; if None, the first one, if it is not a number or named as a label ("time",
         "id", …).
     missing : sequence of float, default=()
@@ -181,6 +191,11 @@ def guess_layout(
         If the file is empty, or no delimiter gives three fields.
     """
     source = path if isinstance(path, Source) else Source(Path(path))
+    if source.path.suffix.lower() in (".xls", ".xlsx"):
+        raise source.fault(
+            "files of Excel are not read: save it as CSV or Parquet; those of Jester are read by "
+            "robustmf.datasets.load_jester"
+        )
     lines = _first_lines(source)
     if not lines:
         raise source.fault("the file is empty; expected lines of row id, column id and value")
@@ -203,7 +218,8 @@ def guess_layout(
         )
     named = any(isinstance(one, str) for one in (row, col, value))
     if header is None:
-        header = named or not any(_is_number(field) for field in first) or not first[0].strip()
+        later = [split(one, delimiter) for _, one in records(lines, delimiter)][1:]
+        header = named or not any(_is_number(field) for field in first) or is_header(first, later)
     names = tuple(name.strip() for name in first) if header else ()
     if named and not header:
         raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,11 @@ from numpy.typing import NDArray
 
 from robustmf.data.ids import listed_ids, require_distinct
 from robustmf.data.observed import Observed
-from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
+from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, is_label_name, known_position
 from robustmf.io.reading.source import Source
 
 #: Fields that stand for a missing value.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-
-#: Names of columns of row labels that may be numbers, in lower case without punctuation. Libraries
-#: write an index without a name.
-_LABELS = (
-    *("", "unnamed0", "index", "id", "name", "label", "row"),
-    *("time", "timestamp", "date", "datetime", "year", "month", "day", "hour", "station"),
-)
 
 #: Files with more columns of numbers than this, and without known names, are taken for wide ones.
 _MAX_LONG_FIELDS = 5
@@ -82,8 +76,8 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
 
     It has no names of row ids, column ids and values (at most one of these). All of its fields
     after the first are numbers or missing, and there are more than five, or the first one has no
-    name, as an index that pandas wrote, or the second one, which would be the column id of a long
-    table, is missing or not an integer somewhere.
+    name, as an index that pandas wrote, or that of a label and no value twice, or the second one,
+    which would be the column id of a long table, is missing or not an integer somewhere.
     """
     roles = (ROW_IDS, COLUMN_IDS, VALUES)
     if sum(known_position(names, known, -1) >= 0 for known in roles) > 1:
@@ -93,15 +87,46 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
     if n_fields < 3 or not all(is_number_or_missing(one) for line in same for one in line[1:]):
         return False
     has_index = bool(names) and not names[0].strip()
+    labels = [line[0] for line in same]
+    has_index = has_index or (
+        bool(names)
+        and is_label_name(names[0])
+        and len(labels) > 2
+        and len(set(labels)) == len(labels)
+    )
     has_integers = all(_is_integer(line[1]) for line in same)
     return n_fields > _MAX_LONG_FIELDS or has_index or not has_integers
+
+
+def is_header(first: Sequence[str], lines: list[list[str]]) -> bool:
+    """Whether a first line with numbers, such as years, names the columns of a wide file.
+
+    Its first field has no name, as that of an index that pandas wrote, or that of a label; or the
+    other fields are strictly increasing integers, as those of no later line, which are the values
+    of a wide file. A file of integers alone has no header.
+    """
+    if is_label_name(first[0]):
+        return True
+    if not _are_increasing(first[1:]) or not lines:
+        return False
+    if any(_are_increasing(line[1:]) for line in lines):
+        return False
+    if _is_integer(first[0]) and all(_is_integer(field) for line in lines for field in line):
+        return False  # a matrix of integers
+    return looks_wide((), lines)
+
+
+def _are_increasing(fields: Sequence[str]) -> bool:
+    if not all(_is_integer(field) for field in fields):
+        return False
+    numbers = [int(field) for field in fields]
+    return all(low < high for low, high in pairwise(numbers))
 
 
 def label_position(names: Sequence[str], lines: list[list[str]]) -> int | None:
     """The position of the row labels of a wide file: the first field, or none."""
     has_text = not all(is_number_or_missing(line[0]) for line in lines if line)
-    plain = "".join(one for one in names[0].lower() if one.isalnum()) if names else None
-    return 0 if has_text or plain in _LABELS else None
+    return 0 if has_text or (names and is_label_name(names[0])) else None
 
 
 def is_number_or_missing(field: str) -> bool:
