@@ -216,12 +216,12 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "found.evidence > best.evidence",
-        "found.evidence < best.evidence",
+        "found.evidence > best[0].evidence",
+        "found.evidence < best[0].evidence",
         _PARTS,
         aimed=True,
     ),
-    Mutant(_SEARCH, "        if found.is_clear:\n            break\n", "", _PARTS, aimed=True),
+    Mutant(_SEARCH, "        if search.is_clear:\n            break\n", "", _PARTS, aimed=True),
     Mutant(
         "initialization/search.py",
         'order = np.argsort(-groups.counts, kind="stable")',

@@ -88,7 +88,7 @@ def test_what_is_given_is_kept(split):
         assert not given.row_bias_.any(), "biases are chosen together with λ or not at all"
     without = RobustMF(3, bias=False, random_state=0).fit(train)
     assert not without.row_bias_.any()
-    grid = [RobustMF(3, bias=False, reg=r, random_state=0).fit(train) for r in (0.3, 1, 3, 10)]
+    grid = [RobustMF(3, bias=False, reg=r, random_state=0).fit(train) for r in (0.1, 0.3, 1, 3, 10)]
     errors = [error(one, test) for one in grid]
     assert error(without, test) < 1.01 * min(errors), "λ is still chosen"
     assert min(errors) < 0.95 * max(errors), "the grid has bad settings too"

@@ -183,18 +183,57 @@ def test_there_is_nothing_to_repair_where_the_noise_is_large():
 
 def test_suspects_are_the_worst_rows_and_are_left_alone_after_failures():
     search = searching(entries(40, 30))
+    search.rows.levels.base = search.rows.levels.values
     search.clean[:] = 0.875
     search.clean[search.i == 3] = 0.125
     search.clean[search.i == 8] = 0.5
-    rows, n_subsets = search._suspects(search.rows)
+    rows, n_subsets = search._suspects(search.rows, 300)
     assert rows[:2].tolist() == [3, 8]
-    assert n_subsets[0] == OPTIONS.max_subsets
+    assert n_subsets[0] == 300
     assert n_subsets[1] == np.ceil(2 * np.log(1e-3) / np.log1p(-(0.5**3)))
     for _ in range(OPTIONS.max_failures):
-        rows, _ = search._suspects(search.rows)
+        rows, _ = search._suspects(search.rows, 300)
     assert rows.tolist() == []
     search.clean[search.i == 8] = 0.375
-    assert search._suspects(search.rows)[0].tolist() == [8]
+    assert search._suspects(search.rows, 300)[0].tolist() == [8]
+
+
+def test_a_row_that_looks_noisy_is_suspect_although_its_level_explains_it():
+    search = searching(entries(40, 30))
+    search.clean[:] = 0.875
+    levels = search.rows.levels
+    levels.values = levels.base.copy()
+    levels.values[5] *= 100.0
+    rows, n_subsets = search._suspects(search.rows, 1000)
+    assert rows[0] == 5
+    assert n_subsets[0] == 1000  # a tenth of its entries would be clean with the common level
+
+
+def test_a_noisy_row_in_a_poor_maximum_is_repaired_and_loses_its_level():
+    """Its own noise level confirms a fit in which every entry is far off."""
+    rng = np.random.default_rng(3)
+    U = rng.standard_normal((60, 3))
+    V = rng.standard_normal((50, 3))
+    X = U @ V.T + 0.05 * rng.standard_normal((60, 50))
+    X[7, :20] += 6 * rng.choice([-1, 1], 20)
+    search = VariationalSearch(Observed.from_dense(X), Team(1), 1)
+    root = np.sqrt(search.unit)
+    row_unit = root * search.row_scale[:, None]
+    column_unit = root * search.column_scale[:, None]
+    search.start(U / row_unit, V / column_unit, 1e-4)
+    search.noise.release((0.05 / search.unit) ** 2)
+    search.expectations()
+    for _ in range(6):
+        search.learning_sweep()
+    right = search.rows.U[7].copy()
+    search.rows.U[7] = [1.0, -1.0, 1.0]
+    levels = search.rows.levels
+    levels.values = levels.base.copy()
+    levels.values[7] *= 2000.0
+    search.expectations()
+    assert search.repair(last=True) >= 1
+    assert levels.values[7] == levels.base[7]
+    np.testing.assert_allclose(search.rows.U[7], right, atol=0.1)
 
 
 def test_a_factor_without_means_is_removed():
@@ -301,18 +340,26 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
     attempts, chosen, monkeypatch
 ):
     left = list(attempts)
+    factors = np.ones((20, 1)), np.ones((15, 1))
 
-    def attempt(*_):
-        density, is_clear = left.pop(0)
-        factors = np.ones((20, 1)), np.ones((15, 1))
-        return FoundFactors(
-            *factors, 1.0, SimpleNamespace(), 1.0, (), 1, -density, density, is_clear
-        )
+    class Search:
+        noise = SimpleNamespace(outlier_share=0.0)
 
-    monkeypatch.setattr(variational, "_attempt", attempt)
-    found = variational.search_factors(entries(), None, Team(1), np.random.default_rng(0))
-    assert found.evidence == chosen
-    assert len(left) == (1 if attempts[0][1] else 0)
+        def __init__(self, *_):
+            self.evidence, self.is_clear = left.pop(0)
+
+        def found(self):
+            return FoundFactors(*factors, 1.0, SimpleNamespace(), 1.0, (), 1, 0.0, self.evidence)
+
+    monkeypatch.setattr(variational, "VariationalSearch", Search)
+    monkeypatch.setattr(variational, "_attempt", lambda *_: None)
+    monkeypatch.setattr(variational, "_completed", lambda search, _: search.found())
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(Search.noise, "outlier_share", share)
+        left[:] = attempts
+        found = variational.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+        assert found.evidence == chosen
+        assert len(left) == (1 if attempts[0][1] else 0)
 
 
 def test_too_few_entries_are_not_searched():

@@ -137,10 +137,8 @@ class NoiseMixture:
         self.shares = OPTIONS.outlier_share * possible / possible.sum()
         self.shares[0] += 1 - OPTIONS.outlier_share
 
-    def components(
-        self, least: float = OPTIONS.least_share
-    ) -> tuple[NDArray[np.intp], Array, Array, Array]:
-        """Indices of the components of at least this share; log shares, centers, variances."""
+    def components(self, least: float = 0.0) -> tuple[NDArray[np.intp], Array, Array, Array]:
+        """Indices of the components of more than this share; log shares, centers, variances."""
         used = np.flatnonzero(self.shares > least)
         centers = np.sqrt(self.variance) * self.centers[used]
         return used, np.log(self.shares[used]), centers, self.variance * self.variances[used]

@@ -132,7 +132,8 @@ class VariationalOptions:
     pruned : float
         A factor is removed whose posterior means have less than this share of its second moment.
     max_repetitions : int
-        At the end all rows may be repaired again, while that raises the evidence, at most so often.
+        At the end all rows may be repaired again, at most so often; what raises the evidence is
+        kept.
     log_energies : (float, float)
         The range of the logarithms of squared residuals, in units of the noise, in a table of its
         density.
@@ -183,7 +184,7 @@ class VariationalOptions:
     pruned: float = 0.3
     log_energies: tuple[float, float] = (-14.0, 40.0)
     tail: float = 1e-5
-    max_repetitions: int = 6
+    max_repetitions: int = 4
     batch: int = 1 << 14
 
 
@@ -443,7 +444,7 @@ class VariationalSearch:
         variance = max(self.noise.variance, float(np.median(self.energies)) * MAD_TO_SIGMA**2)
         if variance > OPTIONS.repairable_noise * self.spread:
             return 0
-        _, *components = self.noise.components(1e-3)
+        _, *components = self.noise.components()
         changed = 0
         for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
             weights = own.take(self.weights)
@@ -843,14 +844,14 @@ def _refined(search: VariationalSearch, best: FoundFactors) -> FoundFactors:
             break
         best = found
         kept = search.state()
-    search.restore(kept)
     for _ in range(OPTIONS.max_repetitions if search.rank else 0):
+        search.restore(kept)
         search.forget_failures()
         if not any(search.repair(last=True) for _ in range(OPTIONS.max_failures)):
             break
         search.settle()
         found = search.found()
-        if found.evidence <= best.evidence:
-            break
-        best = found
+        if found.evidence > best.evidence:
+            best = found
+            kept = search.state()
     return best

@@ -368,7 +368,7 @@ def resample_rows(
         log_ratio = 0.5 * count * np.log(row_levels[i] / base_levels[i])
         state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
         best = -np.inf
-        # the present row first: a candidate replaces it where the log posterior rises by ``gain``
+        # the present row and level first: others must raise the log posterior by ``gain``
         for number in range(_CANDIDATES + 1):
             if number == 0:
                 copy(U[i], candidate)
@@ -389,8 +389,8 @@ def resample_rows(
                         _regress(B, y, w, precision, A, refined)
                 if k == 1:
                     found += log_ratio  # densities are those of entries in units of their levels
-                if number == 0:
-                    best = max(best, found + gain)
+                if number == 0 and k == 0:
+                    best = found + gain
                 elif found > best:
                     best = found
                     changed[a] = 1 + k
