@@ -299,8 +299,8 @@ MUTANTS = [
     Mutant("initialization/candidates.py", "found.rank >= 0", "found.rank >= 1", _CHOICE),
     Mutant(
         "initialization/model_choice.py",
-        "OPTIONS.cutoff * min(model.sigma",
-        "OPTIONS.cutoff * max(model.sigma",
+        "noise = min(model.sigma",
+        "noise = max(model.sigma",
         _CHOICE,
     ),
     Mutant(
@@ -317,7 +317,7 @@ MUTANTS = [
     ),
     Mutant(
         "initialization/model_choice.py",
-        "[np.minimum(own, most) for own in errors]",
+        "[np.clip(own, least, most) for own in errors]",
         "list(errors)",
         _CHOICE,
     ),
@@ -368,5 +368,26 @@ MUTANTS = [
         'A.dtype.kind in "if" and (A < 0).any()',
         'A.dtype.kind in "if" and (A < 0).all()',
         _NONNEGATIVE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "np.clip(own, least, most)",
+        "np.minimum(own, most)",
+        "initialization/test_model_choice.py -k exact",
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "                own.levels.reset(rows[improved == 2])\n",
+        "",
+        f"{_PARTS} -k noisy",
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "        share *= np.sqrt(np.minimum(own.levels.base / own.levels.values, 1.0))\n",
+        "",
+        f"{_PARTS} -k noisy",
+        aimed=True,
     ),
 ]

@@ -227,4 +227,11 @@ MUTANTS = [
     Mutant(
         "kernels/nonnegative.py", "    if finite:\n", "    if finite or limit < 0:\n", _NONNEGATIVE
     ),
+    Mutant(
+        "kernels/variational.py",
+        "found += log_ratio",
+        "found -= log_ratio",
+        "initialization/test_search_parts.py -k noisy",
+        aimed=True,
+    ),
 ]

@@ -86,8 +86,8 @@ MUTANTS = [
     ),
     Mutant(
         "solvers/irls.py",
-        "        bound = unit * (value + math.sqrt(2 * largest * value * energy))",
-        "        bound = unit * value",
+        "        bound = value + math.sqrt(2 * largest * value * energy)",
+        "        bound = value",
         _SELF,
         aimed=True,
     ),
