@@ -1,6 +1,7 @@
 """RMSE relative to the oracle as the share of outliers grows from 5 to 35 %, at m = 500.
 
-Every run has its own data set and its own seed of the initialization.
+Every run has its own data set and its own seed of the initialization. RobustMF is not given the
+rank, which is 5; the others are.
 """
 
 from __future__ import annotations

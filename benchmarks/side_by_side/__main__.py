@@ -97,8 +97,7 @@ def measured(task: str, answer: Any, tables: Tables) -> str:
     """How good an answer is, where the truth is known."""
     if task == "find":
         flags = np.asarray(answer, bool)
-        right = int((flags & tables.bad).sum())
-        wrong = int((flags & ~tables.bad).sum())
+        right, wrong = int((flags & tables.bad).sum()), int((flags & ~tables.bad).sum())
         return f"{right} of {int(tables.bad.sum())} bad cells found, {wrong} others flagged"
     if task == "clean":
         cleaned = pd.read_csv(answer, index_col="time").to_numpy()

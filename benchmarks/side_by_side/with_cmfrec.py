@@ -53,8 +53,7 @@ def clean(t: Tables) -> Any:
 def recommend(t: Tables) -> Any:
     """Recommend for a new user; three items."""
     model = CMF(**OPTIONS).fit(t.ratings.rename(columns=IDS))
-    items = np.array(list(t.new_user))
-    values = np.array(list(t.new_user.values()))
+    items, values = np.array(list(t.new_user)), np.array(list(t.new_user.values()))
     return model.topN_warm(n=3, X_col=items, X_val=values, exclude=items, output_score=True)
 
 

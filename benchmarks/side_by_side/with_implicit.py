@@ -23,8 +23,7 @@ NOT_OFFERED = {
 
 
 def _matrix(table: Any) -> tuple[Any, Any, Any]:
-    users = table["user"].astype("category")
-    items = table["item"].astype("category")
+    users, items = table["user"].astype("category"), table["item"].astype("category")
     codes = users.cat.codes, items.cat.codes
     matrix = sp.csr_matrix((table["rating"], codes))
     return matrix, list(users.cat.categories), list(items.cat.categories)
@@ -32,14 +31,12 @@ def _matrix(table: Any) -> tuple[Any, Any, Any]:
 
 def fit(t: Tables) -> Any:
     """Fit my frame; one predicted rating."""
-    users = t.ratings["user"].astype("category")
-    items = t.ratings["item"].astype("category")
+    users, items = t.ratings["user"].astype("category"), t.ratings["item"].astype("category")
     codes = users.cat.codes, items.cat.codes
     matrix = sp.csr_matrix((t.ratings["rating"], codes))
     model = AlternatingLeastSquares(factors=8, random_state=0)
     model.fit(matrix, show_progress=False)
-    row = users.cat.categories.get_loc("u7")
-    column = items.cat.categories.get_loc("i3")
+    row, column = users.cat.categories.get_loc("u7"), items.cat.categories.get_loc("i3")
     return model.user_factors[row] @ model.item_factors[column]
 
 

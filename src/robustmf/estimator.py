@@ -1221,7 +1221,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         model = self._model()
         entries = self._entries(X, rows)
-        if rows == "new" and not isinstance(X, Observed):
+        if rows == "new" and X is not None and not isinstance(X, Observed):
             model.warn_of_fitted_rows(entries)
         return -model.mean_absolute_error(entries, rows, sample_weight)
 

@@ -264,10 +264,13 @@ class FittedModel:
             )
         return labels
 
-    def _match(self, side: Side, observed: Observed) -> NDArray[np.integer[Any]]:
+    def _match(
+        self, side: Side, observed: Observed, new_rows: bool = False
+    ) -> NDArray[np.integer[Any]]:
         """The indices of the rows or columns of a matrix; ``UNKNOWN`` for unknown ids.
 
         Without ids they must be those of the fit, unless they have the default labels of pandas.
+        The columns of ``new_rows`` may have any number of rows.
         Where the rows of a fitted table are numbered, the integers that label those of another
         table are these numbers.
         """
@@ -279,7 +282,7 @@ class FittedModel:
             lookup = self.vocabulary(side)
             if labels is not None:
                 return np.asarray(labels) if lookup is None else lookup.indices(labels)
-            if observed.row_ids is None and observed.column_ids is None:
+            if observed.row_ids is None and observed.column_ids is None and not new_rows:
                 self._require_shape(observed)
             if size != n_known:
                 raise ValueError(
@@ -461,7 +464,7 @@ class FittedModel:
             )
         cells = observed.to_dense()
         i, j = np.nonzero(np.isnan(cells))
-        columns = self._match("column", observed)
+        columns = self._match("column", observed, rows == "new")
         is_known = (columns != UNKNOWN) & self._has_entries("column")[columns]
         if rows == "new":
             completed = self.complete(observed)
