@@ -322,3 +322,18 @@ def test_iterations_stay_at_the_posterior_means_of_rows_with_large_factors():
         errors.append(np.sqrt(np.mean((predicted - truth) ** 2)))
     assert model.rank_ == 3
     assert errors[1] < 1.02 * errors[0]
+
+
+def test_outliers_by_value_do_not_change_the_scales_of_their_rows():
+    """Half of the entries of a row are far off: its scale is that of the others."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 40))
+    clean = VariationalSearch(Observed.from_dense(X), Team(1), 1)
+    bad = rng.random(X.shape) < 0.3
+    bad[5] = np.arange(40) % 20 < 9
+    X[bad] += 80 * rng.choice([-1, 1], int(bad.sum()))
+    search = VariationalSearch(Observed.from_dense(X), Team(1), 1)
+    np.testing.assert_array_equal(search.gross, bad.ravel())
+    expected = clean.row_scale * clean.unit
+    np.testing.assert_allclose(search.row_scale * search.unit, expected, rtol=0.6)
+    assert search.row_scale[5] * search.unit < 1.6 * expected[5]

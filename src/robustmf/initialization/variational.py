@@ -57,6 +57,8 @@ class VariationalOptions:
     largest_value : float
         Values are clipped to this many times the typical one: they are outliers, and their squares
         remain finite.
+    scale_passes : int
+        Passes of scales and outliers by value, each without the outliers of the one before.
     margin : (int, float)
         The search begins with this many factors, or this share, more than the spectrum shows.
     annealing : int
@@ -147,6 +149,7 @@ class VariationalOptions:
     entries_per_parameter: float = 1.25
     min_side: int = 4
     largest_value: float = 1e8
+    scale_passes: int = 3
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
     least_noise: float = 0.03
@@ -237,17 +240,15 @@ class VariationalSearch:
         if not self.unit > 0:
             self.unit = float(np.sqrt(np.mean(values**2))) or 1.0
         self.observed = observed
-        self.row_scale, self.column_scale = equilibrating_scales(observed)
         self.i = rows.group_of_entry()
         self.j = rows.indices
-        scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
-        most = OPTIONS.largest_value
-        self.values = np.clip(values / scale, -most, most)
-        self.size = float(np.median(self.values**2)) * MAD_TO_SIGMA**2 or 1.0
-        deviation = np.abs(self.values - np.median(self.values))
-        # outliers by value alone have no influence until the noise is learned
-        self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * np.median(deviation)
-        self.spread = float(np.median(deviation)) ** 2 * MAD_TO_SIGMA**2 or self.size
+        # outliers by value alone have no influence on scales, nor until the noise is learned
+        self.gross = np.zeros(len(values), bool)
+        for _ in range(OPTIONS.scale_passes):
+            before = self.gross
+            self._equilibrate(values)
+            if not (self.gross & ~before).any():
+                break
         self.rows = Side(observed, self.values, np.log(self.row_scale))
         self.columns = Side(
             observed.transposed, self.values, np.log(self.column_scale), observed.column_order
@@ -263,6 +264,21 @@ class VariationalSearch:
         self.n_repairs = 0
         self.levels_are_learned = False
         self.level_change = 0.0
+
+    def _equilibrate(self, values: Array) -> None:
+        """Divide rows and columns by their scales without the outliers by value known so far."""
+        kept = ~self.gross
+        observed = self.observed if kept.all() else self.observed.select(kept)
+        self.row_scale, self.column_scale = equilibrating_scales(observed)
+        scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
+        most = OPTIONS.largest_value
+        self.values = np.clip(values / scale, -most, most)
+        self.size = float(np.median(self.values[kept] ** 2)) * MAD_TO_SIGMA**2 or 1.0
+        center = np.median(self.values[kept])
+        deviation = np.abs(self.values - center)
+        typical = float(np.median(deviation[kept]))
+        self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * typical
+        self.spread = typical**2 * MAD_TO_SIGMA**2 or self.size
 
     # --- passes ---
 
