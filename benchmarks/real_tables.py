@@ -3,7 +3,8 @@
 A tenth of the entries is held out, clean; training entries of some tables are corrupted. Rank and
 ridge of cmfrec and LIBMF are chosen on a tenth of the training entries; their predictions are
 clipped to the scale of ratings, as those of RobustMF are. ``--ranks 1,2,5`` fits with given ranks
-too. Tables whose files are not found are named; ``ROBUSTMF_DATA`` names the folder, with the files
+too. The video is that of ``datasets.make_video``. Tables whose files are not found are named;
+``ROBUSTMF_DATA`` names the folder, with the files
 ``ml-100k/u.data``, ``niAPG/movielens1m.mat``, ``douban/training_test_dataset.mat`` (which needs
 h5py), ``hangzhou/tensor.mat`` and ``ml-latest-small/ratings.csv``.
 """
