@@ -246,8 +246,8 @@ class VariationalSearch:
         self.gross = np.zeros(len(values), bool)
         for _ in range(OPTIONS.scale_passes):
             before = self.gross
-            self._equilibrate(values)
-            if not (self.gross & ~before).any():
+            typical = self._equilibrate(values)
+            if typical == 0 or not (self.gross & ~before).any():
                 break
         self.rows = Side(observed, self.values, np.log(self.row_scale))
         self.columns = Side(
@@ -265,8 +265,11 @@ class VariationalSearch:
         self.levels_are_learned = False
         self.level_change = 0.0
 
-    def _equilibrate(self, values: Array) -> None:
-        """Divide rows and columns by their scales without the outliers by value known so far."""
+    def _equilibrate(self, values: Array) -> float:
+        """Divide rows and columns by their scales without the outliers by value known so far.
+
+        Returns the median deviation from the median, which is zero where most values are equal.
+        """
         kept = ~self.gross
         observed = self.observed if kept.all() else self.observed.select(kept)
         self.row_scale, self.column_scale = equilibrating_scales(observed)
@@ -279,6 +282,7 @@ class VariationalSearch:
         typical = float(np.median(deviation[kept]))
         self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * typical
         self.spread = typical**2 * MAD_TO_SIGMA**2 or self.size
+        return typical
 
     # --- passes ---
 
