@@ -106,7 +106,7 @@ def test_every_registered_loss_is_restored(tmp_path, loss):
     "loss", [MCP(2.0, delta=0.2), SCAD(3.0), Smoothed(1.5, MCP(delta=0.3), smoothing=0.25)]
 )
 def test_parameters_of_a_loss_are_restored(tmp_path, loss):
-    again = round_trip(fitted(loss=loss, max_iter=200), tmp_path)
+    again = round_trip(fitted(loss=loss, max_iter=1000), tmp_path)
     assert again.loss == loss
     assert again.loss_ == loss
     assert (
