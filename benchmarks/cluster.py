@@ -20,6 +20,7 @@ from robustmf.backends.dask.source import Triplets
 from robustmf.data.observed import Observed
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.estimator import RobustMF
+from robustmf.parameters import settings_of
 
 SMALL = {"entries": 20_000, "grid_entries": 10_000, "workers": 2, "turns": 1}
 
@@ -131,7 +132,7 @@ def _measured(client: Any, job: ClusterFit) -> dict[str, Any]:
     sent: list[int] = []
     matrix: Any = job.matrix
     model = _model(matrix.shape, callbacks=[lambda _: sent.append(sent_bytes(client))])
-    found = job.fit(model._settings(matrix, (), np.empty(0)))[0]
+    found = job.fit(settings_of(model, matrix.shape, np.empty(0)))[0]
     traffic = predicted(matrix, NETFLIX_RANK)
     return {
         "entries": matrix.n_entries,

@@ -8,7 +8,7 @@ entries were in the fit, and each block looks up its own ids and returns their f
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,27 +20,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from robustmf.answers.recommendations import recommend_fitted
 from robustmf.backends.cpu.blas import one_blas_thread
-from robustmf.backends.dask.loading import block_of
+from robustmf.backends.dask.loading import ids_by_block
 from robustmf.data.factorization import UNKNOWN
-from robustmf.data.ids import (
-    SIDE_NAMES,
-    Ids,
-    Side,
-    Vocabulary,
-    as_list,
-    compact_ids,
-    id_type,
-    take_ids,
-)
+from robustmf.data.ids import SIDE_NAMES, Ids, Side, Vocabulary, as_list, compact_ids, id_type
 from robustmf.data.observed import Observed
 from robustmf.data.tables import id_column
 from robustmf.distributed.shards import Manifest, Shard, read_manifest, read_shard
 from robustmf.exceptions import UnknownIdsWarning, warn_user
-from robustmf.model import UNBOUNDED, FittedModel
+from robustmf.model import FittedModel
 from robustmf.outliers.noise import NoiseModel
+from robustmf.outliers.scores import noise_model
 from robustmf.outliers.scores import outlier_scores as score_entries
-from robustmf.validation import require_integer
+from robustmf.validation import UNBOUNDED, require_integer
 
 Array = NDArray[np.floating[Any]]
 
@@ -72,9 +65,8 @@ def predict(model: Any, pairs: Any, *, row: Any, col: Any) -> Any:
     """
     _require_columns(pairs, row=row, col=col)
     fitted = _sent(model)
-    task = _delayed(_predict)
-    parts = [task(part, fitted, row, col) for part in pairs.to_delayed()]
-    return _collect(parts, pd.Series([], name="prediction", dtype=model.row_factors_.dtype), pairs)
+    parts = [_delayed(_predict)(part, fitted, row, col) for part in pairs.to_delayed()]
+    return _series(parts, "prediction", model.row_factors_.dtype, pairs)
 
 
 def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
@@ -98,9 +90,11 @@ def outlier_scores(model: Any, entries: Any, *, row: Any, col: Any, value: Any) 
     """
     _require_columns(entries, row=row, col=col, value=value)
     fitted = _sent(model)
-    task = _delayed(_score)
-    parts = [task(part, fitted, row, col, value) for part in entries.to_delayed()]
-    return _collect(parts, pd.Series([], name="outlier_score", dtype=np.float64), entries)
+    noise = _delayed(noise_model)(fitted)
+    parts = [
+        _delayed(_score)(part, fitted, noise, row, col, value) for part in entries.to_delayed()
+    ]
+    return _series(parts, "outlier_score", np.float64, entries)
 
 
 def recommend(
@@ -135,12 +129,13 @@ def recommend(
     (:class:`UnknownIdsWarning <robustmf.exceptions.UnknownIdsWarning>`) is issued where the
     partition is computed: on a cluster it is in the log of the worker.
     """
-    require_integer("n", n, 1)
     fitted = _sent(model)
-    frame, queries = _queries(users, row, seen, col)
-    meta = _ranking_meta(users, row, (model.column_ids_ or [0])[:1])
-    task = _delayed(_recommend)
-    return _collect([task(one, fitted, n, meta) for one in queries], meta, frame)
+    items = (model.column_ids_ or [0])[:1]
+
+    def rank(queries: Any, meta: Any) -> Any:
+        return _delayed(_recommend)(queries, fitted, n, meta)
+
+    return _rankings(rank, users, n, row, seen, col, items)
 
 
 class ShardedModel:
@@ -180,7 +175,7 @@ class ShardedModel:
         _require_columns(pairs, row=row, col=col)
         task = _delayed(partial(_predict_found, self.manifest))
         parts = [task(part, *self._found(part, row, col)) for part in pairs.to_delayed()]
-        return _collect(parts, pd.Series([], name="prediction", dtype=self._dtype), pairs)
+        return _series(parts, "prediction", self._dtype, pairs)
 
     def outlier_scores(self, entries: Any, *, row: Any, col: Any, value: Any) -> Any:
         """Score entries, as :func:`robustmf.backends.dask.outlier_scores`.
@@ -190,25 +185,22 @@ class ShardedModel:
         _require_columns(entries, row=row, col=col, value=value)
         task = _delayed(partial(_score_found, self.manifest, (row, col, value)))
         parts = [task(part, *self._found(part, row, col)) for part in entries.to_delayed()]
-        return _collect(parts, pd.Series([], name="outlier_score", dtype=np.float64), entries)
+        return _series(parts, "outlier_score", np.float64, entries)
 
     def recommend(
         self, users: Any, n: int = 10, *, row: Any, seen: Any = None, col: Any = None
     ) -> Any:
         """Recommend columns, exactly, as :func:`robustmf.backends.dask.recommend`."""
-        require_integer("n", n, 1)
-        frame, partitions = _queries(users, row, seen, col)
         file = next(file for file in self.manifest.files[1] if file.rows)
-        item = as_list(read_shard(str(self.folder), file, self._dtype).ids)[:1]
-        meta = _ranking_meta(users, row, item)
-        rank = _delayed(partial(_rank_shard, self.manifest))
-        merge = _delayed(partial(_merge_ranks, self.manifest))
-        parts = []
-        for queries in partitions:
+        items = as_list(read_shard(str(self.folder), file, self._dtype).ids)[:1]
+
+        def rank(queries: Any, meta: Any) -> Any:
             found = self._look_up(0, queries)
-            best = [rank(queries, found, shard, n) for shard in self._shards(1)]
-            parts.append(merge(queries, found, best, n, meta))
-        return _collect(parts, meta, frame)
+            of_block = _delayed(partial(_rank_shard, self.manifest))
+            best = [of_block(queries, found, shard, n) for shard in self._shards(1)]
+            return _delayed(partial(_merge_ranks, self.manifest))(queries, found, best, n, meta)
+
+        return _rankings(rank, users, n, row, seen, col, items)
 
     def _found(self, part: Any, *names: Any) -> list[Any]:
         """What the shards contain for the rows and columns of a partition."""
@@ -249,29 +241,38 @@ def _sent(model: Any) -> Any:
     return _delayed(model._model(), traverse=False)
 
 
-def _collect(parts: list[Any], meta: Any, frame: Any) -> Any:
-    """Delayed partitions as a Dask collection; a series has the divisions of ``frame``."""
-    divisions = frame.divisions if frame.known_divisions and meta.ndim == 1 else None
+def _series(parts: list[Any], name: str, dtype: Any, frame: Any) -> Any:
+    """Delayed partitions as a Dask Series with the divisions of ``frame``."""
+    divisions = frame.divisions if frame.known_divisions else None
+    meta = pd.Series([], name=name, dtype=dtype)
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
 
 
-def _ranking_meta(users: Any, row: Any, items: Any) -> Any:
-    """An empty result of :func:`recommend`; ``items`` is a sequence of the items' type."""
+def _rankings(
+    rank: Callable[[Any, Any], Any], users: Any, n: int, row: Any, seen: Any, col: Any, items: Any
+) -> Any:
+    """The result of :func:`recommend`; ``items`` is a sequence of the items' type.
+
+    ``rank`` makes a delayed table from delayed queries and an empty table.
+    """
+    require_integer("n", n, 1)
+    queries = _queries(users, row, seen, col)
     columns = {
         "position": pd.Series([], dtype="int64"),
         "item": pd.Series(items).iloc[:0],
         "prediction": pd.Series([], dtype="float64"),
     }
-    return pd.DataFrame({row: users._meta[row]} | columns)
+    meta = pd.DataFrame({row: users._meta[row]} | columns)
+    return dd.from_delayed([rank(one, meta) for one in queries], meta=meta, verify_meta=False)
 
 
-def _queries(users: Any, row: Any, seen: Any, col: Any) -> tuple[Any, list[Any]]:
-    """A Dask DataFrame of the users, and for each of its partitions delayed queries."""
+def _queries(users: Any, row: Any, seen: Any, col: Any) -> list[Any]:
+    """Delayed queries for each partition of users."""
     _require_columns(users, row=row)
     task = _delayed(_queries_in)
     frame = users[[row]]
     if seen is None:
-        return frame, [task(part, row) for part in frame.to_delayed()]
+        return [task(part, row) for part in frame.to_delayed()]
     _require_columns(seen, row=row, col=col)
     frame = frame.drop_duplicates()
     # an inner join: missing items of a left join would convert integers to floats, which round
@@ -280,7 +281,7 @@ def _queries(users: Any, row: Any, seen: Any, col: Any) -> tuple[Any, list[Any]]
     n = frame.npartitions + pairs.npartitions
     frame, pairs = (one.shuffle(on=row, npartitions=n) for one in (frame, pairs))
     partitions = zip(frame.to_delayed(), pairs.to_delayed(), strict=True)
-    return frame, [task(part, row, of_part, col) for part, of_part in partitions]
+    return [task(part, row, of_part, col) for part, of_part in partitions]
 
 
 def _queries_in(frame: Any, row: Any, pairs: Any = None, col: Any = None) -> Queries:
@@ -301,12 +302,7 @@ def _predict(frame: Any, model: FittedModel, row: Any, col: Any) -> Any:
 
 
 def _score(
-    frame: Any,
-    model: FittedModel,
-    row: Any,
-    col: Any,
-    value: Any,
-    noise: NoiseModel | None = None,
+    frame: Any, model: FittedModel, noise: NoiseModel, row: Any, col: Any, value: Any
 ) -> Any:
     if not len(frame):
         return pd.Series(np.empty(0), index=frame.index, name="outlier_score")
@@ -330,7 +326,7 @@ def _recommend(queries: Queries, model: FittedModel, n: int, meta: Any) -> Any:
 def _best_unseen(queries: Queries, model: FittedModel, n: int) -> Best:
     """The n best columns of each user, after the seen ones are removed from as many more."""
     n_ranked = min(n + max(map(len, queries.values())), model.shape[1])
-    ranked = model.recommend(list(queries), n_ranked, exclude_seen=False)
+    ranked = recommend_fitted(model, list(queries), n_ranked, exclude_seen=False)
     return [
         [
             (item, score)
@@ -369,38 +365,34 @@ def _warn_of_unknown_users(known: NDArray[np.bool_]) -> None:
 
 
 @dataclass(frozen=True)
-class SplitIds:
-    """The distinct ids of one side in a partition.
-
-    ``index`` is the index of each row's id among them; ``positions`` are those of the ids of each
-    block.
-    """
-
-    index: NDArray[Any]
-    ids: Ids
-    positions: list[NDArray[np.intp]]
-
-
-@dataclass(frozen=True)
 class Found(Shard):
-    """The distinct ids of one side in a partition; all are zero where an id is unknown.
+    """The distinct ids of one side in a partition; all are zero where an id is not ``known``.
 
-    ``index`` is the index of each row's id among them, or ``UNKNOWN``.
+    ``place`` is the index of each row's id among them.
     """
 
-    index: NDArray[np.intp]
+    known: NDArray[np.bool_]
+    place: NDArray[np.intp]
+
+    @property
+    def index(self) -> NDArray[np.intp]:
+        """The index of each row's id, ``UNKNOWN`` where it is unknown."""
+        return np.where(self.known[self.place], self.place, UNKNOWN)
 
 
-def _split_ids(ids: Any, side: Side, n_blocks: int) -> SplitIds:
+#: The distinct ids of one side in a partition by block, and the place of each row's id in them.
+Split = tuple[list[Ids], NDArray[np.intp]]
+
+
+def _split_ids(ids: Any, side: Side, n_blocks: int) -> Split:
     index, vocabulary = Vocabulary.encode(id_column(ids) if len(ids) else [], side)
-    distinct = compact_ids(vocabulary.ids)
-    block = block_of(distinct, n_blocks)
-    return SplitIds(index, distinct, [np.flatnonzero(block == k) for k in range(n_blocks)])
+    by_block, position = ids_by_block(compact_ids(vocabulary.ids), n_blocks)
+    return by_block, position[index]
 
 
-def _look_up(split: SplitIds, shard: Shard, block: int, types: Sequence[str]) -> Any:
+def _look_up(split: Split, shard: Shard, block: int, types: Sequence[str]) -> Any:
     """Factors, biases and counts of the ids of a block, and which of them are known."""
-    ids = as_list(take_ids(split.ids, split.positions[block]))
+    ids = as_list(split[0][block])
     index = np.fromiter((shard.index_of.get(key, UNKNOWN) for key in ids), np.intp, count=len(ids))
     known = index != UNKNOWN
     for k in np.flatnonzero(~known).tolist():
@@ -418,14 +410,13 @@ def _look_up(split: SplitIds, shard: Shard, block: int, types: Sequence[str]) ->
     return take(shard.factors), take(shard.bias), take(shard.counts), known
 
 
-def _assemble(split: SplitIds, parts: Sequence[Any]) -> Found:
-    """What the blocks have found, in the order of the ids."""
-    order = np.argsort(np.concatenate(split.positions))
-    factors, bias, counts, known = (
-        np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True)
-    )
-    index = np.where(known, np.arange(len(known)), UNKNOWN)[split.index]
-    return Found(split.ids, factors, bias, counts, index)
+def _assemble(split: Split, parts: Sequence[Any]) -> Found:
+    """What the blocks have found."""
+    ids, place = split
+    arrays = (np.concatenate(of_blocks) for of_blocks in zip(*parts, strict=True))
+    every = [key for of_block in ids for key in as_list(of_block)]
+    factors, bias, counts, known = arrays
+    return Found(every, factors, bias, counts, known, place)
 
 
 def _predict_found(manifest: Manifest, frame: Any, rows: Found, columns: Found) -> Any:
@@ -443,7 +434,7 @@ def _score_found(
             "know; leave them out"
         )
     sides = (rows, columns)
-    return _score(frame, manifest.model_of(*sides), *names, manifest.noise_of(*sides))
+    return _score(frame, manifest.model_of(*sides), manifest.noise_of(*sides), *names)
 
 
 @one_blas_thread()
@@ -462,17 +453,12 @@ def _merge_ranks(
 ) -> Any:
     """The n best columns of all blocks, as a table."""
     model = manifest.model
-    unknown = users.index == UNKNOWN
-    bias = np.where(unknown, users.bias.dtype.type(0), users.bias[users.index])
-    ranked = ~unknown | model.factors.has_bias
+    ranked = users.known[users.place] | model.factors.has_bias
     _warn_of_unknown_users(ranked)
     best: list[list[tuple[Any, Any]]] = []
-    for k, is_ranked in enumerate(ranked.tolist()):
-        candidates = [one for block in blocks for one in block[k] if is_ranked]
-        try:
-            candidates.sort(key=lambda one: (-one[1], one[0]))
-        except TypeError:  # ids without an order: equal predictions stay in the order of the blocks
-            candidates.sort(key=lambda one: -one[1])
-        scores = model.clip(np.array([score + bias[k] for _, score in candidates[:n]]))
+    for k, bias in enumerate(users.bias[users.place]):
+        candidates = [one for block in blocks for one in block[k] if ranked[k]]
+        candidates.sort(key=lambda one: (-one[1], one[0]))
+        scores = model.clip(np.array([score + bias for _, score in candidates[:n]]))
         best.append([(item, score) for (item, _), score in zip(candidates, scores, strict=False)])
     return _ranking_table(queries, best, meta)

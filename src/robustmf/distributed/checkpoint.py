@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -100,14 +99,12 @@ class BlockStorage:
         """The value; of factors, the name under which their blocks are written."""
         if not isinstance(value, Factors):
             return value
-        for name, factors in self._stored.items():
-            if factors is value:
-                return name
-        # a new name each time: files of the last manifest must not change
-        name = f"factors-{value.side}-{secrets.token_hex(8)}"
-        for k, block in enumerate(value.each()):
-            write(self._folder / f"{name}-{k}.rmf", Saved(_BLOCK_KIND, {}, {"factors": block}))
-        self._stored[name] = value
+        # names are unique: files of the last manifest do not change
+        name = f"factors-{value.side}-{value.name}"
+        if name not in self._stored:
+            for k, block in enumerate(value.each()):
+                write(self._folder / f"{name}-{k}.rmf", Saved(_BLOCK_KIND, {}, {"factors": block}))
+            self._stored[name] = value
         return name
 
     def from_file(self, value: Any) -> Any:
@@ -130,10 +127,11 @@ class BlockStorage:
                 raise ValueError("factors of another matrix")
             if not np.isfinite(block).all():
                 raise ValueError("factors that are not finite")
-            blocks.append(matrix.connection.scatter(block))
+            blocks.append(matrix.connection.client.scatter(block, hash=False))
             widths.add(block.shape[1])
         (width,) = widths  # the same in all blocks
-        factors = Factors(matrix, side, blocks, width)
+        factors = Factors(matrix, side, blocks, width).replicated()
+        factors.name = name.rpartition("-")[-1]
         matrix.connection.wait(factors.copies)  # no task could recompute the blocks
         return factors
 

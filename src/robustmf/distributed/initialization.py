@@ -20,7 +20,6 @@ from robustmf.backends.dask.matrix import Block, Factors, Matrix
 from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.compressed import Coordinates
 from robustmf.data.factorization import Factorization
-from robustmf.data.sampling import evenly_spaced
 from robustmf.initialization.initial_point import given_factors
 from robustmf.initialization.pipeline import initialize as initialize_locally
 from robustmf.initialization.resampling import OPTIONS as RESAMPLING
@@ -71,10 +70,6 @@ class SampleOptions:
     refit_deviations: float = 1.0
     kept_entries: int = 200_000
     max_client_bytes: int = 1 << 32
-
-    def client_share(self, n_blocks: int) -> float:
-        """The largest share of the entries on the client."""
-        return self.max_share if n_blocks > 1 else 1.0
 
 
 SAMPLING = SampleOptions()
@@ -171,18 +166,15 @@ def initialize(
     ]
     constants = (initial, initial.loss(settings), settings.reg_by_count)
     for side, of in enumerate(matrix.sides):
-        sections = matrix.sections(side, blocks[1 - side])
-        blocks[side] = connection.map(
-            fold_in_missing, of.blocks, blocks[side], sections, constants=constants
-        )
-    connection.wait(blocks)
+        of_blocks = (of.blocks, blocks[side], matrix.sections(side, blocks[1 - side]))
+        blocks[side] = connection.map(fold_in_missing, *of_blocks, constants=constants)
     model = initial.factorization
     A, B = (
-        Factors(matrix, side, of_side, model.rank + model.has_bias)
+        Factors(matrix, side, of_side, model.rank + model.has_bias).replicated()
         for side, of_side in enumerate(blocks)
     )
-    remote = RemoteFactorization(A, B, model.center, initial.bias_unit)
-    return replace(initial, factorization=cast("Factorization", remote), reason=choice.reason)
+    remote: Any = RemoteFactorization(A, B, model.center, initial.bias_unit)
+    return replace(initial, factorization=remote, reason=choice.reason)
 
 
 def _given(settings: Settings) -> tuple[Array, Array] | None:
@@ -200,24 +192,7 @@ def sample_rows(block: Block, share: float) -> Coordinates:
     chosen = np.ones(len(rows), bool)
     # the rows up to the one that reaches 1 − share are left out, however long that one is
     chosen[order[np.cumsum(counts) - counts < (1 - share) * len(rows.values)]] = False
-    return entries_at(block, np.flatnonzero(np.repeat(chosen, rows.counts)))
-
-
-def even_positions(n_entries: int, max_entries: int, max_share: float) -> NDArray[np.int64]:
-    """Evenly spaced positions among entries, at most this number and this share of them."""
-    return evenly_spaced(n_entries, min(max_entries, int(max_share * n_entries)))
-
-
-def entries_at(block: Block, positions: NDArray[np.int64]) -> Coordinates:
-    """Entries of a block by their positions in row order, with global indices."""
-    found = Coordinates.of(block.observed.rows, block.weights, positions)
-    return replace(found, rows=block.offset + found.rows, columns=block.columns[found.columns])
-
-
-def concatenate(parts: Sequence[Any]) -> Any:
-    """Dataclasses of arrays as one; fields that are None stay so."""
-    fields = zip(*(vars(part).values() for part in parts), strict=True)
-    return type(parts[0])(*(None if of[0] is None else np.concatenate(of) for of in fields))
+    return block.entries_at(np.flatnonzero(np.repeat(chosen, rows.counts)))
 
 
 def initialize_sample(
@@ -228,14 +203,12 @@ def initialize_sample(
     choice: SolverChoice,
 ) -> SampleFit:
     """Initialize on samples of a matrix with ``n_entries``; given factors are by global index."""
-    sample: Coordinates = concatenate(samples)
+    sample = Coordinates.concatenate(samples)
     share = len(sample.values) / n_entries
     if share < SAMPLING.small_share:
         counts = np.bincount(sample.columns)[sample.columns]
         kept = counts >= SAMPLING.min_entries_per_factor * settings.rank
-        if kept.any():
-            parts: Any = (part if part is None else part[kept] for part in vars(sample).values())
-            sample = Coordinates(*parts)
+        sample = sample.at(kept) if kept.any() else sample
     rows, i = np.unique(sample.rows, return_inverse=True)
     columns, j = np.unique(sample.columns, return_inverse=True)
     shape = (len(rows), len(columns))
@@ -245,7 +218,7 @@ def initialize_sample(
             f"initialization, {shape}; use fewer blocks, Triplets(…, blocks=), which leaves fewer "
             "rows out, or a smaller rank"
         )
-    observed, weights = weighted_entries(i, j, sample.values, sample.weights, shape)
+    observed, weights = weighted_entries(replace(sample, rows=i, columns=j), shape)
     given = _given(settings)
     if given is not None:
         settings = replace(settings, init=(given[0][rows], given[1][columns]))
@@ -313,26 +286,22 @@ def fold_in_missing(
     known = ~np.isnan(other[:, -1])
     other = np.where(known[:, None], other, other.dtype.type(0))
     design, offsets = BiasModel(initial.factorization.center, initial.bias_unit).design(other)
-    observed = block.observed
-    typical = float(np.median(np.abs(observed.rows.values)))
-    if offsets is not None:
-        observed = observed.with_values(observed.rows.values - offsets[observed.rows.indices])
-    used = known[observed.rows.indices]
-    if block.weights is not None:
-        used &= block.weights > 0
-    observed = observed.select(used)
-    rows = observed.rows
+    rows = block.observed.rows
+    values = rows.values if offsets is None else rows.values - offsets[rows.indices]
     # rows with given factors lack their bias alone, which is the last factor
     only_bias = not np.isnan(own[missing, 0]).any()
     lacking = slice(-1 if only_bias else 0, None)
     if only_bias:
-        product = np.einsum(
-            "tq,tq->t", own[:, :-1][rows.group_of_entry()], design[:, :-1][rows.indices]
-        )
-        observed = observed.with_values(rows.values - product)
-    of_missing = np.repeat(missing, rows.counts)
+        left = own[:, :-1][rows.group_of_entry()]
+        values = values - np.einsum("tq,tq->t", left, design[:, :-1][rows.indices])
+    used = known[rows.indices]
+    if block.weights is not None:
+        used &= block.weights > 0
+    observed = block.observed.with_values(values).select(used)
+    of_missing = np.repeat(missing, observed.rows.counts)
     weights = None if block.weights is None else block.weights[used][of_missing]
     operations = CPUOperations(observed, Team(1))
+    typical = float(np.median(np.abs(rows.values)))
     others = Columns(design[:, lacking], loss, initial.reg, reg_by_count, None, typical, 1.0)
     folded_in = others.fold_in(operations.on(observed.select(of_missing)), weights)
     found = own.copy()

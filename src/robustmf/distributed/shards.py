@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +20,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.matrix import Block, Matrix
+from robustmf.backends.dask.matrix import Block, Factors, Matrix
 from robustmf.backends.dask.sweeps import Point
 from robustmf.data.compressed import Coordinates
 from robustmf.data.factorization import Factorization
 from robustmf.data.ids import Ids, as_list, compact_ids, id_type
-from robustmf.data.sampling import EntrySample
-from robustmf.distributed.initialization import SAMPLING, even_positions
+from robustmf.data.sampling import EntrySample, evenly_spaced
 from robustmf.exceptions import ModelFileError
 from robustmf.io.atomic import write_atomically
 from robustmf.io.model_file import Saved, read, write
@@ -191,7 +190,9 @@ def require_storable(ids: Ids) -> None:
         )
 
 
-def write_shards(matrix: Matrix, point: Point, model: FittedModel, folder: Path) -> None:
+def write_shards(
+    matrix: Matrix, point: Point, model: FittedModel, sample: Coordinates, folder: Path
+) -> None:
     """Write the files ``rows-00000.parquet``, …, ``columns-00000.parquet``, … and the manifest.
 
     Their columns are id, entries, bias (with biases) and factor0, …. Existing files are replaced
@@ -204,39 +205,35 @@ def write_shards(matrix: Matrix, point: Point, model: FittedModel, folder: Path)
         The augmented factors.
     model : FittedModel
         The result of the fit, without rows and columns.
+    sample : Coordinates
+        Some entries, with global indices.
     folder : Path
     """
-    connection = matrix.connection
     biases = BiasModel(model.factors.center, model.bias_unit)
-    noise = _estimated_noise(matrix, point, model)
+    noise = _estimated_noise(matrix, point, model, sample)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
-
-    def submit() -> tuple[None, list[list[Any]]]:
-        tasks = []
-        for name, side, factors in zip(SIDES, matrix.sides, point, strict=True):
-            paths = [str(folder / f"{name}-{k:05}.parquet") for k in range(matrix.n_blocks)]
-            of_blocks = (side.ids, side.blocks, factors.blocks, paths)
-            tasks.append(connection.map(_write, *of_blocks, constants=(biases,)))
-        return None, tasks
-
-    rows, columns = connection.gather_with_recovery(submit, point)[1]
-    row_types, column_types = (
-        sorted({name for _, names in of_side for name in names}) for of_side in (rows, columns)
-    )
+    files = []
+    types = []
+    for name, side, factors in zip(SIDES, matrix.sides, point, strict=True):
+        paths = [str(folder / f"{name}-{k:05}.parquet") for k in range(matrix.n_blocks)]
+        of_blocks = (side.ids, side.blocks, paths)
+        written = factors.map(_write, *of_blocks, constants=(biases,))
+        files.append([file for file, _ in written])
+        types.append(sorted({name for _, names in written for name in names}))
     manifest = Manifest(
         matrix.shape,
         model.loss.name,
         model.loss.theta,
-        (row_types, column_types),
-        ([file for file, _ in rows], [file for file, _ in columns]),
+        (types[0], types[1]),
+        (files[0], files[1]),
         _without_entries(model),
         noise,
     )
     write(folder / MANIFEST, manifest.to_saved())
-    written = {file.name for of_side in manifest.files for file in of_side}
+    names = {file.name for of_side in files for file in of_side}
     for path in folder.iterdir():
-        if _SHARD_NAME.fullmatch(path.name) and path.name not in written:
+        if _SHARD_NAME.fullmatch(path.name) and path.name not in names:
             path.unlink()
 
 
@@ -254,7 +251,7 @@ def _without_entries(model: FittedModel) -> FittedModel:
 
 
 def _write(
-    ids: Ids, block: Block, factors: Array, path: str, biases: BiasModel
+    factors: Array, ids: Ids, block: Block, path: str, biases: BiasModel
 ) -> tuple[ShardFile, set[str]]:
     """Write one file; returns it, and the names of the types of its ids."""
     columns: dict[str, Any] = {"id": pa.array(ids), "entries": block.counts}
@@ -274,65 +271,54 @@ def _write(
 # --- The noise model, from sums over blocks and a sample of entries ---
 
 
-def _estimated_noise(matrix: Matrix, point: Point, model: FittedModel) -> NoiseModel:
-    """The noise of the fit, without rows and columns."""
-    connection = matrix.connection
-    limits = (max(NOISE.sample // matrix.n_blocks, 1), SAMPLING.client_share(matrix.n_blocks))
+def _estimated_noise(
+    matrix: Matrix, point: Point, model: FittedModel, sample: Coordinates
+) -> NoiseModel:
+    """The noise of the fit, without rows and columns.
 
-    def submit() -> tuple[None, Any]:
-        moments = []
-        counts = []
-        for side, factors in zip(matrix.sides, point, strict=True):
-            moments.append(connection.map(_moment, side.blocks, factors.blocks, constants=(model,)))
-            counts.append(connection.map(getattr, side.blocks, constants=("counts",)))
-        own = (matrix.sides[0].blocks, point[0].blocks)
-        sections = (matrix.sections(0, others) for others in (point[1].blocks, counts[1]))
-        samples = connection.map(_sample, *own, *sections, constants=limits)
-        return None, connection.submit(_noise, samples, moments, counts, model)
-
-    noise: NoiseModel = connection.gather_with_recovery(submit, point)[1]
-    return noise
-
-
-def _moment(block: Block, own: Array, model: FittedModel) -> NDArray[np.float64]:
-    return moment_sum(own[:, : model.factors.rank], block.counts, model.constant_regressor)
-
-
-def _sample(
-    block: Block,
-    own: Array,
-    sections: Sequence[Array],
-    counts: Sequence[NDArray[np.int64]],
-    max_entries: int,
-    max_share: float,
-) -> tuple[NDArray[Any], ...]:
-    """Values of some entries, and augmented factors and counts of their rows and columns."""
-    positions = even_positions(block.observed.n_entries, max_entries, max_share)
-    found = Coordinates.of(block.observed.rows, None, positions)
-    return (
-        found.values,
-        own[found.rows],
-        np.concatenate(sections)[found.columns],
-        block.counts[found.rows],
-        np.concatenate(counts)[found.columns],
+    It is estimated as on one machine, by a model with a row and a column for each entry of the
+    sample.
+    """
+    sample = sample.at(evenly_spaced(len(sample.values), NOISE.sample))
+    of_rows, of_columns = (
+        _sums_and_rows(matrix, factors, indices, model)
+        for factors, indices in zip(point, (sample.rows, sample.columns), strict=True)
     )
-
-
-def _noise(samples: Any, moments: Any, counts: Any, model: FittedModel) -> NoiseModel:
-    """The noise of a fit, estimated as on one machine, with a row and a column per entry."""
-    values, A, B, *of_entries = map(np.concatenate, zip(*samples, strict=True))
-    every = np.arange(len(values))
+    moments, counts, (A, B), of_entries = zip(of_rows, of_columns, strict=True)
+    every = np.arange(len(sample.values))
     factors = Factorization.from_augmented(A, B, model.factors.center, model.bias_unit)
-    rows, columns = map(np.concatenate, counts)
-    totals = Totals(
-        (sum(moments[0]), sum(moments[1])),
-        (np.unique(rows, return_counts=True), np.unique(columns, return_counts=True)),
-        int(rows.sum()),
-    )
-    sample = EntrySample(every, every, values, *of_entries)
-    noise = noise_model(replace(model, factors=factors), sample, totals)
+    entries = EntrySample(every, every, sample.values, *of_entries)
+    totals = Totals(moments, counts, matrix.n_entries)
+    noise = noise_model(replace(model, factors=factors), entries, totals)
     none = np.empty(0, np.int64)
     return noise.for_rows_and_columns(noise.U[:0], noise.V[:0], (none, none))
+
+
+def _sums_and_rows(
+    matrix: Matrix, factors: Factors, indices: NDArray[Any], model: FittedModel
+) -> tuple[Any, ...]:
+    """The sum of the moments of a side and the distribution of its counts.
+
+    Then the factors and the counts of the rows with these global indices.
+    """
+    side = matrix.sides[factors.side]
+    order = np.argsort(indices, kind="stable")
+    parts = np.split(indices[order], np.searchsorted(indices[order], side.offsets[1:]))
+    positions = [part - offset for part, offset in zip(parts, side.offsets, strict=True)]
+    of_blocks = factors.map(_sum_and_rows, side.blocks, positions, constants=(model,))
+    moments, counts, rows, of_entries = zip(*of_blocks, strict=True)
+    values, numbers = map(np.concatenate, zip(*counts, strict=True))
+    in_order = np.argsort(order)
+    found = (np.concatenate(arrays)[in_order] for arrays in (rows, of_entries))
+    return sum(moments), (values, numbers), *found
+
+
+def _sum_and_rows(
+    own: Array, block: Block, positions: NDArray[Any], model: FittedModel
+) -> tuple[Any, ...]:
+    counts = block.counts
+    moment = moment_sum(own[:, : model.factors.rank], counts, model.constant_regressor)
+    return moment, np.unique(counts, return_counts=True), own[positions], counts[positions]
 
 
 # --- Reading ---

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from robustmf import RobustMF
+from robustmf import RobustMF, parameters, training
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.fitting import Data, iterate
 from robustmf.initialization.state import Initialization
@@ -62,14 +62,14 @@ def table(m=60, n=40, rank=2, share=0.35, seed=0, dtype=np.float64):
 def settings_of(model, matrix):
     """The settings of a fit of the estimator to this matrix."""
     no_values = np.empty(0)  # the ratings of the tests are not on a scale
-    return model._settings(matrix, (), no_values)
+    return parameters.settings_of(model, matrix.shape, no_values)
 
 
 def set_model(model, result, entries, weights=None):
     """Make the estimator a fitted one."""
-    found = model._fitted_model(result, entries, weights, entries.n_entries, (-np.inf, np.inf))
-    model._set_model(found, entries, weights)
-    return model
+    settings = settings_of(model, entries)
+    found = training.fitted_model(settings, result, entries, weights, entries.n_entries)
+    return model._set_model(training.checked(found, entries, weights), entries)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from clusters import NAMES, in_pieces, settings_of
 from benchmarks import cluster_traffic as traffic
 from robustmf import Observed, RobustMF
 from robustmf.backends.dask import Triplets
-from robustmf.backends.dask.loading import Gathered, Part
+from robustmf.backends.dask.loading import Gathered, Part, Tile
 from robustmf.backends.dask.matrix import Block
 from robustmf.data.compressed import Coordinates
 from robustmf.distributed import initialization
@@ -49,9 +49,10 @@ def test_bytes_of_a_sweep_agree_with_the_traffic_model(client):
 
 #: Types that hold entries of the data, and the part with one element per entry.
 HOLDERS = {
-    Part: lambda part: part.values,
+    Part: lambda part: part.entries.values,
     Coordinates: lambda sample: sample.values,
-    Gathered: lambda gathered: gathered.rows.values,
+    Gathered: lambda gathered: gathered.entries.values,
+    Tile: lambda tile: tile.entries.values,
     Block: lambda block: block.observed.rows.values,
     Observed: lambda observed: observed.rows.values,
     pd.DataFrame: lambda frame: frame,
@@ -61,8 +62,6 @@ HOLDERS = {
 
 def entries_in(value):
     """The number of entries of the data in a value."""
-    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, list) for one in value):
-        return max(map(entries_in, value))  # a piece, split by rows and again by columns
     if isinstance(value, (list, tuple)):
         return sum(map(entries_in, value))
     return next((len(of(value)) for kind, of in HOLDERS.items() if isinstance(value, kind)), 0)

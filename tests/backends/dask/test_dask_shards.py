@@ -229,15 +229,17 @@ def test_shards_of_a_user_defined_loss(client, ratings, tmp_path):
 
 def test_temporary_names_of_shards_are_unique(tmp_path, monkeypatch):
     """Tasks on two machines may have the same process id."""
-    block = Block(Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), None)
+    block = Block(
+        Observed.from_dense(np.ones((2, 1))), None, 0, np.zeros(1, np.int64), [None], None
+    )
     names = []
     move = os.replace
     monkeypatch.setattr(os, "replace", lambda old, new: (names.append(str(old)), move(old, new)))
     for _ in range(2):
         shards._write(
+            np.ones((2, 1)),
             [1, 2],
             block,
-            np.ones((2, 1)),
             str(tmp_path / "rows-00000.parquet"),
             BiasModel(None, 1.0),
         )

@@ -14,11 +14,10 @@ from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.dask import Triplets
 from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.loading import load_matrix
-from robustmf.backends.dask.sweeps import DaskSweeps, Terms
+from robustmf.backends.dask.sweeps import DaskOperations
 from robustmf.backends.sweeps import LocalSweeps
 from robustmf.losses import make_loss, smoothed
 
-UNBOUNDED = (-np.inf, np.inf)
 REG = 0.3
 
 
@@ -36,7 +35,7 @@ def sweeps_of(client, team):
         local = LocalSweeps(CPUOperations(observed, team), REG, biases, weights, reg_by_count)
         data = Triplets(in_pieces(frame), weight="trust" if weighted else None, **NAMES)
         matrix = load_matrix(Connection(client, ""), data, 3, None, 0)
-        return local, DaskSweeps(matrix, Terms(REG, reg_by_count, biases, UNBOUNDED))
+        return local, DaskOperations(matrix).sweeps(REG, biases, None, reg_by_count)
 
     return make
 

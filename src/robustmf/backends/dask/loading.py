@@ -1,30 +1,31 @@
 """How the observed matrix is loaded into blocks, and how entries are held out.
 
-Loading shuffles the entries once: pieces of the input are split by block, blocks are put together,
-and each determines the rows of the other side that it needs. All tasks depend on the input alone,
-so a block of a lost worker is recomputed with the same bits.
+Loading shuffles the entries once. Pieces of the input are split by row block, and each row block
+merges its parts. The entries in a row block and a column block are a *tile*: a row block consists
+of tiles side by side, a column block of transposed tiles. All tasks depend on the input alone, so a
+block of a lost worker is recomputed with the same bits.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from operator import getitem
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.dask.connection import Connection
+from robustmf.backends.dask.connection import Connection, Placement
 from robustmf.backends.dask.matrix import Block, Matrix, Side, Sized, offsets_of
-from robustmf.backends.dask.source import LOADING, Columns, ParquetPiece, Triplets, pieces_of
+from robustmf.backends.dask.source import LOADING, Triplets, pieces_of
+from robustmf.data.compressed import Compressed, Coordinates
 from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
     RETAINED,
+    Holdout,
     entry_keys,
-    hold_out,
     holdout_size,
     largest_keys,
     mark_retained,
@@ -32,46 +33,79 @@ from robustmf.data.holdout import (
     seeded,
     select_up_to,
 )
-from robustmf.data.ids import (
-    SIDE_NAMES,
-    Ids,
-    Vocabulary,
-    as_list,
-    compact_ids,
-    locate_ids,
-    merge_ids,
-    take_ids,
-)
+from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, merge_ids, take_ids
 from robustmf.data.ids import Side as IdSide
-from robustmf.data.observed import Compressed, Duplicates, Observed
+from robustmf.data.observed import Duplicates, Observed
 from robustmf.data.tables import triplet_columns
 from robustmf.exceptions import DuplicateEntryError
 
 Array = NDArray[np.floating[Any]]
 
-#: Distinct ids, and the index of that of every entry.
-Coded = tuple[Ids, NDArray[Any]]
-
 
 @dataclass(frozen=True)
 class Part(Sized):
-    """Entries of one piece of the input for one block.
+    """Entries of a piece of the input for one row block; their indices are into these ids."""
 
-    ``own`` and ``other`` are indices into the ids of the block's side and of the other side.
+    row_ids: Ids
+    column_ids: Ids
+    entries: Coordinates
+
+
+@dataclass(frozen=True)
+class Gathered(Sized):
+    """The entries of a row block, whose columns have no number yet.
+
+    Attributes
+    ----------
+    ids : Ids
+        Of the rows.
+    needed : list of Ids
+        For each column block, the ids that have entries here.
+    entries : Coordinates
+        In row order; columns are positions in ``needed``, laid end to end.
+    selected : array of bool, or None
+        Which entries are held out.
     """
 
-    own_ids: Ids
-    own: NDArray[np.int32]
-    other_ids: Ids
-    other: NDArray[np.int32]
-    values: NDArray[Any]
-    weights: NDArray[Any] | None
+    ids: Ids
+    needed: list[Ids]
+    entries: Coordinates
+    selected: NDArray[np.bool_] | None = None
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The position after the last column of each column block."""
+        return np.cumsum([len(ids) for ids in self.needed])
+
+    @property
+    def hashes(self) -> tuple[Hashes, Hashes]:
+        """The hashes of the ids of rows and columns."""
+        return hash_ids(self.ids), np.concatenate([hash_ids(ids) for ids in self.needed])
+
+    def summary(self) -> tuple[int, int, int, np.dtype[Any], bool]:
+        """Numbers of rows and entries, checksum, dtype, and whether some weight is positive."""
+        entries = self.entries
+        checksum = 0
+        for array in (*self.hashes, *vars(entries).values()):
+            checksum = checksum if array is None else zlib.crc32(array.tobytes(), checksum)
+        has_weight = entries.weights is None or bool(entries.weights.any())
+        n_entries = len(entries.values)
+        return len(self.ids), n_entries, checksum, entries.values.dtype, has_weight
 
 
-def split_piece(table: Any, columns: Columns, n_blocks: int) -> tuple[list[Part], list[Part]]:
-    """Split the entries of one piece of the input by row blocks, and again by column blocks."""
-    if isinstance(table, ParquetPiece):
-        table = table.read(columns.names)
+@dataclass(frozen=True)
+class Tile(Sized):
+    """The entries in a row block and a column block, and which of them are held out.
+
+    Rows and columns are numbered within their blocks.
+    """
+
+    entries: Coordinates
+    selected: NDArray[np.bool_] | None
+
+
+def split_piece(table: Any, columns: Triplets, n_blocks: int) -> list[Part]:
+    """Split the entries of one piece of the input, with these columns, by row block."""
     rows, cols, values = triplet_columns(table, columns.row, columns.col, columns.value)
     weights = None
     if columns.weight is not None:
@@ -80,42 +114,25 @@ def split_piece(table: Any, columns: Columns, n_blocks: int) -> tuple[list[Part]
             raise TypeError(f"weights must hold numbers, got dtype {weights.dtype}")
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise ValueError("weights must be finite and >= 0")
-    i, row_ids = Vocabulary.encode(rows, "row")
-    j, column_ids = Vocabulary.encode(cols, "column")
-    by_row = (compact_ids(row_ids.ids), i)
-    by_column = (compact_ids(column_ids.ids), j)
-    return (
-        _split_by_block(by_row, by_column, values, weights, n_blocks),
-        _split_by_block(by_column, by_row, values, weights, n_blocks),
-    )
-
-
-def _split_by_block(
-    own: Coded, other: Coded, values: NDArray[Any], weights: NDArray[Any] | None, n_blocks: int
-) -> list[Part]:
-    by_block, bounds = _group(block_of(own[0], n_blocks)[own[1]], n_blocks)
+    i, by_row = Vocabulary.encode(rows, "row")
+    j, by_column = Vocabulary.encode(cols, "column")
+    row_ids = compact_ids(by_row.ids)
+    column_ids = compact_ids(by_column.ids)
     parts = []
-    for low, high in pairwise(bounds):
-        entries = by_block[low:high]
-        parts.append(
-            Part(
-                *_compact(own, entries),
-                *_compact(other, entries),
-                values[entries],
-                None if weights is None else weights[entries],
-            )
-        )
+    for positions in _by_block(row_ids, i, n_blocks):
+        own_ids, own = _compact(row_ids, i[positions])
+        other_ids, other = _compact(column_ids, j[positions])
+        of_entries = None if weights is None else weights[positions]
+        entries = Coordinates(own, other, values[positions], of_entries)
+        parts.append(Part(own_ids, other_ids, entries))
     return parts
 
 
-def _compact(coded: Coded, entries: NDArray[np.intp]) -> Coded:
-    """The same for some of the entries, with the ids that these have."""
-    ids = coded[0]
-    indices = coded[1][entries]
-    used = np.zeros(len(ids), bool)
-    used[indices] = True
-    position = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return take_ids(ids, np.flatnonzero(used)), position[indices]
+def _by_block(ids: Ids, indices: NDArray[np.integer[Any]], n_blocks: int) -> list[NDArray[np.intp]]:
+    """For each block the positions of its entries, which have these indices into the ids."""
+    blocks = block_of(ids, n_blocks)[indices]
+    ends = np.cumsum(np.bincount(blocks, minlength=n_blocks))
+    return np.split(np.argsort(blocks, kind="stable"), ends[:-1])
 
 
 def block_of(ids: Ids, n_blocks: int) -> NDArray[np.uint16]:
@@ -123,148 +140,112 @@ def block_of(ids: Ids, n_blocks: int) -> NDArray[np.uint16]:
     return (hash_ids(ids) % np.uint64(n_blocks)).astype(np.uint16)
 
 
-def _group(groups: NDArray[np.uint16], n_groups: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Positions sorted by group, stably, and the bounds of each group."""
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(groups, minlength=n_groups))))
-    return np.argsort(groups, kind="stable"), bounds
+def ids_by_block(ids: Ids, n_blocks: int) -> tuple[list[Ids], NDArray[np.intp]]:
+    """The ids of each block, and the position of each id in these lists, laid end to end."""
+    by_block = _by_block(ids, np.arange(len(ids)), n_blocks)
+    return [take_ids(ids, one) for one in by_block], np.argsort(np.concatenate(by_block))
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the client needs to know of a block.
-
-    ``n_needed`` counts the ids that it needs of each block of the other side.
-    """
-
-    n_ids: int
-    n_entries: int
-    n_needed: list[int]
-    dtype: str
-    checksum: int
-    has_weight: bool
+def _compact(ids: Ids, indices: NDArray[np.integer[Any]]) -> tuple[Ids, NDArray[np.int32]]:
+    """The ids that are used, and indices into these."""
+    used = np.zeros(len(ids), bool)
+    used[indices] = True
+    position = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return take_ids(ids, np.flatnonzero(used)), position[indices]
 
 
-@dataclass(frozen=True)
-class Gathered(Sized):
-    """The entries of a block before the ids of the other side have global indices.
-
-    The columns of ``rows`` are positions in ``needed``: for each block of the other side, the ids
-    that have entries here.
-    """
-
-    ids: Ids
-    rows: Compressed
-    weights: Array | None
-    needed: list[Ids]
-
-    def summary(self) -> Summary:
-        """Sizes, and a checksum of ids, entries and weights."""
-        rows = self.rows
-        checksum = zlib.crc32(hash_ids(self.ids).tobytes())
-        for array in (rows.pointers, rows.indices, rows.values, self.weights):
-            checksum = checksum if array is None else zlib.crc32(array.tobytes(), checksum)
-        return Summary(
-            len(self.ids),
-            len(self.rows.values),
-            [len(ids) for ids in self.needed],
-            self.rows.values.dtype.name,
-            checksum,
-            self.weights is None or bool(self.weights.any()),
-        )
-
-
-def gather_block(
-    parts: Sequence[Part], n_other_blocks: int, side: int, duplicates: Duplicates
-) -> Gathered:
-    """Combine the parts of a block of rows (side 0) or columns (side 1), in the order of pieces."""
-    ids, i = _merge([(part.own_ids, part.own) for part in parts], SIDE_NAMES[side])
-    others, j = _merge([(part.other_ids, part.other) for part in parts], SIDE_NAMES[1 - side])
-    order, bounds = _group(block_of(others, n_other_blocks), n_other_blocks)
-    needed = [take_ids(others, order[low:high]) for low, high in pairwise(bounds)]
-    position = np.empty(len(order), np.int32)
-    position[order] = np.arange(len(order))
-    values = np.concatenate([part.values for part in parts])
-    if not len(values):
-        empty = Compressed(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
-        return Gathered(ids, empty, None, needed)
-    weights = None
-    if parts[0].weights is not None:
-        weights = np.concatenate([part.weights for part in parts if part.weights is not None])
-    shape = (len(ids), len(others))
+def gather_block(parts: Sequence[Part], n_blocks: int, duplicates: Duplicates) -> Gathered:
+    """Combine the parts of a row block, in the order of pieces."""
+    given = [part.entries for part in parts]
+    *positions, row_ids = merge([part.row_ids for part in parts], "row")
+    i = np.concatenate([p[one.rows] for p, one in zip(positions, given, strict=True)])
+    *positions, column_ids = merge([part.column_ids for part in parts], "column")
+    j = np.concatenate([p[one.columns] for p, one in zip(positions, given, strict=True)])
+    needed, position = ids_by_block(column_ids, n_blocks)
+    entries = replace(Coordinates.concatenate(given), rows=i, columns=position[j])
     try:
-        observed, weights = weighted_entries(i, position[j], values, weights, shape, duplicates)
+        shape = (len(row_ids), len(column_ids))
+        observed, weights = weighted_entries(entries, shape, duplicates)
     except DuplicateEntryError as error:
-        own_id = as_list(take_ids(ids, np.array([error.row])))[0]
-        other_id = as_list(take_ids(others, order[[error.column]]))[0]
-        pair = (own_id, other_id) if side == 0 else (other_id, own_id)
+        column = int(np.flatnonzero(position == error.column)[0])
+        pair = (as_list(row_ids)[error.row], as_list(column_ids)[column])
         raise error.with_ids(*pair, "robustmf.backends.dask.Triplets") from None
-    return Gathered(ids, observed.rows, weights, needed)
+    rows = observed.rows
+    entries = Coordinates(rows.group_of_entry(), rows.indices, rows.values, weights)
+    return Gathered(row_ids, needed, entries)
+
+
+def merge(parts: Sequence[Ids], side: IdSide) -> list[Any]:
+    """For each list of ids their positions among the distinct ids of all; last, these ids."""
+    merged, ids = merge_ids(parts, side)
+    ends = np.cumsum([len(part) for part in parts])
+    return [*np.split(merged.astype(np.int32), ends[:-1]), ids]
 
 
 def weighted_entries(
-    i: NDArray[Any],
-    j: NDArray[Any],
-    values: Array,
-    weights: Array | None,
-    shape: tuple[int, int],
-    duplicates: Duplicates = "error",
+    entries: Coordinates, shape: tuple[int, int], duplicates: Duplicates = "error"
 ) -> tuple[Observed, Array | None]:
-    """Entries by their indices, and their weights in the order of the entries."""
-    observed = Observed.from_indices(i, j, values, shape, duplicates)
+    """Entries in any order, and their weights, in row order."""
+
+    def compressed(values: Any) -> Observed:
+        if not len(values):
+            empty = Compressed(np.zeros(shape[0] + 1, np.int64), np.empty(0, np.int32), values)
+            return Observed(empty, shape)
+        return Observed.from_indices(entries.rows, entries.columns, values, shape, duplicates)
+
+    weights = entries.weights
     if weights is not None:
-        weights = Observed.from_indices(i, j, weights, shape, duplicates).rows.values
-    return observed, weights
+        weights = compressed(weights).rows.values
+    return compressed(entries.values), weights
 
 
-def _merge(parts: Sequence[Coded], side: IdSide) -> Coded:
-    """The distinct ids of all parts, and the index of that of every entry."""
-    merged, ids = merge_ids([of_part for of_part, _ in parts], side)
-    ends = np.cumsum([len(of_part) for of_part, _ in parts])
-    by_part = zip(np.split(merged.astype(np.int32), ends[:-1]), parts, strict=True)
-    return ids, np.concatenate([index[indices] for index, (_, indices) in by_part])
-
-
-def receives_all(n_needed: int, size: int) -> bool:
-    """Whether a section has all rows of a block of this size, of which ``n_needed`` are needed.
-
-    One message then serves every block on a worker.
-    """
-    return n_needed > LOADING.whole_share * size
+def cut_tile(gathered: Gathered, block: int, positions: NDArray[np.int32]) -> Tile:
+    """The entries of a row block in a column block, which has its columns at these positions."""
+    entries = gathered.entries
+    end = gathered.ends[block]
+    start = end - len(positions)
+    chosen = (entries.columns >= start) & (entries.columns < end)
+    found = entries.at(chosen)
+    found = replace(found, columns=positions[found.columns - start])
+    return Tile(found, None if gathered.selected is None else gathered.selected[chosen])
 
 
 def finish_block(
-    gathered: Gathered,
+    tiles: Sequence[Tile],
     offset: int,
-    positions: Sequence[NDArray[np.int32]],
-    selected: NDArray[np.bool_] | None,
+    own_size: int,
     other_sizes: Sequence[int],
-    dtype: str,
-    weighted: bool,
+    side: int,
+    dtype: np.dtype[Any],
 ) -> Block:
-    """Replace the columns of a gathered block by positions in the sections.
-
-    ``positions`` are those of the needed ids in their blocks, which have ``other_sizes`` rows. The
-    ``selected`` entries are held out.
-    """
+    """Combine the tiles of a row block (side 0) or of a column block (side 1)."""
     parts = []
     columns = []
+    needed: list[Any] = []
     start = 0
-    for first, size, position in zip(offsets_of(other_sizes), other_sizes, positions, strict=True):
-        whole = receives_all(len(position), size)
-        parts.append(start + (position if whole else np.arange(len(position), dtype=np.int32)))
-        columns.append(first + (np.arange(size) if whole else position.astype(np.int64)))
-        start += len(columns[-1])
-    rows = gathered.rows
-    indices = np.concatenate(parts).astype(np.int32, copy=False)[rows.indices]
-    entries = Compressed(rows.pointers, indices, rows.values.astype(dtype, copy=False))
-    weights = None
-    if weighted:
-        weights = np.empty(0, dtype) if gathered.weights is None else gathered.weights.astype(dtype)
-    observed = Observed(entries, (len(gathered.ids), start))
+    for tile, first, size in zip(tiles, offsets_of(other_sizes), other_sizes, strict=True):
+        indices = (tile.entries.rows, tile.entries.columns)
+        own, other = indices if side == 0 else indices[::-1]
+        section: Any = np.arange(size)
+        used, position = _compact(section, other)
+        # one message with all rows serves every block on a worker
+        receives_all = len(used) > LOADING.whole_share * size
+        section = section if receives_all else used
+        needed.append(None if receives_all else used)
+        columns.append(first + section)
+        position_of_entry = other if receives_all else position
+        parts.append(replace(tile.entries, rows=own, columns=start + position_of_entry))
+        start += len(section)
+    entries = Coordinates.concatenate(parts)
+    weights = None if entries.weights is None else entries.weights.astype(dtype)
+    entries = replace(entries, values=entries.values.astype(dtype), weights=weights)
     holdout = None
-    if selected is not None and len(selected):
-        observed, weights, holdout = hold_out(observed, weights, selected)
-    return Block(observed, weights, offset, np.concatenate(columns), holdout)
+    if tiles[0].selected is not None:
+        selected = np.concatenate([tile.selected for tile in tiles])
+        holdout = Holdout(*vars(entries.at(selected)).values())
+        entries = entries.at(~selected)
+    observed, weights = weighted_entries(entries, (own_size, start))
+    return Block(observed, weights, offset, np.concatenate(columns), needed, holdout)
 
 
 def load_matrix(
@@ -274,90 +255,112 @@ def load_matrix(
     pieces, columns = pieces_of(triplets)
     tables = connection.client.compute(pieces) if hasattr(pieces[0], "dask") else pieces
     split = connection.map(split_piece, tables, constants=(columns, n_blocks))
-    parts = [
-        [connection.map(_part, split, constants=(side, b)) for b in range(n_blocks)]
-        for side in (0, 1)
-    ]
-    connection.wait(parts)  # otherwise the blocks would go to workers without pieces
-    del split, tables
-    gathered = [
-        connection.map_evenly(
-            gather_block, of_side, constants=(n_blocks, side, triplets.duplicates)
-        )
-        for side, of_side in enumerate(parts)
-    ]
-    del parts
-    summaries: list[list[Summary]] = connection.gather(
-        [connection.map(Gathered.summary, of_side) for of_side in gathered]
-    )
-    if not any(one.n_entries for one in summaries[0]):
+    parts = [connection.map(getitem, split, constants=(b,)) for b in range(n_blocks)]
+    placement = Placement(connection, n_blocks)
+    gathered = placement.map(gather_block, parts, constants=(n_blocks, triplets.duplicates))
+    del split, tables, parts
+    summaries = connection.gather(connection.map(Gathered.summary, gathered))
+    n_rows, n_entries, checksums, dtypes, has_weight = zip(*summaries, strict=True)
+    if not any(n_entries):
         raise ValueError("data must have at least one entry, got none")
-    if not any(one.has_weight for one in summaries[0]):
+    if not any(has_weight):
         raise ValueError("weights must not all be 0")
-    n_entries = sum(one.n_entries for one in summaries[0])
-    dtype = np.result_type(*(one.dtype for one in summaries[0] if one.n_entries))
-    sizes = [[one.n_ids for one in of_side] for of_side in summaries]
-    ids = [connection.map(getattr, of_side, constants=("ids",)) for of_side in gathered]
-    positions = [
-        [
-            [
-                connection.submit(locate_ids, other, connection.submit(_needed, one, c))
-                for c, other in enumerate(others)
-            ]
-            for one in of_side
-        ]
-        for of_side, others in zip(gathered, ids[::-1], strict=True)
+    dtype = np.result_type(*(one for one, n in zip(dtypes, n_entries, strict=True) if n))
+    every = range(n_blocks)
+    needed = [connection.map(_needed, gathered, constants=(c,)) for c in every]
+    merged = connection.map(merge, needed, constants=("column",))
+    # by row block and column block: the positions of the row block's columns
+    positions = [[connection.submit(getitem, one, b) for one in merged] for b in every]
+    ids = (
+        connection.map(getattr, gathered, constants=("ids",)),
+        connection.map(getitem, merged, constants=(-1,)),
+    )
+    sizes = (n_rows, connection.gather(connection.map(len, ids[1])))
+    if fraction is not None:
+        size = holdout_size(fraction, sum(n_entries))
+        gathered = _hold_out(connection, gathered, merged, positions, size, seed)
+    tiles = [
+        connection.map(cut_tile, [one] * n_blocks, every, of_block)
+        for one, of_block in zip(gathered, positions, strict=True)
     ]
-    holdout: Any = [[None] * n_blocks] * 2
-    if fraction is not None:
-        size = holdout_size(fraction, n_entries)
-        holdout = _select_holdout(connection, gathered, positions, size, seed)
-    connection.wait(positions)
     sides = []
-    for side, of_side in enumerate(gathered):
-        of_blocks = (of_side, offsets_of(sizes[side]), positions[side], holdout[side])
-        constants = (sizes[1 - side], dtype.name, columns.weight is not None)
-        blocks = connection.map_evenly(finish_block, *of_blocks, constants=constants)
+    for side, of_side in enumerate(sizes):
+        by_block = tiles if side == 0 else list(map(list, zip(*tiles, strict=True)))
+        of_blocks = (by_block, offsets_of(of_side), of_side)
+        constants = (sizes[1 - side], side, dtype)
+        blocks = placement.map(finish_block, *of_blocks, constants=constants)
+        layouts = connection.gather(connection.map(_layout, blocks))
         needed = [
-            [
-                None if receives_all(*numbers) else one
-                for *numbers, one in zip(summary.n_needed, sizes[1 - side], of_block, strict=True)
-            ]
-            for summary, of_block in zip(summaries[side], positions[side], strict=True)
+            [connection.submit(_needed, block, c) if few else None for c, few in enumerate(is_few)]
+            for block, (_, is_few) in zip(blocks, layouts, strict=True)
         ]
-        sides.append(Side(blocks, ids[side], sizes[side], needed))
-    if fraction is not None:
-        counts = connection.gather(connection.map(_entry_counts, sides[1].blocks))
-        n_entries, n_held_out = map(sum, zip(*counts, strict=True))
-        if not n_held_out:
-            raise nothing_to_hold_out(fraction)
-    checksum = hash(tuple(one.checksum for of_side in summaries for one in of_side))
-    return Matrix(connection, (sides[0], sides[1]), n_entries, dtype, checksum)
+        sides.append(Side(blocks, ids[side], of_side, needed))
+    n_kept = sum(n for n, _ in layouts)
+    if fraction is not None and n_kept == sum(n_entries):
+        raise nothing_to_hold_out(fraction)
+    return Matrix(connection, (sides[0], sides[1]), n_kept, dtype, hash(checksums))
 
 
-def _select_holdout(
+def _needed(block: Gathered | Block, other: int) -> Any:
+    return block.needed[other]
+
+
+def _layout(block: Block) -> tuple[int, list[bool]]:
+    """The number of entries, and for each other block whether only some of its rows are needed."""
+    return block.observed.n_entries, [one is not None for one in block.needed]
+
+
+# --- Entries that are held out ---
+
+
+def _hold_out(
     connection: Connection,
-    gathered: Sequence[Sequence[Any]],
-    positions: Sequence[Sequence[Sequence[Any]]],
+    gathered: Sequence[Any],
+    merged: Sequence[Any],
+    positions: Sequence[Sequence[Any]],
     size: int,
     seed: int,
-) -> list[list[Any]]:
-    """For every block of both sides a future of a mask of its held-out entries.
+) -> list[Any]:
+    """The same row blocks with a selection of held-out entries.
 
     These are the entries that :func:`robustmf.data.holdout.select_by_hash` would hold out on one
-    machine: both sides compute the same keys from the hashes of the ids.
+    machine.
     """
-    keys = [connection.map(_keys, gathered[side], constants=(side, seed)) for side in (0, 1)]
-    largest = [connection.map(_largest_keys, *both) for both in zip(gathered, keys, strict=True)]
-    marked = []
-    for side in (0, 1):
-        sections = [
-            connection.map(getitem, largest[1 - side], of_block) for of_block in positions[side]
-        ]
-        of_blocks = (gathered[side], keys[side], largest[side], sections)
-        marked.append(connection.map(_mark_retained, *of_blocks))
-    threshold = _select_rank(connection, marked[0], size - 1)
-    return [connection.map(select_up_to, of_side, constants=(threshold,)) for of_side in marked]
+    keys = connection.map(_keys, gathered, constants=(seed,))
+    by_column = connection.map(_largest_by_column, gathered, keys)
+    parts = [connection.map(getitem, by_column, constants=(c,)) for c in range(len(gathered))]
+    largest = connection.map(_largest, parts, merged)
+    sections = [connection.map(getitem, largest, of_block) for of_block in positions]
+    marked = connection.map(_mark_retained, gathered, keys, sections)
+    threshold = _select_rank(connection, marked, size - 1)
+    return connection.map(_select, gathered, marked, constants=(threshold,))
+
+
+def _keys(block: Gathered, seed: int) -> Hashes:
+    rows, columns = block.hashes
+    return entry_keys(block.entries, seeded(rows, seed), columns)
+
+
+def _largest_by_column(block: Gathered, keys: Hashes) -> list[Hashes]:
+    """For each column block, the largest key in each of its columns, in this row block."""
+    return np.split(largest_keys(keys, block.entries.columns, block.ends[-1]), block.ends[:-1])
+
+
+def _largest(parts: Sequence[Hashes], merged: Sequence[Any]) -> Hashes:
+    """The largest key in each column of a column block, from those of the row blocks."""
+    *positions, ids = merged
+    return largest_keys(np.concatenate(parts), np.concatenate(positions), len(ids))
+
+
+def _mark_retained(block: Gathered, keys: Hashes, by_column: Sequence[Hashes]) -> Hashes:
+    marked = keys.copy()
+    by_row = largest_keys(keys, block.entries.rows, len(block.ids))
+    mark_retained(marked, block.entries, by_row, np.concatenate(by_column))
+    return marked
+
+
+def _select(block: Gathered, marked: Hashes, threshold: np.uint64) -> Gathered:
+    return replace(block, selected=select_up_to(marked, threshold))
 
 
 def _select_rank(connection: Connection, keys: Sequence[Any], rank: int) -> np.uint64:
@@ -380,33 +383,3 @@ def _count_prefixes(keys: Hashes) -> NDArray[np.int64]:
 
 def _with_prefix(keys: Hashes, prefix: int) -> Hashes:
     return keys[(_prefixes(keys) == prefix) & (keys < RETAINED)]
-
-
-def _keys(block: Gathered, side: int, seed: int) -> Hashes:
-    codes = [hash_ids(block.ids), np.concatenate([hash_ids(ids) for ids in block.needed])]
-    codes[side] = seeded(codes[side], seed)
-    return entry_keys(block.rows, codes[0], codes[1], block.weights)
-
-
-def _largest_keys(block: Gathered, keys: Hashes) -> Hashes:
-    return largest_keys(keys, block.rows.group_of_entry(), len(block.rows))
-
-
-def _mark_retained(
-    block: Gathered, keys: Hashes, own_largest: Hashes, other_largest: Sequence[Hashes]
-) -> Hashes:
-    marked = keys.copy()
-    mark_retained(marked, block.rows, own_largest, np.concatenate(other_largest))
-    return marked
-
-
-def _part(split: tuple[list[Part], list[Part]], side: int, block: int) -> Part:
-    return split[side][block]
-
-
-def _needed(gathered: Gathered, block: int) -> Ids:
-    return gathered.needed[block]
-
-
-def _entry_counts(block: Block) -> tuple[int, int]:
-    return block.observed.n_entries, 0 if block.holdout is None else len(block.holdout.values)

@@ -9,43 +9,39 @@ their *global index*.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import getitem
 from typing import Any
 
 import numpy as np
+from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from robustmf.backends.biases import BiasModel
-from robustmf.backends.dask.connection import Connection, Placement, identity
+from robustmf.backends.dask.connection import Connection, Placement
+from robustmf.data.compressed import Coordinates
 from robustmf.data.holdout import Holdout
 from robustmf.data.ids import SIDE_NAMES, as_list, merge_ids
 from robustmf.data.observed import Observed
 
 Array = NDArray[np.floating[Any]]
 
-#: Approximate bytes of an id that is a Python object, with its position in a list.
-_ID_BYTES = 80
-
 
 class Sized:
     """Base class of data on workers: its size, by which Dask schedules tasks, is approximate."""
 
     def __sizeof__(self) -> int:
-        return sum(map(_bytes_of, vars(self).values()))
+        return _bytes_of(self)
 
 
 def _bytes_of(value: Any) -> int:
-    """Approximate bytes of arrays and lists of ids, in objects and lists."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, list) and not (value and isinstance(value[0], (np.ndarray, list))):
-        return _ID_BYTES * len(value)
-    parts = value if isinstance(value, list) else getattr(value, "__dict__", {}).values()
-    return sum(map(_bytes_of, parts))
+    """Approximate bytes of arrays and lists in an object."""
+    if isinstance(value, (np.ndarray, list)):
+        return sizeof(value)
+    return sum(map(_bytes_of, getattr(value, "__dict__", {}).values()))
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,9 @@ class Block(Sized):
         Global index of the first row.
     columns : array over the sections
         Global index of the row of the other side at each position of the sections.
+    needed : list
+        For each block of the other side, the positions of the rows that this block needs, or None
+        if it receives all.
     holdout : Holdout or None
         The held-out entries of these rows.
     """
@@ -69,12 +68,18 @@ class Block(Sized):
     weights: Array | None
     offset: int
     columns: NDArray[np.int64]
+    needed: list[NDArray[np.int32] | None]
     holdout: Holdout | None
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """The number of entries of each row."""
         return self.observed.rows.counts
+
+    def entries_at(self, positions: NDArray[np.int64]) -> Coordinates:
+        """Entries by their positions in row order, with global indices."""
+        found = Coordinates.of(self.observed.rows, self.weights, positions)
+        return replace(found, rows=self.offset + found.rows, columns=self.columns[found.columns])
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,7 @@ class Side:
     sizes : list of int
         Rows of each block.
     needed : list of lists
-        For each block and each block of the other side, a future of the positions of the rows that
-        it needs there, or None if it receives all.
+        For each block a future of each element of :attr:`Block.needed`, or None.
     """
 
     blocks: list[Any]
@@ -138,25 +142,16 @@ class Matrix:
         """The number of blocks of each side."""
         return len(self.sides[0].blocks)
 
-    def add_workers(self) -> None:
+    def map(self, side: int, function: Any, *columns: Any, **options: Any) -> list[Any]:
+        """Futures of a function of each block of a side, and further arguments, on its worker."""
+        return self.placement.submit(function, self.sides[side].blocks, *columns, **options)
+
+    def balance(self) -> None:
         """Give workers that have joined their share of the blocks; results do not change."""
-        threads = self.connection.workers()
-        addresses = self.placement.addresses
-        load = {address: addresses.count(address) / number for address, number in threads.items()}
-        for new in [address for address in threads if not load[address]]:
-            while (
-                load[fullest := max(load, key=load.__getitem__)] - 1 / threads[fullest]
-                >= load[new] + 1 / threads[new]
-            ):
-                k = addresses.index(fullest)
-                addresses[k] = new
-                load[fullest] -= 1 / threads[fullest]
-                load[new] += 1 / threads[new]
-                for side in self.sides:
-                    # a copy under another key: the old one is released once it exists
-                    side.blocks[k] = self.connection.submit(
-                        identity, side.blocks[k], workers=[new], allow_other_workers=True
-                    )
+        for k in self.placement.update():
+            for side in self.sides:
+                # the block under the old key is released once the copy exists
+                side.blocks[k] = self.connection.copy(side.blocks[k], self.placement.addresses[k])
 
     @property
     def ids(self) -> tuple[list[Any], list[Any]]:
@@ -177,8 +172,7 @@ class Matrix:
         """Factors in the order of the ids, as blocks on the workers."""
         parts = np.split(array[self.order(side)], self.sides[side].offsets[1:])
         blocks = [self.connection.constant(part) for part in parts]
-        self.connection.wait(blocks)
-        return Factors(self, side, blocks, array.shape[1])
+        return Factors(self, side, blocks, array.shape[1]).replicated()
 
     def sections(self, side: int, others: Sequence[Any]) -> list[list[Any]]:
         """For each block of a side, its sections of arrays over the blocks of the other side."""
@@ -204,6 +198,11 @@ class Factors:
     blocks : futures of arrays
     width : int
         Columns of each block.
+
+    Attributes
+    ----------
+    name : str
+        A random number, by which files of these factors are named.
     """
 
     def __init__(self, matrix: Matrix, side: int, blocks: Sequence[Any], width: int) -> None:
@@ -212,31 +211,36 @@ class Factors:
         self.blocks = list(blocks)
         self.shape = (matrix.shape[side], width)
         self.dtype = matrix.dtype
-        #: For each block of the other side, the futures of its sections; None if not yet computed.
-        self.sections: list[list[Any]] | None = None
-        self._biases: BiasModel | None = None
-        self._replicate()
+        self.name = secrets.token_hex(8)
+        self.copies: list[Any] = []
+        self._sections: list[list[Any]] | None = None
 
     def copy(self) -> Factors:
         """The object itself, which is immutable."""
         return self
 
+    @property
+    def sections(self) -> list[list[Any]]:
+        """For each block of the other side, the futures of its sections of these factors."""
+        if self._sections is None:
+            self._sections = self._matrix.sections(1 - self.side, self.blocks)
+        return self._sections
+
+    def replicated(self) -> Factors:
+        """The object itself, with a copy of each block on a second worker once it is computed."""
+        self._matrix.connection.wait(self.blocks)
+        self._replicate()
+        return self
+
     def _replicate(self) -> None:
-        """Copy every block to a second worker, if there is one."""
         connection = self._matrix.connection
         addresses = list(connection.workers())
-        self.copies: list[Any] = []
-        for k, (block, holders) in enumerate(
-            zip(self.blocks, connection.holders(self.blocks), strict=True)
-        ):
+        holders = connection.holders(self.blocks)
+        self.copies = []
+        for k, block in enumerate(self.blocks if len(addresses) > 1 else ()):
             # a worker that received the block for its own tasks already has it
-            others = list(holders[1:2]) or [one for one in addresses if one not in holders]
-            if not others:
-                return
-            copy = connection.submit(
-                identity, block, workers=[others[k % len(others)]], allow_other_workers=True
-            )
-            self.copies.append(copy)
+            others = holders[k][1:2] or [one for one in addresses if one not in holders[k]]
+            self.copies.append(connection.copy(block, others[k % len(others)]))
 
     def recover(self) -> bool:
         """Replace lost blocks by their copies; return whether any was."""
@@ -248,35 +252,55 @@ class Factors:
         for k in lost:
             self.blocks[k] = self.copies[k]
         if lost:
-            self.sections = None
+            self._sections = None
             self._replicate()
         return bool(lost)
 
+    def map(
+        self, function: Any, *columns: Sequence[Any], constants: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The results of a function of each block, and of further arguments, on the client."""
+        connection = self._matrix.connection
+
+        def submit() -> tuple[None, tuple[()], list[Any]]:
+            return None, (), connection.map(function, self.blocks, *columns, constants=constants)
+
+        results: list[Any] = connection.run(submit, [self])[1]
+        return results
+
     def each(self) -> Iterator[Array]:
         """The blocks, one at a time on the client."""
-        return map(self._gathered, range(len(self.blocks)))
+        for k in range(len(self.blocks)):
+            yield self._gathered(k)
 
     def _gathered(self, k: int) -> Array:
-        gather = self._matrix.connection.gather_with_recovery
-        block: Array = gather(lambda: (None, self.blocks[k]), [self])[1]
+        run = self._matrix.connection.run
+        block: Array = run(lambda: (None, (), self.blocks[k]), [self])[1]
         return block
-
-    def predictors(self, biases: BiasModel) -> Factors:
-        """The same object for which ``np.asarray`` returns the factors of the prediction."""
-        predictors = copy(self)
-        predictors._biases = biases
-        return predictors
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         whole = np.empty(self.shape, self.dtype)
         order = self._matrix.order(self.side)
-        start = 0
-        for block in self.each():
+        offsets = self._matrix.sides[self.side].offsets
+        for start, block in zip(offsets, self.each(), strict=True):
             whole[order[start : start + len(block)]] = block
-            start += len(block)
-        if self._biases is not None:
-            whole = self._biases.predictors(whole, whole)[self.side]
         return whole if dtype is None else whole.astype(dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Predictors:
+    """Factors for which ``np.asarray`` returns the factors of the prediction."""
+
+    factors: Factors
+    biases: BiasModel
+
+    def copy(self) -> Predictors:
+        """The object itself, which is immutable."""
+        return self
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        whole = np.asarray(self.factors, dtype)
+        return self.biases.predictors(whole, whole)[self.factors.side]
 
 
 def offsets_of(sizes: Sequence[int]) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ class LoadingOptions:
 
     Attributes
     ----------
-    piece_entries : int
-        Consecutive row groups of a Parquet file are read as one piece up to this many entries.
+    piece_bytes : int
+        Consecutive row groups of a Parquet file are read as one piece up to this size.
     max_blocks : int
         The largest number of blocks per side: loading creates tasks for every pair of a row block
         and a column block.
@@ -33,7 +32,7 @@ class LoadingOptions:
         leaves few of them.
     """
 
-    piece_entries: int = 5_000_000
+    piece_bytes: int = 1 << 27
     max_blocks: int = 256
     whole_share: float = 0.5
     prefix_bits: int = 16
@@ -91,41 +90,17 @@ class Triplets:
                 f"blocks must be None or an integer from 1 to {LOADING.max_blocks} (each pair of "
                 f"blocks is a task), got blocks={self.blocks!r}"
             )
-        given = [name for name in (self.row, self.col, self.value, self.weight) if name is not None]
+        given = [name for name in self.names if name is not None]
         if len(set(given)) < len(given):
             raise ValueError(
                 "row, col, value and weight must be different columns, "
-                f"got {self.row!r}, {self.col!r}, {self.value!r}, {self.weight!r}"
+                f"got {', '.join(map(repr, self.names))}"
             )
 
-
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns of a table of entries; ``weight`` is None for unweighted entries."""
-
-    row: Any
-    col: Any
-    value: Any
-    weight: Any = None
-
     @property
-    def names(self) -> list[Any]:
-        """The names that are used."""
-        return [name for name in vars(self).values() if name is not None]
-
-
-@dataclass(frozen=True)
-class ParquetPiece:
-    """Some row groups of a Parquet file."""
-
-    path: str
-    groups: tuple[int, ...]
-
-    def read(self, columns: Sequence[str]) -> Any:
-        """Read the columns as an Arrow table."""
-        from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - needs pyarrow
-
-        return read_table(Source(Path(self.path)), list(columns), list(self.groups))
+    def names(self) -> tuple[Any, Any, Any, Any]:
+        """The names of the columns of rows, columns, values and weights."""
+        return self.row, self.col, self.value, self.weight
 
 
 def as_triplets(data: Any, names: ColumnNames = NO_NAMES) -> Triplets:
@@ -140,14 +115,15 @@ def as_triplets(data: Any, names: ColumnNames = NO_NAMES) -> Triplets:
     return data
 
 
-def pieces_of(triplets: Triplets) -> tuple[list[Any], Columns]:
-    """Return the pieces and the names of their columns."""
+def pieces_of(triplets: Triplets) -> tuple[list[Any], Triplets]:
+    """Return the pieces, and the triplets with the names of all columns and without data."""
     data = triplets.data
+    paths = data if isinstance(data, (list, tuple)) else [data]
+    if paths and isinstance(paths[0], (str, os.PathLike)):
+        data = _read_parquet([Path(path).resolve() for path in paths])
     if hasattr(data, "to_delayed") and hasattr(data, "columns"):
-        columns = _column_names(triplets, tuple(data.columns))
-        return data[columns.names].to_delayed(), columns
-    if isinstance(data, (str, os.PathLike)):
-        data = _parquet_files(Path(data))
+        named = _named(triplets, tuple(data.columns))
+        return data[[name for name in named.names if name is not None]].to_delayed(), named
     if not isinstance(data, (list, tuple)):
         raise TypeError(
             "data must be a Dask DataFrame, the path of a Parquet file or folder, or a list of "
@@ -156,31 +132,35 @@ def pieces_of(triplets: Triplets) -> tuple[list[Any], Columns]:
         )
     if not data:
         raise ValueError("data must have at least one table, got an empty list")
-    first = data[0]
-    if isinstance(first, (str, os.PathLike)):
-        from robustmf.io.reading.parquet import open_parquet  # noqa: PLC0415 - needs pyarrow
+    if not (hasattr(data[0], "dask") or hasattr(data[0], "key")):
+        return list(data), _named(triplets, _table_columns(data[0]))
+    if None in triplets.names[:3]:
+        raise ValueError(
+            "column names are required for delayed tables and futures: "
+            "Triplets(data, row=…, col=…, value=…)"
+        )
+    return list(data), replace(triplets, data=None)
 
-        pieces = [piece for path in data for piece in _row_groups(Path(path))]
-        with open_parquet(Source(Path(first))) as file:
-            return pieces, _column_names(triplets, tuple(file.schema_arrow.names))
-    if hasattr(first, "dask") or hasattr(first, "key"):  # delayed objects and futures
-        if None in (triplets.row, triplets.col, triplets.value):
-            raise ValueError(
-                "column names are required for delayed tables and futures: "
-                "Triplets(data, row=…, col=…, value=…)"
+
+def _read_parquet(paths: list[Path]) -> Any:
+    """Files and folders as a Dask DataFrame; absolute paths, as workers have other folders."""
+    import dask.dataframe as dd  # noqa: PLC0415 - Dask is an extra
+
+    for path in paths:
+        if not path.is_file() and not any(path.glob("**/*.parquet")):
+            raise FileNotFoundError(
+                f"{path} is neither a Parquet file nor a folder of *.parquet files"
             )
-        return list(data), Columns(triplets.row, triplets.col, triplets.value, triplets.weight)
-    return list(data), _column_names(triplets, _table_columns(first))
+    names = list(map(str, paths))
+    return dd.read_parquet(names, index=False, blocksize=LOADING.piece_bytes)
 
 
-def _column_names(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
+def _named(triplets: Triplets, names: tuple[Any, ...]) -> Triplets:
     """Check the given names against those of the data and guess the others."""
-    given = (triplets.row, triplets.col, triplets.value, triplets.weight)
+    given = triplets.names
     for role, name in zip(("row", "col", "value", "weight"), given, strict=True):
         if name is not None and name not in names:
             raise ValueError(f"{role}={name!r} is not a column of the data; it has {list(names)}")
-    if None not in given[:3]:
-        return Columns(*given)
     text = tuple(map(str, names))
     positions = [None if name is None else names.index(name) for name in given[:3]]
     available = tuple(
@@ -188,7 +168,7 @@ def _column_names(triplets: Triplets, names: tuple[Any, ...]) -> Columns:
     )
     guessed = column_names(Source(Path("data")), available, *positions)
     row, col, value = (names[text.index(name)] for name in guessed)
-    return Columns(row, col, value, triplets.weight)
+    return replace(triplets, data=None, row=row, col=col, value=value)
 
 
 def _table_columns(table: Any) -> tuple[Any, ...]:
@@ -199,30 +179,3 @@ def _table_columns(table: Any) -> tuple[Any, ...]:
             "data must be a list of tables (pandas, polars, Arrow, …), "
             f"got one of {type(table).__name__}"
         ) from None
-
-
-def _parquet_files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    files = sorted(path.glob("**/*.parquet")) if path.is_dir() else []
-    if not files:
-        raise FileNotFoundError(f"{path} is neither a Parquet file nor a folder of *.parquet files")
-    return files
-
-
-def _row_groups(path: Path) -> list[ParquetPiece]:
-    """Split a file into pieces of consecutive row groups."""
-    from robustmf.io.reading.parquet import open_parquet  # noqa: PLC0415 - needs pyarrow
-
-    with open_parquet(Source(path)) as file:
-        sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
-    pieces: list[ParquetPiece] = []
-    entries = 0
-    for k, size in enumerate(sizes):
-        if pieces and entries + size <= LOADING.piece_entries:
-            pieces[-1] = replace(pieces[-1], groups=(*pieces[-1].groups, k))
-            entries += size
-        else:  # an absolute path: workers may have another working directory
-            pieces.append(ParquetPiece(str(path.resolve()), (k,)))
-            entries = size
-    return pieces

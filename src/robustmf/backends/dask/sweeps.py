@@ -7,18 +7,19 @@ next sweep. A block is one task on one thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.base import Measurement
+from robustmf.backends.base import Capabilities, Measurement
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.backends.dask.matrix import Block, Factors, Matrix
-from robustmf.backends.ridge import Ridges
+from robustmf.backends.dask import DaskBackend
+from robustmf.backends.dask.matrix import Block, Factors, Matrix, Predictors
+from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.backends.sweeps import Regressions
 from robustmf.kernels.team import Team
 from robustmf.losses import Loss
@@ -28,28 +29,89 @@ Point = tuple[Factors, Factors]
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The parts of the model that are constant over the sweeps.
+class DaskOperations:
+    """What a cluster offers of :class:`~robustmf.backends.base.EntryOperations`: sweeps.
 
-    ``reg`` is λ, or the ridge of each factor of rows and columns; ``side`` is which of the two a
-    task is for.
+    With held-out entries it is also their :class:`~robustmf.data.holdout.Holdout`.
     """
 
-    reg: float | Ridges
+    observed: Matrix
+    capabilities: ClassVar[Capabilities] = DaskBackend.capabilities
+
+    def sweeps(
+        self,
+        reg: float | Ridges,
+        biases: BiasModel,
+        sample_weights: None = None,
+        reg_by_count: bool = False,
+        nonnegative: bool = False,
+    ) -> DaskSweeps:
+        """Sweeps over the blocks, which have the weights of their entries."""
+        by_row, by_column = reg if isinstance(reg, tuple) else (reg, reg)
+        terms = (Terms(by_row, reg_by_count, biases), Terms(by_column, reg_by_count, biases))
+        return DaskSweeps(self.observed, terms)
+
+    def error(self, U: Predictors, V: Predictors, bounds: tuple[float, float]) -> float:
+        """The (weighted) mean absolute error on the held-out entries; see ``Holdout.error``."""
+        matrix = self.observed
+
+        def submit() -> tuple[None, list[Any], Any]:
+            columns = (U.factors.blocks, V.factors.sections)
+            sums = matrix.map(0, _error_sums, *columns, constants=(U.biases, bounds))
+            return None, sums, sums
+
+        needed = [U.factors, V.factors, matrix.placement]
+        total, weight = np.sum(matrix.connection.run(submit, needed)[1], axis=0)
+        return float(total / weight)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is constant over the sweeps of the model of one side, and the tasks on its blocks."""
+
+    reg: float | FactorRidge
     reg_by_count: bool
     biases: BiasModel
-    bounds: tuple[float, float]
-    side: int = 0
 
-    def of_side(self, side: int) -> Terms:
-        """The terms of the rows, or of the columns."""
-        return replace(self, side=side)
+    def _regressions(self, block: Block) -> Regressions:
+        operations = CPUOperations(block.observed, Team(1))  # the thread of the task
+        return Regressions(operations, self.biases, self.reg, self.reg_by_count, block.weights)
 
-    def regressions(self, block: Block) -> Regressions:
-        """The regressions of a block, on the thread of the task."""
-        reg = self.reg[self.side] if isinstance(self.reg, tuple) else self.reg
-        operations = CPUOperations(block.observed, Team(1))
-        return Regressions(operations, self.biases, reg, self.reg_by_count, block.weights)
+    def half_step(
+        self,
+        block: Block,
+        own: Array,
+        previous: Array,
+        sections: Sequence[Array],
+        previous_sections: Sequence[Array] | None,
+        extrapolation: float,
+        *options: Any,
+    ) -> Array:
+        """Solve for the factors of a block, starting at an extrapolated point.
+
+        The other side is extrapolated too if ``previous_sections`` are given. The options are those
+        of :meth:`robustmf.backends.sweeps.Regressions.solve`.
+        """
+        other = np.concatenate(sections)
+        if previous_sections is not None:
+            other = other + extrapolation * (other - np.concatenate(previous_sections))
+        factors = own + extrapolation * (own - previous)
+        self._regressions(block).solve(factors, other, *options)
+        return factors
+
+    def entries_size(self, block: Block) -> tuple[float, float, int]:
+        """The size of the entries of a block."""
+        return self._regressions(block).entries_size()
+
+    def measure(
+        self, block: Block, own: Array, sections: Sequence[Array], *options: Any
+    ) -> Measurement:
+        """Sums over the entries of a block."""
+        return self._regressions(block).measure(own, np.concatenate(sections), *options)
+
+    def penalty(self, block: Block, own: Array) -> float:
+        """The penalty of a block."""
+        return self._regressions(block).penalty(own)
 
 
 class DaskSweeps:
@@ -58,30 +120,23 @@ class DaskSweeps:
     Parameters
     ----------
     matrix : Matrix
-    terms : Terms
-
-    Attributes
-    ----------
-    holdout_error : float
-        The mean absolute error on the held-out entries at the last point that was measured; NaN
-        if no entries are held out.
+    terms : (Terms, Terms)
+        Of rows and columns.
     """
 
     supports_single = True
 
-    def __init__(self, matrix: Matrix, terms: Terms) -> None:
+    def __init__(self, matrix: Matrix, terms: tuple[Terms, Terms]) -> None:
         self._matrix = matrix
         self._terms = terms
         self.dtype = matrix.dtype
         self.n_entries = matrix.n_entries
-        self.holdout_error = float("nan")
 
     def entries_size(self) -> tuple[float, float, int]:
         """Σ value², the sum of the entries' weights and the number of positive ones."""
-        connection = self._matrix.connection
-        blocks = self._matrix.sides[0].blocks
-        sizes = connection.gather(connection.map(_entries_size, blocks, constants=(self._terms,)))
-        values, weights, n_weighted = zip(*sizes, strict=True)
+        matrix = self._matrix
+        tasks = matrix.connection.map(self._terms[0].entries_size, matrix.sides[0].blocks)
+        values, weights, n_weighted = zip(*matrix.connection.gather(tasks), strict=True)
         return sum(values), sum(weights), sum(n_weighted)
 
     def place(self, U: Any, V: Any) -> Point:
@@ -92,9 +147,10 @@ class DaskSweeps:
         )
         return A, B
 
-    def predictors(self, point: Point) -> Point:
+    def predictors(self, point: Point) -> tuple[Predictors, Predictors]:
         """Factors whose product is the prediction, biases included."""
-        return point[0].predictors(self._terms.biases), point[1].predictors(self._terms.biases)
+        biases = self._terms[0].biases
+        return Predictors(point[0], biases), Predictors(point[1], biases)
 
     def sweep(
         self,
@@ -112,135 +168,67 @@ class DaskSweeps:
         See :meth:`robustmf.backends.base.Sweeps.sweep`.
         """
         matrix = self._matrix
+        matrix.balance()
 
-        def solve(side: int, sections: Sequence[Any], previous_sections: Sequence[Any]) -> Any:
-            own = (matrix.sides[side].blocks, point[side].blocks, previous[side].blocks)
-            blocks = (*own, sections, previous_sections)
-            workers = matrix.placement.addresses
-            terms = self._terms.of_side(side)
-            constants = (extrapolation, loss, terms, curvature, single)
-            return matrix.connection.map(half_step, *blocks, constants=constants, workers=workers)
+        def solve(side: int, *sections: Any) -> Factors:
+            columns = (point[side].blocks, previous[side].blocks, *sections)
+            constants = (extrapolation, loss, curvature, single)
+            blocks = matrix.map(side, self._terms[side].half_step, *columns, constants=constants)
+            return Factors(matrix, side, blocks, point[side].shape[1])
 
-        def sweep() -> tuple[Any, Any, Any]:
-            rows = solve(0, self._sections_of(point[1]), self._sections_of(previous[1]))
-            columns = solve(1, matrix.sections(1, rows), [None] * matrix.n_blocks)
-            return rows, columns, matrix.sections(0, columns)
+        def sweep() -> Point:
+            rows = solve(0, point[1].sections, previous[1].sections)
+            return rows, solve(1, rows.sections, [None] * matrix.n_blocks)
 
-        needed = [*point, *previous]
-        (rows, columns, sections, _), measured = self._run(sweep, needed, losses, single)
-        width = point[0].shape[1]
-        new = (Factors(matrix, 0, rows, width), Factors(matrix, 1, columns, width))
-        new[1].sections = sections
-        return new, measured
+        (rows, columns), measured = self._measured(sweep, [*point, *previous], losses, single)
+        return (rows.replicated(), columns.replicated()), measured
 
     def measure(self, point: Point, losses: Sequence[Loss], *, single: bool) -> Measurement:
         """Sums of losses and penalties at a point."""
-        U, V = point
+        return self._measured(lambda: point, point, losses, single)[1]
 
-        def blocks() -> tuple[Any, Any, Any]:
-            return U.blocks, V.blocks, self._sections_of(V)
-
-        return self._run(blocks, point, losses, single)[1]
-
-    def _run(
-        self, solve: Any, needed: Sequence[Any], losses: Sequence[Loss], single: bool
-    ) -> tuple[Any, Measurement]:
-        """Measure at the point whose blocks, with the sections of V, ``solve`` returns as futures.
+    def _measured(
+        self,
+        solve: Callable[[], Point],
+        needed: Sequence[Any],
+        losses: Sequence[Loss],
+        single: bool,
+    ) -> tuple[Point, Measurement]:
+        """The point that ``solve`` returns, whose tasks may not be finished, and its measurement.
 
         All tasks are submitted at once, and again if workers are lost.
         """
         matrix = self._matrix
-        matrix.add_workers()
-        row_blocks, column_blocks = (side.blocks for side in matrix.sides)
+        of_rows, of_columns = self._terms
 
-        def submit() -> tuple[Any, Any]:
-            rows, columns, sections = solve()
-            workers = matrix.placement.addresses
-            constants = (self._terms, losses, single)
-            by_row = matrix.connection.map(
-                _measure_rows, row_blocks, rows, sections, constants=constants, workers=workers
-            )
-            by_column = matrix.connection.map(
-                _penalty,
-                column_blocks,
-                columns,
-                constants=(self._terms.of_side(1),),
-                workers=workers,
-            )
-            tasks = [*rows, *columns, *by_row, *by_column]
+        def submit() -> tuple[Point, list[Any], Any]:
+            U, V = solve()
+            constants = (losses, single)
+            by_row = matrix.map(0, of_rows.measure, U.blocks, V.sections, constants=constants)
+            by_column = matrix.map(1, of_columns.penalty, V.blocks)
             total = matrix.connection.submit(_total, by_row, by_column)
-            return (rows, columns, sections, tasks), total
+            return (U, V), [*U.blocks, *V.blocks, *by_row, *by_column], total
 
-        kept, (measured, (error, weight)) = matrix.connection.gather_restricted(
-            submit, [*needed, matrix.placement]
-        )
-        self.holdout_error = error / weight if weight else float("nan")
-        return kept, measured
-
-    def _sections_of(self, V: Factors) -> list[list[Any]]:
-        """The sections of V for the row blocks, which have most of them from the measurement."""
-        if V.sections is None:
-            V.sections = self._matrix.sections(0, V.blocks)
-        return V.sections
+        return matrix.connection.run(submit, [*needed, matrix.placement])
 
 
-def half_step(
-    block: Block,
-    own: Array,
-    previous: Array,
-    sections: Sequence[Array],
-    previous_sections: Sequence[Array] | None,
-    extrapolation: float,
-    loss: Loss,
-    terms: Terms,
-    curvature: float,
-    single: bool,
-) -> Array:
-    """Solve for the factors of a block, starting at an extrapolated point.
-
-    The other side is extrapolated too if ``previous_sections`` are given.
-    """
-    other = np.concatenate(sections)
-    if previous_sections is not None:
-        other = other + extrapolation * (other - np.concatenate(previous_sections))
-    factors = own + extrapolation * (own - previous)
-    terms.regressions(block).solve(factors, other, loss, curvature, single)
-    return factors
+def _total(rows: Sequence[Measurement], column_penalties: Sequence[float]) -> Measurement:
+    """The sum over all blocks, in their order."""
+    sums = zip(*(one.loss_sums for one in rows), strict=True)
+    weight, n_weighted, penalty = (
+        sum(getattr(one, name) for one in rows) for name in ("weight", "n_weighted", "penalty")
+    )
+    return Measurement(list(map(sum, sums)), weight, n_weighted, penalty + sum(column_penalties))
 
 
-def _entries_size(block: Block, terms: Terms) -> tuple[float, float, int]:
-    return terms.regressions(block).entries_size()
-
-
-def _measure_rows(
+def _error_sums(
     block: Block,
     U: Array,
     sections: Sequence[Array],
-    terms: Terms,
-    losses: Sequence[Loss],
-    single: bool,
-) -> tuple[Measurement, tuple[float, float]]:
-    """The terms of a row block, and Σ s|error| and Σ s over its held-out entries."""
-    V = np.concatenate(sections)
-    measured = terms.regressions(block).measure(U, V, losses, single)
+    biases: BiasModel,
+    bounds: tuple[float, float],
+) -> tuple[float, float]:
+    """Σ s|error| and Σ s over the held-out entries of a row block."""
     if block.holdout is None:
-        return measured, (0.0, 0.0)
-    return measured, block.holdout.error_sums(*terms.biases.predictors(U, V), terms.bounds)
-
-
-def _penalty(block: Block, own: Array, terms: Terms) -> float:
-    return terms.regressions(block).penalty(own)
-
-
-def _total(
-    rows: Sequence[tuple[Measurement, tuple[float, float]]], column_penalties: Sequence[float]
-) -> tuple[Measurement, tuple[float, float]]:
-    """The sum over all blocks, in their order."""
-    measured = [one for one, _ in rows]
-    total = Measurement(
-        [sum(column) for column in zip(*(one.loss_sums for one in measured), strict=True)],
-        sum(one.weight for one in measured),
-        sum(one.n_weighted for one in measured),
-        sum(one.penalty for one in measured) + sum(column_penalties),
-    )
-    return total, (sum(one[0] for _, one in rows), sum(one[1] for _, one in rows))
+        return 0.0, 0.0
+    return block.holdout.error_sums(*biases.predictors(U, np.concatenate(sections)), bounds)
