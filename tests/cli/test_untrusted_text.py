@@ -277,3 +277,23 @@ def test_a_full_disk_is_reported_with_the_name_and_keeps_the_old_file(tmp_path, 
     assert f"No space left on device: '{path}'" in result.stderr
     assert path.read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == sorted({"table.csv", "model.rmf", name})
+
+
+# --- Standard streams that are closed ---
+
+
+def test_closed_standard_streams_are_no_defect_of_the_program(tmp_path):
+    data = triplet_file(tmp_path / "table.csv", [f"r{k}" for k in range(12)], ["a", "b", "c"])
+    model = tmp_path / "model.rmf"
+    program = f"'{sys.executable}' -m robustmf"
+    fit = f"{program} fit '{data}' --rank 1 --no-bias -o '{model}' >&- 2>&-"
+    subprocess.run(fit, shell=True, timeout=200, check=True)
+    predict = f"{program} predict '{model}' '{data}'"
+    result = subprocess.run(
+        f"{predict} >&-", shell=True, stderr=subprocess.PIPE, text=True, timeout=200, check=False
+    )
+    assert result.returncode == FAILED
+    assert "Error: standard output is closed; write to a file with --output" in result.stderr
+    assert subprocess.run(
+        f"{predict} 2>&-", shell=True, stdout=subprocess.PIPE, timeout=200, check=True
+    ).stdout

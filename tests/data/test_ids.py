@@ -18,7 +18,6 @@ from robustmf.data.ids import (
     Vocabulary,
     as_list,
     compact_ids,
-    locate_ids,
     merge_ids,
     take_ids,
 )
@@ -109,7 +108,6 @@ def test_merged_parts_are_indexed_as_one_column(parts):
     every = [key for part in parts for key in part]
     assert as_list(take_ids(ids, indices)) == every
     assert len(ids) == len(set(every))
-    assert as_list(take_ids(ids, locate_ids(ids, compact[1]))) == parts[1]
 
 
 def test_integers_are_compact_and_others_are_not():

@@ -306,7 +306,8 @@ def test_jester_as_csv_and_as_excel(tmp_path):
         ),
         (
             load_netflix,
-            r"combined_data_1\.txt … combined_data_4\.txt not found, .* from https://www\.kaggle\.com",
+            r"combined_data_1\.txt … combined_data_4\.txt not found, "
+            r".* from https://www\.kaggle\.com",
         ),
         (
             load_yahoo,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from robustmf.cli.output import is_terminal
+
 if TYPE_CHECKING:
     from robustmf.estimator import RobustMF
 
@@ -140,7 +142,7 @@ def make_model(
         random_state=model.seed,
         n_jobs=model.threads,
         device=solver.device,
-        verbose=int(sys.stderr.isatty()),
+        verbose=int(is_terminal(sys.stderr)),
     )
 
 

@@ -78,6 +78,18 @@ Missing = Annotated[
         " empty fields and NA always do.",
     ),
 ]
+Omit = Annotated[
+    str | None,
+    _layout_option(
+        "--omit",
+        help="Columns of a wide file that are not part of the table: names or positions from 0,"
+        " separated by commas; '' for none.",
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    _layout_option("--decimal", help="Decimal mark of numbers: point or comma."),
+]
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,8 @@ class FileOptions:
     duplicates: Duplicates = "error"
     wide: Wide = None
     missing: Missing = None
+    omit: Omit = None
+    decimal: Decimal = None
 
     def arguments(self) -> dict[str, Any]:
         """The options as arguments of ``guess_layout``."""
@@ -124,6 +138,8 @@ class FileOptions:
             "text_ids": self.text_ids,
             "wide": self.wide,
             "missing": _numbers(self.missing),
+            "omit": _columns(self.omit),
+            "decimal": _decimal_mark(self.decimal),
         }
 
 
@@ -215,9 +231,11 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
                 duplicates=options.duplicates,  # type: ignore[arg-type]
                 wide=is_wide,
                 missing=arguments["missing"],
+                omit=arguments["omit"],
+                decimal=arguments["decimal"],
             )
         elif layout is None:
-            entries = read_ratings(path)
+            entries = read_ratings(path, omit=arguments["omit"], decimal=arguments["decimal"])
         else:
             entries = read_ratings(path, layout, duplicates=options.duplicates)  # type: ignore[arg-type]
     file = InputFile(path, entries, layout, columns, bool(is_wide))
@@ -259,11 +277,15 @@ def _print_layout(
     is_wide: bool = False,
 ) -> None:
     """Print how a file is read, before it is, and the options that correct what was guessed."""
-    from robustmf.io import Layout  # noqa: PLC0415 - fast --help
+    from robustmf.io import Layout, WideLayout  # noqa: PLC0415 - fast --help
 
     print_note(f"{path}: {description}")
     if is_wide and options.wide is None:
         print_note("Read as a wide table, a field per column; --long if a line is one entry")
+    if isinstance(layout, WideLayout) and layout.omitted and options.omit is None:
+        print_note(
+            "Field 1 is the number of the values of its line, not a value; --omit '' if it is one"
+        )
     if is_wide and layout is not None and not layout.names and options.header is None:
         print_note("Read without a header; --header if the first line names the columns")
     is_guessed = options.wide is None and options.col is None and options.value is None
@@ -282,6 +304,20 @@ def _numbers(text: str | None) -> tuple[float, ...]:
         ) from None
 
 
+def _columns(text: str | None) -> tuple[str | int, ...] | None:
+    """The names or positions of a list separated by commas."""
+    if text is None:
+        return None
+    return tuple(_name_or_position(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _decimal_mark(text: str | None) -> str | None:
+    marks = {"point": ".", ".": ".", "comma": ",", ",": ","}
+    if text is not None and text not in marks:
+        raise typer.BadParameter(f"must be point or comma, got {text!r}", param_hint="--decimal")
+    return None if text is None else marks[text]
+
+
 def _is_matrix(path: Path) -> bool:
     return path.suffix.lower() in (".npz", ".mtx") or path.name.lower().endswith(".mtx.gz")
 
@@ -290,5 +326,5 @@ def _delimiter(text: str | None) -> str | None:
     return None if text is None else _DELIMITERS.get(text, text)
 
 
-def _name_or_position(text: str | None) -> str | int | None:
+def _name_or_position(text: str | None) -> Any:
     return int(text) if text is not None and text.isascii() and text.isdecimal() else text

@@ -28,9 +28,14 @@ def print_note(text: str) -> None:
     typer.secho(plain(text), err=True, dim=True)
 
 
+def is_terminal(stream: Any) -> bool:
+    """Whether this is a terminal; a standard stream that is closed is None."""
+    return stream is not None and bool(stream.isatty())
+
+
 def working(phase: str) -> AbstractContextManager[Any]:
     """Show a phase and its elapsed time while it lasts, if standard error is a terminal."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return nullcontext()
     from robustmf.solvers.progress import PhaseBar  # noqa: PLC0415 - fast --help
 
@@ -125,7 +130,7 @@ def write_text(text: str, path: Path | None) -> None:
         from robustmf.io.atomic import write_atomically  # noqa: PLC0415 - fast --help
 
         write_atomically(path, text.encode("utf-8", "surrogateescape"))
-    elif sys.stdout.isatty():
-        sys.stdout.write(plain(text, keep="\n\t"))
+    elif sys.stdout is None:
+        raise OSError("standard output is closed; write to a file with --output")
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(plain(text, keep="\n\t") if is_terminal(sys.stdout) else text)

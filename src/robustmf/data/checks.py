@@ -14,7 +14,13 @@ from robustmf.data.alignment import align_entries
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed, as_observed, nothing_observed
-from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning, warn_user
+from robustmf.data.statistics import suspected_codes
+from robustmf.exceptions import (
+    EmptyRowsWarning,
+    MissingCodeWarning,
+    UnknownIdsWarning,
+    warn_user,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -33,6 +39,21 @@ def warn_of_empty(observed: Observed, bias: bool) -> None:
             "have no observed entry; their factors are zero, and predictions there are "
             + ("those of the biases" if bias else "zero"),
             EmptyRowsWarning,
+        )
+
+
+def warn_of_codes(observed: Observed) -> None:
+    """Warn, once per fit, of a number in a wide table that looks like a code for missing values."""
+    form = observed.form
+    values = observed.rows.values
+    # tables are in the memory of the host; other entries stay where they are
+    if form is None or form.is_long or not isinstance(values, np.ndarray):
+        return
+    for code in suspected_codes(values):
+        warn_user(
+            f"{code:g} occurs {int((values == code).sum()):,} times, far from all other values: if "
+            f"it stands for missing values, mark it as such, as X.replace({code:g}, np.nan) does",
+            MissingCodeWarning,
         )
 
 
@@ -98,6 +119,13 @@ def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
         )
     if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
         raise ValueError("weights must be finite, >= 0 and not all 0")
+    low, high = MAGNITUDES[str(observed.dtype)]
+    largest = float(given.max())
+    if not low <= largest <= high:
+        raise ValueError(
+            f"weights have a maximum of {largest:.3g}; in {observed.dtype} it must lie between "
+            f"{low:g} and {high:g}: multiply them, and reg if it is given, by a constant"
+        )
     return given.astype(observed.dtype)
 
 

@@ -5,6 +5,7 @@ Some entries of a matrix can also be given by their coordinates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -93,6 +94,18 @@ class Coordinates:
             entries.values[positions],
             None if weights is None else weights[positions],
         )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Coordinates]) -> Self:
+        """The entries of all parts, which have weights or not."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        joined: Any = (None if one[0] is None else np.concatenate(one) for one in columns)
+        return cls(*joined)
+
+    def at(self, positions: Any) -> Self:
+        """Some of the entries, by positions or by a mask."""
+        parts: Any = (part if part is None else part[positions] for part in vars(self).values())
+        return type(self)(*parts)
 
 
 def compress(

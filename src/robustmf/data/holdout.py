@@ -18,13 +18,13 @@ whose result must not depend on the names of rows and columns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.compressed import Compressed, Coordinates
+from robustmf.data.compressed import Coordinates
 from robustmf.data.hashing import Hashes, hash_ids, mix
 from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Observed
@@ -35,11 +35,24 @@ Mask = NDArray[np.bool_]
 #: The key of an entry that is retained, larger than all others.
 RETAINED = np.uint64((1 << 64) - 1)
 
-#: Keys computed at once, which bounds the temporary memory.
-_KEYS_PER_BLOCK = 1 << 16
 
-#: Entries predicted at once, which bounds the memory of gathered factors.
-_ENTRIES_PER_BLOCK = 1 << 18
+@dataclass(frozen=True)
+class BlockSizes:
+    """Sizes of the blocks that bound the temporary memory.
+
+    Attributes
+    ----------
+    keys : int
+        Keys computed at once.
+    entries : int
+        Entries predicted at once, whose factors are gathered.
+    """
+
+    keys: int = 1 << 16
+    entries: int = 1 << 18
+
+
+_BLOCKS = BlockSizes()
 
 
 def holdout_seed(rng: np.random.Generator) -> int:
@@ -52,7 +65,7 @@ def holdout_seed(rng: np.random.Generator) -> int:
 
 
 def holdout_size(fraction: float, n_entries: int) -> int:
-    """The number of entries to hold out, if so many do not have to be retained."""
+    """The number of entries to hold out, unless too many have to be retained."""
     return max(1, round(fraction * n_entries))
 
 
@@ -70,10 +83,11 @@ def select_by_hash(observed: Observed, weights: Array | None, fraction: float, s
     m, n = observed.shape
     row_hashes = _hash_side(observed.row_ids, m)
     column_hashes = _hash_side(observed.column_ids, n)
-    keys = entry_keys(rows, seeded(row_hashes, seed), column_hashes, weights)
-    largest_by_row = largest_keys(keys, rows.group_of_entry(), m)
-    largest_by_column = largest_keys(keys, rows.indices, n)
-    mark_retained(keys, rows, largest_by_row, largest_by_column)
+    entries = Coordinates(rows.group_of_entry(), rows.indices, rows.values, weights)
+    keys = entry_keys(entries, seeded(row_hashes, seed), column_hashes)
+    largest_by_row = largest_keys(keys, entries.rows, m)
+    largest_by_column = largest_keys(keys, entries.columns, n)
+    mark_retained(keys, entries, largest_by_row, largest_by_column)
     last = holdout_size(fraction, len(keys)) - 1
     selected = select_up_to(keys, np.partition(keys, last)[last])
     if not selected.any():
@@ -91,20 +105,17 @@ def seeded(hashes: Hashes, seed: int) -> Hashes:
     return mix(hashes ^ np.uint64(seed))
 
 
-def entry_keys(
-    entries: Compressed, group_hashes: Hashes, index_hashes: Hashes, weights: Array | None
-) -> Hashes:
+def entry_keys(entries: Coordinates, row_hashes: Hashes, column_hashes: Hashes) -> Hashes:
     """The key of every entry, from the hashes of its row and its column; 0 if its weight is 0."""
-    keys = np.empty(len(entries.indices), np.uint64)
-    group = entries.group_of_entry()
-    for block in _blocks(len(keys), _KEYS_PER_BLOCK):
-        keys[block] = mix(group_hashes[group[block]] ^ index_hashes[entries.indices[block]])
-    if weights is not None:
-        keys[weights == 0] = 0
+    keys = np.empty(len(entries.values), np.uint64)
+    for block in _blocks(len(keys), _BLOCKS.keys):
+        keys[block] = mix(row_hashes[entries.rows[block]] ^ column_hashes[entries.columns[block]])
+    if entries.weights is not None:
+        keys[entries.weights == 0] = 0
     return keys
 
 
-def largest_keys(keys: Hashes, group: NDArray[np.int32], n_groups: int) -> Hashes:
+def largest_keys(keys: Hashes, group: NDArray[np.integer[Any]], n_groups: int) -> Hashes:
     """The largest key of each row (or column); 0 for one without entries."""
     largest = np.zeros(n_groups, np.uint64)
     np.maximum.at(largest, group, keys)
@@ -112,16 +123,15 @@ def largest_keys(keys: Hashes, group: NDArray[np.int32], n_groups: int) -> Hashe
 
 
 def mark_retained(
-    keys: Hashes, entries: Compressed, largest_by_group: Hashes, largest_by_index: Hashes
+    keys: Hashes, entries: Coordinates, largest_by_row: Hashes, largest_by_column: Hashes
 ) -> None:
     """Mark in ``keys`` the largest one of each row and column, and those of weight 0."""
-    group = entries.group_of_entry()
-    for block in _blocks(len(keys), _KEYS_PER_BLOCK):
+    for block in _blocks(len(keys), _BLOCKS.keys):
         part = keys[block]
         retained = (
             (part == 0)
-            | (part == largest_by_group[group[block]])
-            | (part == largest_by_index[entries.indices[block]])
+            | (part == largest_by_row[entries.rows[block]])
+            | (part == largest_by_column[entries.columns[block]])
         )
         part[retained] = RETAINED
 
@@ -157,7 +167,7 @@ class Holdout(Coordinates):
     def error_sums(self, U: Array, V: Array, bounds: tuple[float, float]) -> tuple[float, float]:
         """Σ s·|error| and Σ s for the predictions UVᵀ clipped to ``bounds``; s are the weights."""
         total = 0.0
-        for block in _blocks(len(self.values), _ENTRIES_PER_BLOCK):
+        for block in _blocks(len(self.values), _BLOCKS.entries):
             predicted = np.einsum("tq,tq->t", U[self.rows[block]], V[self.columns[block]])
             error = np.abs(self.values[block] - np.clip(predicted, *bounds))
             if self.weights is not None:

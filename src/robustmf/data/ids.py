@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from itertools import chain
 from typing import Any, Literal
 
@@ -96,7 +96,9 @@ class Vocabulary:
         keys, shape = self._keys(ids)
         try:
             found = np.fromiter(
-                (index_of.get(key, UNKNOWN) for key in keys), np.intp, count=len(keys)
+                (index_of.get(_unambiguous(key), UNKNOWN) for key in keys),
+                np.intp,
+                count=len(keys),
             )
         except TypeError as error:
             raise TypeError(f"{self.side} ids must be hashable: {error}") from None
@@ -173,12 +175,26 @@ def require_distinct(ids: Sequence[Hashable] | None, side: Side, column: Any = N
     if ids is None or len(set(ids)) == len(ids):
         return
     repeated, times = Counter(ids).most_common(1)[0]
-    holds_values = f"; if column {column!r} holds values, rename it"
+    remedy = (
+        "drop them, as X.reset_index(drop=True) of pandas does"
+        if column is None
+        else f"drop column {column!r} if it does not identify the {side}s, or rename it if it "
+        "holds values"
+    )
     raise ValueError(
         f"the {side} ids of a wide table must be distinct, got {repeated!r} {times} times; name "
-        "them apart, or drop them, as X.reset_index(drop=True) of pandas does"
-        + ("" if column is None else holds_values)
+        f"them apart, or {remedy}"
     )
+
+
+def _unambiguous(key: Any) -> Any:
+    """A time that clocks show twice, the second one with its offset from UTC instead of its zone.
+
+    Python takes two such times of one zone for equal.
+    """
+    if isinstance(key, datetime) and key.fold and key.tzinfo is not None:
+        return key.astimezone(timezone(key.utcoffset() or timedelta()))
+    return key
 
 
 def id_type(key: Any) -> type:
@@ -218,14 +234,6 @@ def merge_ids(parts: Sequence[Ids], side: Side) -> tuple[NDArray[np.integer[Any]
         return inverse, unique
     indices, vocabulary = Vocabulary.encode(list(chain.from_iterable(map(as_list, parts))), side)
     return indices, compact_ids(vocabulary.ids)
-
-
-def locate_ids(known: Ids, ids: Ids) -> NDArray[np.int32]:
-    """Positions of ``ids`` in ``known``, which must contain all of them; arrays must be sorted."""
-    if isinstance(known, np.ndarray) and isinstance(ids, np.ndarray):
-        return np.searchsorted(known, ids).astype(np.int32)
-    index_of = {key: k for k, key in enumerate(as_list(known))}
-    return np.fromiter((index_of[key] for key in as_list(ids)), np.int32, count=len(ids))
 
 
 def _encode(column: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
@@ -318,7 +326,10 @@ def _encode_by_hashing(ids: Any) -> tuple[Indices, Sequence[Hashable]]:
     order = np.asarray(pc.sort_indices(encoded.dictionary))
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
-    return rank[np.asarray(encoded.indices)], encoded.dictionary.take(pa.array(order)).to_pylist()
+    ordered = encoded.dictionary.take(pa.array(order)).to_pylist()
+    if pa.types.is_timestamp(ids.type) and ids.type.tz is not None:
+        ordered = list(map(_unambiguous, ordered))
+    return rank[np.asarray(encoded.indices)], ordered
 
 
 def _encode_objects(ids: Sequence[Hashable], side: Side) -> tuple[Indices, Sequence[Hashable]]:

@@ -484,6 +484,16 @@ def as_observed(X: Any) -> Observed:
     return Observed.from_dense(X)
 
 
+def _from_long(X: Any, names: ColumnNames) -> Observed:
+    """The entries of a long table; the remedy for duplicates keeps it a table."""
+    try:
+        return Observed.from_triplets(X, row=names.row, col=names.col, value=names.value)
+    except DuplicateEntryError as error:
+        columns = f"[{names.row!r}, {names.col!r}]"
+        remedy = f"X.drop_duplicates({columns}) of pandas, or by Observed.from_triplets"
+        raise error.with_ids(error.row, error.column, remedy) from None
+
+
 def read_table(X: Any, names: ColumnNames = NO_NAMES, *, allow_empty: bool = False) -> Any:
     """The entries of a table; anything else as it is.
 
@@ -497,7 +507,7 @@ def read_table(X: Any, names: ColumnNames = NO_NAMES, *, allow_empty: bool = Fal
         Whether a wide table may have no observed entry, as rows to fold in may.
     """
     if names.are_long:
-        return Observed.from_triplets(X, row=names.row, col=names.col, value=names.value)
+        return _from_long(X, names)
     if names.row is None and (isinstance(X, Observed) or not is_table(X)):
         return X
     if not is_table(X):
@@ -582,7 +592,7 @@ def _convert_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(
                 f"{name} must hold real numbers, got an object array ({error}); "
                 "argument must be a string or a number"

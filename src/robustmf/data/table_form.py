@@ -74,6 +74,8 @@ class TableForm:
     lines : array of int or None
         For each line of a long table, the position of its entry in row order; None if it is not
         known.
+    labels : narwhals Series or None
+        The column of row labels of a wide table, if it has one.
     dtype : dtype of pandas or None
         The nullable type of the columns of a wide table (Float64, double[pyarrow], …), if they have
         one type.
@@ -84,6 +86,7 @@ class TableForm:
     index: Any = None
     columns: Any = None
     lines: NDArray[np.integer[Any]] | None = None
+    labels: Any = None
     dtype: Any = None
 
     @property
@@ -109,7 +112,7 @@ class TableForm:
 
     def without_order(self) -> TableForm:
         """The form of a table of other entries, whose index and order are not known."""
-        return replace(self, index=None, columns=None, lines=None, dtype=None)
+        return replace(self, index=None, columns=None, lines=None, labels=None, dtype=None)
 
     def to_state(self) -> dict[str, Any]:
         """Plain values for a file; index and order are not kept."""
@@ -169,11 +172,16 @@ class TableForm:
         """A wide table of these values."""
         columns = self.columns
         if columns is None:
-            columns = _labels(column_ids, values.shape[1])
+            columns = ids_or_numbers(column_ids, values.shape[1])
         cells = dict(zip(columns, values.T, strict=True))
         if self.names.row is not None:
-            ids = list(_labels(row_ids, len(values)))
-            return self.table({self.names.row: ids, **cells}, self.index)
+            ids = self.labels
+            if ids is None:
+                ids = list(ids_or_numbers(row_ids, len(values)))
+            made = self.table({self.names.row: ids, **cells}, self.index)
+            if self.has_index and self.labels is not None:
+                made[self.names.row] = self.labels.to_native().array  # of the same type
+            return made
         index = self.index
         if index is None and row_ids is not None:
             index = list(row_ids)
@@ -190,13 +198,13 @@ class TableForm:
         A column whose index is the labels; in libraries without an index, a table of the labels and
         the answers.
         """
-        labels = list(_labels(ids, len(values)))
+        names = list(ids_or_numbers(ids, len(values)))
         if self.has_index:
             if side == "row" and self.has_row_index and len(self.index) == len(values):
                 return self._series(values, name, self.index)
-            return self._series(values, name, labels)
+            return self._series(values, name, names)
         label_name = self.names.row if side == "row" else self.names.col
-        return self.table({label_name or side: labels, name: values}, None)
+        return self.table({label_name or side: names, name: values}, None)
 
     @property
     def _backend(self) -> Any:
@@ -246,5 +254,6 @@ class TableForm:
         return import_module(self.library).Index(labels) if isinstance(labels, list) else labels
 
 
-def _labels(ids: Ids, size: int) -> Sequence[Hashable]:
+def ids_or_numbers(ids: Ids, size: int) -> Sequence[Hashable]:
+    """The ids of rows or columns; their numbers where they have none."""
     return range(size) if ids is None else ids

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, time
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,28 @@ from numpy.typing import NDArray
 from robustmf.data.ids import is_missing
 from robustmf.data.table_form import MAPPING, ColumnNames, TableForm
 
-#: Largest share of repeated pairs of ids in a table that looks long.
-_MOST_DUPLICATES = 0.05
 
-#: Whether columns are independent is judged where at least so many coincidences are expected; pairs
-#: of ids have less than this part of them.
-_ENOUGH_COINCIDENCES = 5
+@dataclass(frozen=True)
+class LongTableOptions:
+    """Constants of the recognition of long tables.
+
+    Attributes
+    ----------
+    most_duplicates : float
+        Largest share of repeated pairs of ids.
+    enough_coincidences : int
+        The smallest number of expected coincidences for which a test of independence of two columns
+        is made; pairs of ids have fewer than the expected number divided by this constant.
+    examined : int
+        Lines that are examined for pairs of ids.
+    """
+
+    most_duplicates: float = 0.05
+    enough_coincidences: int = 5
+    examined: int = 100_000
+
+
+OPTIONS = LongTableOptions()
 
 #: Names of columns of row ids, column ids and values, in lower case without punctuation.
 ROW_IDS = (
@@ -51,6 +68,9 @@ COLUMN_IDS = (
     "asin",
     "isbn",
 )
+#: The name that Arrow gives to an index of pandas without a name.
+_ARROW_INDEX = "__index_level_0__"
+
 #: Names of columns of row labels that may be numbers; libraries write an index without a name.
 _LABELS = (
     *("", "unnamed0", "index", "id", "name", "label", "row"),
@@ -114,11 +134,12 @@ def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) ->
 def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTable:
     """The cells of a wide table and the labels of its rows and columns.
 
-    Row labels are the column ``row``; otherwise the index, unless it is the default one, 0, 1, …;
-    otherwise the first column, if it holds text or dates, or numbers and has the name of a label
-    ("id", "time", …); otherwise rows are numbered. That column also precedes an index of integers
-    without a name, which some lines of a table have. Column labels are the names of the other
-    columns, unless these are the default ones, 0, 1, …. With ``require_wide`` a table that looks
+    Row labels are the column ``row``; otherwise the index, unless it is the default one, 0, 1, …,
+    or the column in which Arrow keeps it; otherwise the first column, if it holds text or dates, or
+    numbers and has the name of a label ("id", "time", …); otherwise rows are numbered. That column
+    also precedes an index of integers without a name, which some lines of a table have. Column
+    labels are the names of the other columns, unless these are the default ones, 0, 1, …. With
+    ``require_wide`` a table that looks
     long is refused.
     """
     frame = _collected(X)
@@ -129,10 +150,15 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
         raise ValueError(f"row={row!r} is not a column of the data; it has {frame.columns}")
     index = getattr(frame.to_native(), "index", None)
     row_labels = None if index is None or _is_default(index) else labels_of(index)
+    if row is None and index is None and frame.columns[-1:] == [_ARROW_INDEX]:
+        row = _ARROW_INDEX
     if row is None and (row_labels is None or _is_part(index)) and _begins_with_labels(frame):
         row = frame.columns[0]
+        _require_labels(frame)
+    labels = None
     if row is not None:
-        row_labels = id_column(frame.get_column(row))
+        labels = frame.get_column(row)
+        row_labels = id_column(labels)
         frame = frame.drop(row)
     columns: Any = frame.columns
     column_labels: Any = columns
@@ -140,7 +166,9 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
         columns = frame.to_native().columns
         column_labels = None if _is_default(columns) else labels_of(columns)
     dtype = None if index is None else _nullable_dtype(frame.to_native())
-    form = TableForm(frame.implementation.value, ColumnNames(row), index, columns, dtype=dtype)
+    form = TableForm(
+        frame.implementation.value, ColumnNames(row), index, columns, labels=labels, dtype=dtype
+    )
     return WideTable(_cells(frame), row_labels, column_labels, form)
 
 
@@ -197,16 +225,12 @@ def _require_wide(frame: Any) -> None:
     )
 
 
-#: Lines of a table that are examined for pairs of ids.
-_EXAMINED = 100_000
-
-
 def _pairs_of_ids(frame: Any) -> tuple[int, int, int] | None:
     """The positions of row ids, column ids and values of a table that looks long, if it does."""
     n_columns = len(frame.columns)
     if n_columns not in (3, 4):
         return None
-    columns = [frame.get_column(name).head(_EXAMINED) for name in frame.columns]
+    columns = [frame.get_column(name).head(OPTIONS.examined) for name in frame.columns]
     orders = [(0, 1, 2), (0, 2, 1), (1, 2, 0)] if n_columns == 3 else [(0, 1, 2)]
     is_text = [_holds_labels(column) for column in columns]
     for i, j, k in orders:
@@ -257,12 +281,12 @@ def _are_pairs(
         return False
     pairs = first.astype(np.int64) * len(of_second) + second
     duplicates = n - len(np.unique(pairs))
-    if duplicates > _MOST_DUPLICATES * n:
+    if duplicates > OPTIONS.most_duplicates * n:
         return False
     equal = [float((counts * (counts - 1.0)).sum()) for counts in (of_first, of_second)]
     expected = equal[0] * equal[1] / (2.0 * n * (n - 1))
-    if expected >= _ENOUGH_COINCIDENCES:
-        return duplicates <= expected / _ENOUGH_COINCIDENCES
+    if expected >= OPTIONS.enough_coincidences:
+        return duplicates <= expected / OPTIONS.enough_coincidences
     fewest = min(len(of_first), len(of_second))
     return n >= 2 * fewest and (values is None or 3 * (int(values.max()) + 1) <= fewest)
 
@@ -312,10 +336,40 @@ def _begins_with_labels(frame: Any) -> bool:
     return _holds_labels(first) or (is_named and not first.null_count())
 
 
+def _require_labels(frame: Any) -> None:
+    """Raise if all columns are text and the first holds numbers, which may be ids or values."""
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    if any(frame.get_column(name).dtype != nw.String for name in frame.columns):
+        return
+    name = frame.columns[0]
+    first = frame.get_column(name).head(OPTIONS.examined).to_list()
+    texts = [text for text in first if text is not None]
+    if is_label_name(name) or not all(map(_is_number_text, texts)):
+        return
+    raise TypeError(
+        f"X must hold real numbers, got text in all columns, and the first, {name!r}, holds "
+        f"numbers, too: convert X to numbers, as X.astype(float) of pandas does, or give "
+        f"row={name!r} if it holds the ids of the rows"
+    )
+
+
+def _is_number_text(text: str) -> bool:
+    """Whether a text is a number, and not an id with leading zeros."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not (len(text) > 1 and text[0] == "0" and text[1].isdigit())
+
+
 def _holds_labels(series: Any) -> bool:
     """Whether a column holds text or dates."""
     import narwhals as nw  # noqa: PLC0415 - as above
 
+    if series.dtype == nw.Object:
+        first = next((one for one in series.to_list() if not is_missing(one)), None)
+        return isinstance(first, (date, time))
     return series.dtype in (nw.String, nw.Categorical, nw.Enum) or series.dtype.is_temporal()
 
 
@@ -341,6 +395,8 @@ def _numbers(series: Any) -> NDArray[Any]:
             return values.astype(np.float64)
         except (TypeError, ValueError) as error:
             reason = str(error)
+            if "," in reason.partition(":")[2]:
+                reason += "; read the file with decimal=',' if the comma is the decimal mark"
     raise TypeError(
         f"X must hold real numbers, but column {series.name!r} does not ({reason}); omit it, or "
         f"give row={series.name!r} if it holds the ids of the rows"

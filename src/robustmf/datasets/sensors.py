@@ -11,15 +11,30 @@ from robustmf.validation import as_generator, require_integer
 
 Array = NDArray[np.float64]
 
-#: Standard deviation of the noise of a reading.
-_NOISE = 0.2
 
-#: Range of the absolute error of a spike.
-_SPIKE_RANGE = (5.0, 40.0)
+@dataclass(frozen=True)
+class FaultOptions:
+    """Constants of the noise and of the faults of sensors.
 
-#: Number of hours for which one sensor repeats the same reading, and for which three send nothing.
-_STUCK_HOURS = 48
-_DOWN_HOURS = 30
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of the noise of a reading.
+    spike_range : (float, float)
+        Range of the absolute error of a spike.
+    stuck_hours : int
+        Number of hours for which one sensor repeats the same reading.
+    down_hours : int
+        Number of hours for which three sensors send nothing.
+    """
+
+    noise: float = 0.2
+    spike_range: tuple[float, float] = (5.0, 40.0)
+    stuck_hours: int = 48
+    down_hours: int = 30
+
+
+_FAULTS = FaultOptions()
 
 
 @dataclass(frozen=True)
@@ -111,16 +126,17 @@ def make_sensors(
     mixing = rng.standard_normal((5, sensors)) * [[0.5], [2], [1], [1.5], [1]]
     mixing[0] += 21
     truth = rhythms @ mixing
-    readings = truth + _NOISE * rng.standard_normal(truth.shape)
+    readings = truth + _FAULTS.noise * rng.standard_normal(truth.shape)
     is_spike = rng.random(truth.shape) < spikes
     n_spikes = int(is_spike.sum())
-    readings[is_spike] += rng.choice([-1.0, 1.0], n_spikes) * rng.uniform(*_SPIKE_RANGE, n_spikes)
+    signs = rng.choice([-1.0, 1.0], n_spikes)
+    readings[is_spike] += signs * rng.uniform(*_FAULTS.spike_range, n_spikes)
     first = len(hours) // 4
     is_stuck = np.zeros(truth.shape, bool)
-    is_stuck[first : first + _STUCK_HOURS, sensors // 3] = True
+    is_stuck[first : first + _FAULTS.stuck_hours, sensors // 3] = True
     readings[is_stuck] = readings[first, sensors // 3]
     readings[rng.random(truth.shape) < missing] = np.nan
-    readings[len(hours) // 2 : len(hours) // 2 + _DOWN_HOURS, 3:6] = np.nan
+    readings[len(hours) // 2 : len(hours) // 2 + _FAULTS.down_hours, 3:6] = np.nan
     observed = ~np.isnan(readings)
     return Sensors(
         readings,

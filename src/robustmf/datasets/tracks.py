@@ -11,17 +11,30 @@ from numpy.typing import NDArray
 from robustmf.data.observed import Observed
 from robustmf.validation import require_integer
 
-#: Center of the image, in pixels.
-_CENTER = (360.0, 288.0)
 
-#: Pixels per unit of length.
-_PIXELS = 150.0
+@dataclass(frozen=True)
+class CameraOptions:
+    """Constants of the images.
 
-#: A point is visible while the cosine between its normal and the viewing direction is larger.
-_MIN_COSINE = 0.55
+    Attributes
+    ----------
+    center : (float, float)
+        Center of the image, in pixels.
+    pixels : float
+        Pixels per unit of length.
+    min_cosine : float
+        A point is visible while the cosine between its normal and the viewing direction is larger.
+    error_range : (float, float)
+        Range of the absolute error of a wrong match, in pixels.
+    """
 
-#: Range of the absolute error of a wrong match, in pixels.
-_ERROR_RANGE = (30.0, 100.0)
+    center: tuple[float, float] = (360.0, 288.0)
+    pixels: float = 150.0
+    min_cosine: float = 0.55
+    error_range: tuple[float, float] = (30.0, 100.0)
+
+
+_CAMERA = CameraOptions()
 
 
 @dataclass(frozen=True)
@@ -93,16 +106,18 @@ def make_tracks(
     radius = 1 + 0.3 * np.sin(3 * height)
     rotated = angle + 2 * np.pi * np.arange(frames)[:, None] / frames
     depth = np.sin(rotated)
-    visible = depth > _MIN_COSINE
+    visible = depth > _CAMERA.min_cosine
     tracks = np.full((2 * frames, points), np.nan)
-    tracks[::2][visible] = (_CENTER[0] + _PIXELS * radius * np.cos(rotated))[visible]
-    tracks[1::2][visible] = (_CENTER[1] + _PIXELS * (0.98 * height + 0.2 * radius * depth))[visible]
+    x = _CAMERA.center[0] + _CAMERA.pixels * radius * np.cos(rotated)
+    y = _CAMERA.center[1] + _CAMERA.pixels * (0.98 * height + 0.2 * radius * depth)
+    tracks[::2][visible] = x[visible]
+    tracks[1::2][visible] = y[visible]
     tracks += noise * rng.standard_normal(tracks.shape)
     observed = Observed.from_dense(tracks)
     wrong = rng.random(observed.n_entries) < mismatches
     values: NDArray[Any] = observed.rows.values.copy()
     n_wrong = int(wrong.sum())
-    values[wrong] += rng.choice([-1.0, 1.0], n_wrong) * rng.uniform(*_ERROR_RANGE, n_wrong)
+    values[wrong] += rng.choice([-1.0, 1.0], n_wrong) * rng.uniform(*_CAMERA.error_range, n_wrong)
     return Tracks(
         observed.with_values(values),
         wrong,

@@ -168,13 +168,12 @@ def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):
         ("1,2,3\n\n\n1,3,three\n", "line 4: value 'three' is not a finite number"),
         ("1,2,3\n1,3,\n", "line 2: value '' is not a finite number; correct or remove the line"),
         (
-            "1;2;3,5\n1;3;4,5\n",
-            "line 1: value '3,5' is not a finite number; write numbers with a decimal point",
+            "1;2;3.000,5\n1;3;4.000,5\n",
+            "line 1: value '3.000,5' is not a finite number; write numbers without thousands",
         ),
         (
             '1,2,3\n1,3,"1,234.5"\n',
-            "line 2: value '1,234.5' is not a finite number; write numbers with a decimal point "
-            "and without thousands",
+            "line 2: value '1,234.5' is not a finite number; write numbers without thousands",
         ),
         (
             "1,2,3\n1,3,\x004\x00\n",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Literal, TypedDict
 
@@ -25,11 +26,24 @@ Columns = NDArray[np.int64]
 #: Returns the ratings of filler items, given their columns (profiles × fillers) and a generator.
 FillerRatings = Callable[[Columns, np.random.Generator], NDArray[np.floating[Any]]]
 
-#: Data have a discrete rating scale if the number of different ratings is at most this.
-_MAX_SCALE_STEPS = 100
 
-#: Number of ratings from which the scale is determined.
-_SCALE_SAMPLE = 1_000_000
+@dataclass(frozen=True)
+class ScaleOptions:
+    """Constants of the recognition of a discrete rating scale.
+
+    Attributes
+    ----------
+    max_steps : int
+        Data have a discrete scale if the number of different ratings is at most this.
+    sample : int
+        Number of ratings from which the scale is determined.
+    """
+
+    max_steps: int = 100
+    sample: int = 1_000_000
+
+
+_SCALE = ScaleOptions()
 
 
 class ProfileSettings(TypedDict, total=False):
@@ -153,10 +167,10 @@ class Profiles:
 
     def _to_scale(self, values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """Clip ratings to the bounds and round them to the discrete scale of the data, if any."""
-        sample = self.ratings.rows.values[:_SCALE_SAMPLE]
+        sample = self.ratings.rows.values[: _SCALE.sample]
         steps = np.union1d(np.unique(sample), (self.low, self.high))
         clipped = np.clip(values, self.low, self.high)
-        if len(steps) > _MAX_SCALE_STEPS:
+        if len(steps) > _SCALE.max_steps:
             return clipped
         return np.asarray(steps[np.searchsorted((steps[1:] + steps[:-1]) / 2, clipped)])
 

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 from robustmf.exceptions import MalformedFileError
 from robustmf.io.reading.layout import Layout, quoted, records, split
 from robustmf.io.reading.source import MAX_COMPRESSION, Source
-from robustmf.io.reading.wide import MISSING, WideLayout
+from robustmf.io.reading.wide import MISSING, WideLayout, with_point
 
 #: Position of a field, what it holds, and a function that returns a remedy if it is malformed.
 Check = tuple[int, str, Callable[[str], str | None]]
@@ -82,6 +82,7 @@ def read_fields(
         include_columns=list(types),
         null_values=list(missing),
         strings_can_be_null=False,
+        decimal_point=layout.decimal,
     )
     read_options = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
     parse_options = pacsv.ParseOptions(
@@ -122,7 +123,10 @@ def locate_fault(source: Source, layout: Layout | WideLayout) -> MalformedFileEr
                 number,
             )
         for position, what, check in checks:
-            if (remedy := check(fields[position])) is not None:
+            field = fields[position]
+            if layout.decimal == "," and check in (_check_value, _check_cell):
+                field = with_point(field)
+            if (remedy := check(field)) is not None:
                 return source.fault(f"{what} {quoted(fields[position])} {remedy}", number)
     return None
 
@@ -175,5 +179,10 @@ def _remedy(field: str) -> str:
     if "\0" in field:
         return "the file looks like UTF-16: convert it, e.g. with iconv -f UTF-16 -t UTF-8"
     if "," in field and field.strip().lstrip("+-").replace(",", "").replace(".", "").isdigit():
-        return "write numbers with a decimal point and without thousands separators, as 1234.5"
+        return (
+            "write numbers without thousands separators, with one decimal mark (decimal=',' or "
+            "--decimal , if it is a comma), as 1234.5"
+        )
+    if field.strip().endswith("%"):
+        return "write numbers without the percent sign"
     return "correct or remove the line"

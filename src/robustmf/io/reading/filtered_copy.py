@@ -193,7 +193,7 @@ def _copy_lines(source: Source, layout: Layout, changes: Changes, n: int, out: B
     def edit(line: int, content: bytes) -> bytes:
         if np.isnan(values[line]):
             return b""
-        return _with_fields(content, layout.delimiter, {layout.value: float(values[line])})
+        return _with_fields(content, layout, {layout.value: float(values[line])})
 
     _copy_edited(source, layout, changed, edit, out)
     return int(changed.sum())
@@ -208,7 +208,7 @@ def _copy_cells(source: Source, layout: WideLayout, changes: Changes, n: int, ou
     def edit(line: int, content: bytes) -> bytes:
         own = range(*np.searchsorted(of_row, [line, line + 1]).tolist())
         new = {fields[int(changes.positions[t] % n)]: float(changes.values[t]) for t in own}
-        return _with_fields(content, layout.delimiter, new)
+        return _with_fields(content, layout, new)
 
     _copy_edited(source, layout, changed, edit, out)
     return len(changes.positions)
@@ -239,15 +239,18 @@ def _copy_edited(
             out.write(b"".join(lines))
 
 
-def _with_fields(line: bytes, delimiter: str, new: dict[int, float]) -> bytes:
-    """A line with other values of some fields; NaN is an empty field."""
+def _with_fields(line: bytes, layout: Layout | WideLayout, new: dict[int, float]) -> bytes:
+    """A line with other values of some fields; NaN is an empty field, if spaces do not separate."""
+    delimiter = layout.delimiter
+    missing = "NaN" if delimiter == " " else ""  # programs take several spaces for one
     content = line.rstrip(b"\r\n")
     ending = line[len(content) :]
     text = content.decode("utf-8", "surrogateescape")
     simple = len(delimiter) == 1
     fields = next(csv.reader([text], delimiter=delimiter)) if simple else text.split(delimiter)
     for position, value in new.items():
-        fields[position] = "" if np.isnan(value) else f"{value:.7g}"
+        number = f"{value:.7g}".replace(".", layout.decimal)
+        fields[position] = missing if np.isnan(value) else number
     if simple:
         written = io.StringIO()
         csv.writer(written, delimiter=delimiter, lineterminator="").writerow(fields)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import AnyStr
 
 from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.source import Source
-from robustmf.io.reading.wide import WideLayout, is_header, label_position, looks_wide
+from robustmf.io.reading.wide import (
+    WideLayout,
+    counts_of_values,
+    has_decimal_commas,
+    is_header,
+    label_position,
+    looks_wide,
+    with_point,
+)
 
 #: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
@@ -41,6 +49,8 @@ class Layout:
         Number of fields of a line.
     text_ids : tuple of bool
         Whether the row ids and the column ids are text; otherwise they are integers.
+    decimal : str
+        The decimal mark of numbers, "." or ",".
     """
 
     delimiter: str
@@ -50,6 +60,7 @@ class Layout:
     value: int
     n_fields: int
     text_ids: tuple[bool, bool]
+    decimal: str = "."
 
     @property
     def has_known_names(self) -> bool:
@@ -66,7 +77,7 @@ class Layout:
         ]
         header = "header" if self.names else "no header"
         return (
-            f"{separation(self.delimiter)}, {header}; "
+            f"{separation(self.delimiter, self.decimal)}, {header}; "
             f"row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
         )
 
@@ -149,6 +160,8 @@ def guess_layout(
     text_ids: bool | None = None,
     wide: bool | None = None,
     missing: Sequence[float] = (),
+    omit: Sequence[str | int] | None = None,
+    decimal: str | None = None,
 ) -> Layout | WideLayout:
     """Guess the layout of a text file from its first lines.
 
@@ -161,7 +174,8 @@ def guess_layout(
         common names ("userId", "movie_id", "rating", …); without these, the first three columns.
     delimiter : str, default=None
         One character, which may be repeated. If None, the first of "::", tab, comma, semicolon, bar
-        and space that gives at least three fields.
+        and space that gives at least three fields; not a comma if a later one gives numbers with a
+        decimal comma.
     header : bool, default=None
         Whether the first line names the columns. If None, whether none of its fields is a number,
         or the first one has no name or that of a label ("time", "station", …), or, in a wide file,
@@ -171,15 +185,22 @@ def guess_layout(
         first hundred are, without leading zeros.
     wide : bool, default=None
         Whether a line has a field for every column of the matrix, instead of a row id, a column id
-        and a value. If None, this is guessed: no two of the names of these three are there, all
-        fields after the first are numbers or missing, and there are more than five, or the first
-        has no name, or that of a label ("time", "id", …) and no value twice, or the second is not
-        always an integer. The row ids of a wide file are the
-        column ``row``; if None, the first one, if it is not a number or named as a label ("time",
-        "id", …).
+        and a value. If None, this is guessed: no two of the names of these three are there, and
+        there are more than five fields, of which each after the first is a number or missing in
+        most lines; or all fields after the first are numbers or missing, and the first has no name,
+        or that of a label ("time", "id", …) and no value twice, or the second is not always an
+        integer. The row ids of a wide file are the column ``row``; if None, the first one, if it is
+        not a number or named as a label ("time", "id", …).
     missing : sequence of float, default=()
-        Numbers that stand for missing values of a wide file, besides empty fields, "NA", "NaN" and
-        similar words.
+        Numbers that stand for missing values of a wide file, besides empty fields, "NA", "NaN", "-"
+        and similar words.
+    omit : sequence of str or int, default=None
+        Names or positions of fields of a wide file that are not columns of the matrix. If None, the
+        first field of a file without a header, if it is the number of the values of its line, as in
+        the files of Jester.
+    decimal : {".", ","}, default=None
+        The decimal mark of numbers. If None, a comma if it is not the delimiter and some fields are
+        numbers with a decimal comma, none with a decimal point.
 
     Returns
     -------
@@ -200,7 +221,7 @@ def guess_layout(
     if not lines:
         raise source.fault("the file is empty; expected lines of row id, column id and value")
     if delimiter is None:
-        delimiter = next((one for one in DELIMITERS if len(split(lines[0], one)) >= 3), None)
+        delimiter = _guess_delimiter(lines[0])
     if not delimiter:
         raise source.fault(
             f"no delimiter gives three fields in {quoted(lines[0])}; pass delimiter=", 1
@@ -210,39 +231,74 @@ def guess_layout(
             f"delimiter must be one character, which may be repeated, got delimiter={delimiter!r}"
         )
     first = split(lines[0], delimiter)
+    if lines[0].startswith("#") and len(split(lines[-1], delimiter)) != len(first):
+        raise source.fault(
+            f"{quoted(lines[0])} looks like a comment; remove it, so that the first line names the "
+            "columns or is a row",
+            1,
+        )
     if len(first) > _MAX_FIELDS:
         raise source.fault(
             f"{len(first):,} fields, more than the {_MAX_FIELDS:,} that are read; write a line per "
             "entry, or Parquet",
             1,
         )
-    named = any(isinstance(one, str) for one in (row, col, value))
+    named = any(isinstance(one, str) for one in (row, col, value, *(omit or ())))
+    sampled = [split(one, delimiter) for _, one in records(lines, delimiter)]
+    if decimal is None:
+        decimal = "," if delimiter != "," and has_decimal_commas(sampled) else "."
+    if decimal not in (".", ",") or decimal == delimiter:
+        raise ValueError(
+            f"decimal must be '.' or ',', and not the delimiter, got decimal={decimal!r}"
+        )
+    if decimal == ",":
+        sampled = [[with_point(field) for field in line] for line in sampled]
     if header is None:
-        later = [split(one, delimiter) for _, one in records(lines, delimiter)][1:]
-        header = named or not any(_is_number(field) for field in first) or is_header(first, later)
+        begin, *later = sampled
+        header = named or not any(_is_number(field) for field in begin) or is_header(begin, later)
     names = tuple(name.strip() for name in first) if header else ()
     if named and not header:
         raise ValueError(
             f"row={row!r}, col={col!r}, value={value!r}: columns have names only with "
             "header=True; give positions counted from 0"
         )
-    fields = [split(one, delimiter) for _, one in records(lines, delimiter)][int(header) :]
+    fields = sampled[int(header) :]
     if wide is None:
         wide = col is None and value is None and len(delimiter) == 1 and looks_wide(names, fields)
     if wide:
-        return _wide_layout(
+        found = _wide_layout(
             source, delimiter, names, fields, len(first), (row, col, value), text_ids, missing
         )
+        omitted = (
+            counts_of_values(found, fields)
+            if omit is None
+            else tuple(_position(source, one, "omit", names, len(first), 0) for one in omit)
+        )
+        return replace(found, omitted=omitted, decimal=decimal)
     if missing:
         raise ValueError(
             f"missing={list(missing)} must be given for a wide file only (wide=True); "
             "remove the lines without a value from this one"
         )
+    if omit:
+        raise ValueError(
+            f"omit={list(omit)} must be given for a wide file only (wide=True); the other columns "
+            "of a file with a line per entry are not read"
+        )
     i, j, k = _positions(source, names, len(first), row, col, value)
     kinds = (
         (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
     )
-    return Layout(delimiter, names, i, j, k, len(first), kinds)
+    return Layout(delimiter, names, i, j, k, len(first), kinds, decimal)
+
+
+def _guess_delimiter(line: str) -> str | None:
+    """The first delimiter that gives three fields, if any; a comma may be a decimal mark."""
+    found = [one for one in DELIMITERS if len(split(line, one)) >= 3]
+    if found[:1] == [","]:
+        with_commas = [one for one in found[1:] if has_decimal_commas([split(line, one)])]
+        return next(iter(with_commas), ",")
+    return next(iter(found), None)
 
 
 def _first_lines(source: Source) -> list[str]:
@@ -317,9 +373,10 @@ def pair_positions(
     return i, j
 
 
-def separation(delimiter: str) -> str:
-    """A delimiter in words."""
-    return f"{_DELIMITER_NAMES.get(delimiter, repr(delimiter))}-separated"
+def separation(delimiter: str, decimal: str = ".") -> str:
+    """A delimiter and a decimal mark in words."""
+    mark = ", decimal comma" if decimal == "," else ""
+    return f"{_DELIMITER_NAMES.get(delimiter, repr(delimiter))}-separated{mark}"
 
 
 def _positions(

@@ -33,6 +33,8 @@ def read_ratings(
     dtype: str = "float64",
     wide: bool | None = None,
     missing: Sequence[float] = (),
+    omit: Sequence[str | int] | None = None,
+    decimal: str | None = None,
 ) -> Observed:
     """Read ratings or measurements with their ids from a file.
 
@@ -61,6 +63,11 @@ def read_ratings(
         See :func:`guess_layout`.
     missing : sequence of float, default=()
         Numbers that stand for missing values of a wide file.
+    omit : sequence of str or int, default=None
+        Fields of a wide text file that are not columns of the matrix; None guesses them. See
+        :func:`guess_layout`.
+    decimal : {".", ","}, default=None
+        The decimal mark of a text file; None guesses it.
 
     Returns
     -------
@@ -85,7 +92,10 @@ def read_ratings(
     require_precision(dtype)
     source = path if isinstance(path, Source) else Source(Path(path))
     kind = Path(source.member or source.path).suffix.lower()
-    if kind in (".npz", ".mtx") or source.path.name.lower().endswith(".mtx.gz"):
+    is_text = kind not in (".npz", ".mtx", ".parquet") and not _is_matrix_market(source)
+    if not is_text and (omit or decimal):
+        raise ValueError(f"{source}: omit and decimal must be given for text files only")
+    if kind in (".npz", ".mtx") or _is_matrix_market(source):
         matrix = _read_matrix(source, kind)
         return _with_precision(matrix, dtype)
     if kind == ".parquet":
@@ -110,6 +120,8 @@ def read_ratings(
             "text_ids": text_ids,
             "wide": wide,
             "missing": missing,
+            "omit": omit,
+            "decimal": decimal,
         }
         layout = layout or guess_layout(source, **given)  # type: ignore[arg-type]
         if isinstance(layout, WideLayout):
@@ -129,6 +141,10 @@ def read_ratings(
     except (ValueError, TypeError) as error:
         raise source.fault(str(error)) from None
     return _with_precision(ratings, dtype)
+
+
+def _is_matrix_market(source: Source) -> bool:
+    return source.path.name.lower().endswith(".mtx.gz")
 
 
 def _with_precision(ratings: Observed, dtype: str) -> Observed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +17,16 @@ from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, is_label_name, kno
 from robustmf.io.reading.source import Source
 
 #: Fields that stand for a missing value.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+MISSING = (
+    *("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None"),
+    *("-", "--", "?"),
+)
+
+#: A number with a decimal comma.
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+([eE][-+]?[0-9]+)?\s*")
+
+#: A number with a percent sign or thousands separators, which is not read as a number.
+_NOTATION = re.compile(r"\s*[-+]?[0-9][0-9.,' ]*%?\s*")
 
 #: Files with more columns of numbers than this, and without known names, are taken for wide ones.
 _MAX_LONG_FIELDS = 5
@@ -44,6 +54,10 @@ class WideLayout:
         Whether the row ids are text; otherwise they are integers.
     missing : tuple of float
         Numbers that stand for missing values, besides empty fields.
+    omitted : tuple of int
+        Positions of fields that are not columns of the matrix.
+    decimal : str
+        The decimal mark of numbers, "." or ",".
     """
 
     delimiter: str
@@ -52,39 +66,49 @@ class WideLayout:
     n_fields: int
     text_ids: bool = True
     missing: tuple[float, ...] = ()
+    omitted: tuple[int, ...] = ()
+    decimal: str = "."
 
     @property
     def value_positions(self) -> list[int]:
         """Positions of the fields that hold values."""
-        return [k for k in range(self.n_fields) if k != self.row]
+        return [k for k in range(self.n_fields) if k != self.row and k not in self.omitted]
 
     def __str__(self) -> str:
         from robustmf.io.reading.layout import separation  # noqa: PLC0415 - it imports this module
 
+        labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
         if self.row is None:
             rows = "rows numbered from 0"
         else:
-            name = self.names[self.row] if self.names else f"field {self.row + 1}"
-            rows = f"row={name or 'the first column'} ({'text' if self.text_ids else 'integer'})"
+            name = labels[self.row] or "the first column"
+            rows = f"row={name} ({'text' if self.text_ids else 'integer'})"
         header = "header" if self.names else "no header, columns numbered from 0"
         codes = "".join(f", {code:g} is missing" for code in self.missing)
-        return f"{separation(self.delimiter)}, {header}; wide, {rows}{codes}"
+        codes += "".join(f", {labels[k]} is omitted" for k in self.omitted)
+        return f"{separation(self.delimiter, self.decimal)}, {header}; wide, {rows}{codes}"
 
 
 def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
     """Whether a table is wide, from its names and first lines.
 
-    It has no names of row ids, column ids and values (at most one of these). All of its fields
-    after the first are numbers or missing, and there are more than five, or the first one has no
-    name, as an index that pandas wrote, or that of a label and no value twice, or the second one,
-    which would be the column id of a long table, is missing or not an integer somewhere.
+    It has no names of row ids, column ids and values (at most one of these). It has more than five
+    fields, of which each after the first is a number or missing in most lines; the others are
+    errors, which reading it reports. Or all fields after the first are numbers or missing, and the
+    first one has no name, as an index that pandas wrote, or that of a label and no value twice, or
+    the second one, which would be the column id of a long table, is missing or not an integer
+    somewhere.
     """
     roles = (ROW_IDS, COLUMN_IDS, VALUES)
     if sum(known_position(names, known, -1) >= 0 for known in roles) > 1:
         return False
     n_fields = len(lines[0]) if lines else 0
     same = [line for line in lines if len(line) == n_fields]
-    if n_fields < 3 or not all(is_number_or_missing(one) for line in same for one in line[1:]):
+    if n_fields < 3:
+        return False
+    if n_fields > _MAX_LONG_FIELDS:
+        return all(_are_mostly_numbers([line[k] for line in same]) for k in range(1, n_fields))
+    if not all(is_number_or_missing(one) for line in same for one in line[1:]):
         return False
     has_index = bool(names) and not names[0].strip()
     labels = [line[0] for line in same]
@@ -94,8 +118,50 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
         and len(labels) > 2
         and len(set(labels)) == len(labels)
     )
-    has_integers = all(_is_integer(line[1]) for line in same)
-    return n_fields > _MAX_LONG_FIELDS or has_index or not has_integers
+    return has_index or not all(_is_integer(line[1]) for line in same)
+
+
+def _are_mostly_numbers(fields: Sequence[str]) -> bool:
+    """Whether at least half of the fields are numbers in any notation, or missing."""
+    n_numbers = sum(
+        is_number_or_missing(field) or _NOTATION.fullmatch(field) is not None for field in fields
+    )
+    return 2 * n_numbers >= len(fields)
+
+
+def has_decimal_commas(lines: list[list[str]]) -> bool:
+    """Whether some fields are numbers with a decimal comma, and none with a decimal point."""
+    fields = [field for line in lines for field in line]
+    return any(_DECIMAL_COMMA.fullmatch(field) for field in fields) and not any(
+        "." in field and is_number_or_missing(field) for field in fields
+    )
+
+
+def with_point(field: str) -> str:
+    """A number with a decimal comma as one with a decimal point; other fields as they are."""
+    return field.replace(",", ".") if _DECIMAL_COMMA.fullmatch(field) else field
+
+
+def counts_of_values(layout: WideLayout, lines: list[list[str]]) -> tuple[int, ...]:
+    """The position of the first field, if it is the number of the values of its line.
+
+    It is not if a header names it, or if all lines have as many values.
+    """
+    same = [line for line in lines if len(line) == layout.n_fields]
+    if layout.names or layout.row is not None or not all(_is_integer(line[0]) for line in same):
+        return ()
+    counts = [int(line[0]) for line in same]
+    values = [sum(not _is_missing(field, layout.missing) for field in line[1:]) for line in same]
+    return (0,) if counts == values and len(set(counts)) > 1 else ()
+
+
+def _is_missing(field: str, codes: Sequence[float]) -> bool:
+    if field.strip() in MISSING:
+        return True
+    try:
+        return float(field) in codes
+    except ValueError:
+        return False
 
 
 def is_header(first: Sequence[str], lines: list[list[str]]) -> bool:
@@ -149,7 +215,8 @@ def read_wide(source: Source, layout: WideLayout, dtype: str = "float64") -> Obs
         values, labels = _read_lines(source, layout, dtype)
     else:
         values, labels = _read_columns(source, layout, dtype)
-    return wide_entries(values, labels, columns, layout.missing)
+    label = None if layout.row is None or not layout.names else layout.names[layout.row]
+    return wide_entries(values, labels, columns, layout.missing, label)
 
 
 def _read_columns(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray[Any], Any]:
@@ -176,6 +243,7 @@ def _read_lines(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray
     from robustmf.io.reading.layout import records, split  # noqa: PLC0415 - it imports this module
 
     missing = pa.array(MISSING)
+    positions = layout.value_positions
     rows = []
     labels: list[str] = []
     try:
@@ -186,8 +254,10 @@ def _read_lines(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray
             if len(fields) != layout.n_fields:
                 raise pa.ArrowInvalid(f"line {number} has {len(fields)} fields")
             if layout.row is not None:
-                labels.append(fields.pop(layout.row))
-            cells = pa.array(fields, pa.string())
+                labels.append(fields[layout.row])
+            cells = pa.array([fields[k] for k in positions], pa.string())
+            if layout.decimal == ",":
+                cells = pc.replace_substring(cells, ",", ".")
             cells = pc.if_else(pc.is_in(cells, missing), None, cells)
             numbers = pc.cast(pc.ascii_trim_whitespace(cells), pa.type_for_alias(dtype))
             rows.append(numbers.to_numpy(zero_copy_only=False))
@@ -202,14 +272,21 @@ def _read_lines(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray
 
 
 def wide_entries(
-    values: NDArray[Any], labels: Any, columns: list[str] | None, missing: Sequence[float]
+    values: NDArray[Any],
+    labels: Any,
+    columns: list[str] | None,
+    missing: Sequence[float],
+    label: str | None = None,
 ) -> Observed:
-    """Entries of cells with labels; the numbers ``missing`` are not observed."""
+    """Entries of cells with labels; the numbers ``missing`` are not observed.
+
+    ``label`` is the name of the column of row labels.
+    """
     if missing:
         values = np.where(np.isin(values, missing), np.nan, values)
     entries = Observed.from_dense(values)
     row_ids = None if labels is None else listed_ids(labels, "row")
     column_ids = None if columns is None else listed_ids(columns, "column")
-    require_distinct(row_ids, "row")
+    require_distinct(row_ids, "row", label)
     require_distinct(column_ids, "column")
     return Observed(entries.rows, entries.shape, row_ids, column_ids)
