@@ -30,7 +30,8 @@ MUTANTS = [
     Mutant(
         "io/atomic.py", "        _flush_folder(target.parent)", "        pass", _ATOMIC, aimed=True
     ),
-    Mutant("io/atomic.py", "        temporary.unlink(missing_ok=True)", "        pass", _FAULTS),
+    Mutant("io/atomic.py", "            temporary.unlink()", "            pass", _FAULTS),
+    Mutant("io/atomic.py", "with suppress(OSError):", "if True:", _ATOMIC),
     Mutant("io/atomic.py", "Path(os.path.realpath(name))", "Path(name)", _ATOMIC),
     Mutant("io/atomic.py", "secrets.token_hex(8)", "'0123456789abcdef'", _ATOMIC),
     Mutant("io/atomic.py", " | os.O_EXCL", "", _ATOMIC),

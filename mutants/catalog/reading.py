@@ -132,7 +132,9 @@ MUTANTS = [
         '("=", "+", "-", "\\t"',
         _TEXT,
     ),
-    Mutant("cli/output.py", "    elif sys.stdout.isatty():", "    elif False:", _TERMINAL),
+    Mutant(
+        "cli/output.py", "if is_terminal(sys.stdout) else text", "if False else text", _TERMINAL
+    ),
     Mutant(
         "cli/output.py",
         "    print(_NOT_PRINTED.sub(",

@@ -75,13 +75,18 @@ MUTANTS = [
     Mutant(
         "selection.py", "    if (np.diff(bounds, prepend=0) == 0).any():", "    if False:", _SPLITS
     ),
-    Mutant("data/holdout.py", "        keys[weights == 0] = 0\n", "        pass\n", _HOLDOUT),
     Mutant(
-        "data/holdout.py", "            | (part == largest_by_group[group[block]])\n", "", _HOLDOUT
+        "data/holdout.py", "        keys[entries.weights == 0] = 0\n", "        pass\n", _HOLDOUT
     ),
     Mutant(
         "data/holdout.py",
-        "            | (part == largest_by_index[entries.indices[block]])\n",
+        "            | (part == largest_by_row[entries.rows[block]])\n",
+        "",
+        _HOLDOUT,
+    ),
+    Mutant(
+        "data/holdout.py",
+        "            | (part == largest_by_column[entries.columns[block]])\n",
         "",
         _HOLDOUT,
     ),

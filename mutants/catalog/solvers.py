@@ -243,8 +243,8 @@ MUTANTS = [
     ),
     Mutant(
         "fitting.py",
-        "with one_blas_thread():",
-        "if True:",
+        "with one_blas_thread(), ",
+        "with ",
         "backends/test_blas.py -k rank",
         aimed=True,
     ),

@@ -10,6 +10,7 @@ import pytest
 import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.model_choice import Biases, _errors, _truncated, learned_biases
 from robustmf.initialization.search import Block
@@ -149,13 +150,23 @@ def test_a_candidate_has_the_standard_error_of_its_mean_error():
 def test_errors_are_truncated_at_the_lowest_noise_level():
     """A model is not better because it fits outliers, or because its own noise is larger."""
     models = [SimpleNamespace(sigma=2.0), SimpleNamespace(sigma=0.5)]
-    found = _truncated([np.array([1.0, 4.0, 90.0]), np.array([0.1, 1.4, 9.0])], models)
-    np.testing.assert_allclose(found, [[1.0, 1.5, 1.5], [0.1, 1.4, 1.5]])
+    found = _truncated([np.array([1.0, 4.0, 90.0]), np.array([0.1, 0.3, 9.0])], models)
+    np.testing.assert_allclose(found, [[1.0, 1.5, 1.5], [0.1, 0.3, 1.5]])
+
+
+def test_errors_are_not_truncated_below_those_of_most_entries():
+    """The noise level is that of an entry of scale 1, which may be far below the others'."""
+    errors = [np.array([1.0, 1.0, 4.0, 90.0]), np.array([0.0, 1.0, 1.0, 2.0])]
+    models = [SimpleNamespace(sigma=0.1), SimpleNamespace(sigma=0.3)]
+    found = _truncated(errors, models)
+    most = 3 * MAD_TO_SIGMA
+    np.testing.assert_allclose(found[0], [1.0, 1.0, 4.0, most])
+    np.testing.assert_allclose(found[1][1:], errors[1][1:])
 
 
 def test_without_noise_errors_are_truncated_far_below_those_of_the_simplest_model():
     exact = [SimpleNamespace(sigma=0.0)]
-    (found,) = _truncated([np.array([1.0, 2.0, 3.0])], exact)
+    found, _ = _truncated([np.array([1.0, 2.0, 3.0]), np.zeros(3)], exact)
     np.testing.assert_allclose(found, 2e-6)
 
 

@@ -143,3 +143,13 @@ def test_points_of_the_regression_are_weighted_by_entries():
     x = np.array([0.0, 1.0, 2.0])
     y = np.array([0.0, -1.0, 50.0])
     assert _slope(x, y, np.array([10, 10, 0])) == pytest.approx(-1)
+
+
+def test_a_few_rows_that_look_noisy_do_not_change_the_slope():
+    """Outliers make the scale of a row large, and its level too while its fit is wrong."""
+    rng = np.random.default_rng(0)
+    x = 0.3 * rng.standard_normal(200)
+    y = -1.5 * x + 0.3 * rng.standard_normal(200)
+    x[:5] = 1.0
+    y[:5] = 7.0
+    assert _slope(x, y, np.full(200, 30)) == pytest.approx(-1.5, abs=0.2)

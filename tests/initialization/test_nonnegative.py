@@ -12,6 +12,7 @@ from robustmf.exceptions import NotConvergedWarning
 from robustmf.initialization import nonnegative, regularization
 from robustmf.initialization.nonnegative import nonnegative_factors, positive_parts
 from robustmf.losses import Welsch
+from robustmf.parameters import settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 
@@ -147,7 +148,7 @@ def test_regularization_by_held_out_entries_has_the_constraint(team, monkeypatch
     X = rng.gamma(0.5, size=(90, 2)) @ rng.gamma(0.5, size=(2, 60))
     observed = Observed.from_dense(X + 0.8 * rng.standard_normal(X.shape))
     model = RobustMF(2, loss="huber", nonnegative=True)
-    settings = model._settings(observed, (), observed.rows.values)
+    settings = settings_of(model, observed.shape, observed.rows.values)
     error = regularization._error
     smallest = []
 

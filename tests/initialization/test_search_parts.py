@@ -50,6 +50,7 @@ def symmetric(packed):
 
 def test_weights_and_density_use_levels_and_outliers_have_no_weight():
     search = searching()
+    search.noise.is_free = True
     before = search.weights.copy()
     search.expectations()
     used, log_shares, centers, variances = search.noise.components()
@@ -77,7 +78,7 @@ def test_weights_and_density_use_levels_and_outliers_have_no_weight():
         p /= p.sum()
         gain = variances / total
         x = centers + gain * (e - centers)
-        outlier = (centers != 0) & (p > 1e-9)
+        outlier = centers != 0
         moments += p * np.array(
             [np.ones_like(p), outlier * x, outlier * (x * x + gain * (total - variances))]
         )
@@ -105,8 +106,6 @@ def test_columns_without_an_entry_are_regressions_without_it():
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.5, 2, len(search.values))
     search.rows.covariances[:] = 0
-    outer = search.rows.U[:, np.tril_indices(rank)[0]] * search.rows.U[:, np.tril_indices(rank)[1]]
-    search.rows.moments[:] = outer
     search.weights[:] = weights
     search.posteriors(search.columns, search.rows)
     i = 4
@@ -134,22 +133,34 @@ def test_columns_without_an_entry_are_regressions_without_it():
         w = weights[others]
         covariance = np.linalg.inv(np.diag(search.precision) + (U * w[:, None]).T @ U)
         mean = covariance @ (U.T @ (w * search.values[others]))
-        np.testing.assert_allclose(B[z], mean, rtol=1e-7, atol=1e-9)
-        np.testing.assert_allclose(symmetric(covariances[z]), covariance, rtol=1e-7, atol=1e-9)
+        # covariances have single precision
+        np.testing.assert_allclose(B[z], mean, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(symmetric(covariances[z]), covariance, rtol=1e-4, atol=1e-5)
 
 
-def test_distant_entries_have_no_weight_in_the_comparison_of_subsets():
+def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     rng = np.random.default_rng(0)
     B = rng.standard_normal((6, 2))
     u = np.array([0.7, -1.2])
     precision = np.array([0.5, 2.0])
-    scales = np.array([1.0, 4.0, 0.25, 1.0, 4.0, 0.25])
-    e = np.array([0.1, -1.4, 5.9, -3.1, 1.6, 6.1])  # the last three beyond three deviations
+    # noise, outliers with mean 4, and others, which count the same
+    components = (np.log([0.8, 0.1, 1e-3]), np.array([0.0, 4.0, 0.0]), np.array([0.9, 0.4, 40.0]))
+    level = np.array([1.0, 4.0, 0.25, 1.0, 4.0, 1.0])
+    costs = np.empty((6, 1, 3))
+    lowest = min(kernels._outlier_costs(level[t], 0.1, *components, costs[t]) for t in range(6))
+    largest = kernels._largest_cost(*components)
+    assert largest == pytest.approx(1 + 2 * np.log(800) + np.log(40 / 0.9))
+    e = np.array([0.1, -1.4, 1.0, 4.2, 8.5, -5.9])
+    v = 0.9 * level + 0.1
+    own = 0.4 * level + 0.1
+    with_mean = 2 * np.log(8) + np.log(own / v) + (e - 4 * np.sqrt(level)) ** 2 / own
+    expected = np.minimum(np.minimum(e**2 / v, with_mean), largest)
     w = np.full(6, np.nan)
-    total = kernels._truncated_squares(B, B @ u + e, scales, precision, u, np.inf, w)
-    assert w.tolist() == [1.0, 4.0, 0.25, 0, 0, 0]
-    expected = precision @ u**2 + np.minimum(e**2 * scales, 9).sum()
-    assert total == pytest.approx(expected)
+    total = kernels._truncated_squares(
+        B, B @ u + e, 1 / v, costs, (lowest, largest), precision, u, np.inf, w
+    )
+    np.testing.assert_allclose(w, np.where([1, 1, 1, 0, 0, 0], 1 / v, 0))
+    assert total == pytest.approx(precision @ u**2 + expected.sum())
 
 
 def test_a_row_changes_only_for_a_gain(monkeypatch):
@@ -254,14 +265,11 @@ def test_factors_that_are_added_are_independent_of_the_others():
     added = np.random.default_rng(0).standard_normal((20, 2))
     side.extend(added, 0.25)
     assert np.array_equal(side.U[:, 3:], added)
-    a, c = np.tril_indices(5)
     for i in (0, 7):
         covariance = np.zeros((5, 5))
         covariance[:3, :3] = before[i]
         covariance[3:, 3:] = 0.25 * np.eye(2)
         np.testing.assert_allclose(symmetric(side.covariances[i]), covariance)
-        second = covariance + np.outer(side.U[i], side.U[i])
-        np.testing.assert_allclose(side.moments[i], second[a, c])
 
 
 def test_the_divergence_is_that_of_gaussian_distributions():
@@ -346,14 +354,17 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         noise = SimpleNamespace(outlier_share=0.0)
 
         def __init__(self, *_):
-            self.evidence, self.is_clear = left.pop(0)
+            self.value, self.is_clear = left.pop(0)
+
+        def evidence(self):
+            return self.value
 
         def found(self):
-            return FoundFactors(*factors, 1.0, SimpleNamespace(), 1.0, (), 1, 0.0, self.evidence)
+            return FoundFactors(*factors, 1.0, SimpleNamespace(), 1.0, (), 1, 0.0, self.value)
 
     monkeypatch.setattr(variational, "VariationalSearch", Search)
     monkeypatch.setattr(variational, "_attempt", lambda *_: None)
-    monkeypatch.setattr(variational, "_completed", lambda search, _: search.found())
+    monkeypatch.setattr(variational, "_complete", lambda *_: None)
     for share in (0.0, 1.0):
         monkeypatch.setattr(Search.noise, "outlier_share", share)
         left[:] = attempts

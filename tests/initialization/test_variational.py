@@ -9,7 +9,7 @@ import pytest
 
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
-from robustmf.initialization.noise_mixture import NoiseLevels, NoiseMixture, NoiseModel
+from robustmf.initialization.noise_mixture import OPTIONS, NoiseLevels, NoiseMixture, NoiseModel
 from robustmf.initialization.spectral import (
     bethe_hessian_rank,
     clipped,
@@ -60,8 +60,11 @@ def full(packed, doubled):
 
 def test_posterior_of_a_row_is_that_of_a_bayesian_regression():
     search = started()
-    moments = [full(packed, doubled=False) for packed in search.columns.moments]
     means = search.columns.U.copy()
+    moments = [
+        full(packed, doubled=True) + np.outer(v, v)
+        for packed, v in zip(search.columns.covariances, means, strict=True)
+    ]
     search.posteriors(search.rows, search.columns)
     for i in (0, 7):
         entries = search.i == i
@@ -75,9 +78,7 @@ def test_posterior_of_a_row_is_that_of_a_bayesian_regression():
         mean = covariance @ (means[j].T @ (w * y))
         np.testing.assert_allclose(search.rows.U[i], mean, rtol=1e-9)
         found = full(search.rows.covariances[i], doubled=True)
-        np.testing.assert_allclose(found, covariance, rtol=1e-9, atol=1e-12)
-        second = full(search.rows.moments[i], doubled=False)
-        np.testing.assert_allclose(second, covariance + np.outer(mean, mean), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, covariance, rtol=1e-6, atol=1e-8)  # single precision
 
 
 def test_an_entry_is_judged_without_its_own_influence():
@@ -116,7 +117,7 @@ def test_the_balanced_basis_leaves_products_and_has_the_same_diagonal_moments():
     np.testing.assert_allclose(search.rows.U @ search.columns.U.T, product, rtol=1e-8, atol=1e-10)
     moved = full(search.rows.covariances[4], doubled=True)
     np.testing.assert_allclose(
-        search.columns.U @ moved @ search.columns.U.T, predicted, rtol=1e-8, atol=1e-10
+        search.columns.U @ moved @ search.columns.U.T, predicted, rtol=1e-5, atol=1e-6
     )
     for side in (search.rows, search.columns):
         np.testing.assert_allclose(side.second_moment(), np.diag(search.variances), atol=1e-6)
@@ -190,7 +191,7 @@ def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
     step = 0.25
     mixture = NoiseMixture(1.0, 1e4)
     grid = np.arange(-14.0, 40.0, step)
-    table = mixture.log_density(grid)
+    table = np.pad(mixture.log_density(grid), 2 * OPTIONS.level_steps + 2, mode="edge")[::-1].copy()
     deviation = {}
     for name, true in (("equal", np.ones(m)), ("different", np.exp(rng.standard_normal(m)))):
         energies = (np.sqrt(true)[:, None] * rng.standard_normal((m, count))).ravel() ** 2
@@ -210,7 +211,6 @@ def test_levels_follow_the_rows_and_are_equal_where_rows_do_not_differ():
                 table,
                 -14.0,
                 step,
-                levels.offsets,
                 out,
             )
             levels.learn(out, np.full(m, count), common=False)
@@ -336,3 +336,16 @@ def test_outliers_by_value_do_not_change_the_scales_of_their_rows():
     np.testing.assert_array_equal(search.gross, bad.ravel())
     ratio = search.row_scale / clean.row_scale
     assert (ratio / np.median(ratio)).max() < 1.5
+
+
+@pytest.mark.parametrize("value", [1e5, 1e9])
+def test_one_gross_outlier_does_not_change_the_noise(value):
+    """It is beyond all components of the mixture, and far beyond the other values."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
+    X += 0.1 * rng.standard_normal(X.shape)
+    clean = search_factors(Observed.from_dense(X), None, Team(1), np.random.default_rng(0))
+    X[0, 0] = value
+    found = search_factors(Observed.from_dense(X), None, Team(1), np.random.default_rng(0))
+    assert found.rank == clean.rank == 2
+    assert found.sigma == pytest.approx(clean.sigma, rel=0.1)

@@ -95,8 +95,6 @@ class Candidate:
         The ridge that corresponds to the noise and to the size of the factors.
     ridges : (FactorRidge, FactorRidge) or None, default=None
         The same for each factor.
-    residuals : array or None, default=None
-        The difference of each entry that was searched from its prediction by the others.
     """
 
     U: Array
@@ -105,7 +103,6 @@ class Candidate:
     noise: NoiseModel | None = None
     ridge: float | None = None
     ridges: Ridges | None = None
-    residuals: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -117,6 +114,13 @@ class Candidate:
         missing = rank - self.U.shape[1]
         U, V = (np.hstack([A, np.zeros_like(A, shape=(len(A), missing))]) for A in (self.U, self.V))
         return replace(self, U=U, V=V)
+
+    @property
+    def transposed(self) -> Candidate:
+        """The same for the transposed matrix."""
+        noise = None if self.noise is None else self.noise.transposed
+        ridges = None if self.ridges is None else (self.ridges[1], self.ridges[0])
+        return replace(self, U=self.V, V=self.U, noise=noise, ridges=ridges)
 
 
 def continued_factors(problem: Problem, U: Array, V: Array, rng: np.random.Generator) -> Candidate:

@@ -21,7 +21,8 @@ from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
 from robustmf.initialization.problem import sampled_entries
 from robustmf.initialization.scales import least_sigma
-from robustmf.initialization.search import Block, candidate_without_factors, searched_factors
+from robustmf.initialization.search import Block, extended, noise_of_block, search_block
+from robustmf.initialization.variational import FoundFactors
 from robustmf.losses import Huber
 
 Array = NDArray[np.floating[Any]]
@@ -145,16 +146,16 @@ def choose_model(
     block = Block.to_search(operations)
     plain = None
     if without_biases:
-        plain = searched_factors(operations, rank, rng, block)
+        plain = search_block(operations, rank, rng, block)
         if plain is None:
             return None
-    considered: list[tuple[str, Candidate, Biases | None]] = []
+    considered: list[tuple[str, FoundFactors, Biases | None]] = []
     base: Biases | None = None
     if with_biases:
         biases = _placed_biases(operations, block)
         center = replace(_without_biases(operations), center=biases.center, width=biases.width)
         for name, own in (("center", center), ("biases", biases)):
-            left = candidate_without_factors(own.subtracted_from(operations), block)
+            left = noise_of_block(own.subtracted_from(operations), block)
             if left is None:
                 return None
             considered.append((name, left, own))
@@ -166,13 +167,13 @@ def choose_model(
     if plain is not None and plain.rank > 0:
         considered.append(("factors", plain, None))
     if base is not None and (plain is None or _may_have_biases(operations, plain, block)):
-        both = searched_factors(base.subtracted_from(operations), rank, rng, block)
+        both = search_block(base.subtracted_from(operations), rank, rng, block)
         if both is not None and both.rank > 0:
             name = "biases" if base is biases else "center"
             considered.append((f"{name} and factors", both, base))
     if not considered:
         assert plain is not None
-        return ModelChoice(plain, None, ())
+        return ModelChoice(extended(operations, plain, block), None, ())
     # the sort is stable: of models with as many parameters the first is the simpler one
     considered.sort(key=lambda one: one[1].rank + (one[2] is not None))
     errors = [_errors(factors, own, block) for _, factors, own in considered]
@@ -182,10 +183,12 @@ def choose_model(
         ModelCandidate.from_errors(name, factors.rank, own, k == best)
         for k, ((name, factors, _), own) in enumerate(zip(considered, errors, strict=True))
     )
-    return ModelChoice(*considered[best][1:], candidates)
+    _, found, chosen = considered[best]
+    remaining = operations if chosen is None else chosen.subtracted_from(operations)
+    return ModelChoice(extended(remaining, found, block), chosen, candidates)
 
 
-def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block) -> bool:
+def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Block) -> bool:
     """Whether a model with biases beside factors can be better than these factors.
 
     A bias is a factor of which the other side is constant. So either the factors contain most of
@@ -195,14 +198,12 @@ def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block
     if plain.rank == 0:
         return True
     observed = block.of(block.observed)
-    sides = ((plain.U, observed.rows), (plain.V, observed.columns))
-    for (factors, groups), kept in zip(sides, block.indices, strict=True):
+    for factors, groups in ((plain.U, observed.rows), (plain.V, observed.columns)):
         counts = groups.counts
         root = np.sqrt(counts)
-        basis = np.linalg.qr(np.asarray(factors)[kept].astype(np.float64) * root[:, None])[0]
+        basis = np.linalg.qr(factors * root[:, None])[0]
         if np.square(root @ basis).sum() > OPTIONS.constant_share * counts.sum():
             return True
-    assert plain.residuals is not None
     left = operations.host().on(observed.with_values(plain.residuals.astype(observed.dtype)))
     biases = learned_biases(left)
     explained = replace(
@@ -214,24 +215,27 @@ def _may_have_biases(operations: EntryOperations, plain: Candidate, block: Block
     return less < (1 - OPTIONS.worthwhile) * own
 
 
-def _truncated(errors: Sequence[Array], models: Sequence[Candidate]) -> list[Array]:
+def _truncated(errors: Sequence[Array], models: Sequence[FoundFactors]) -> list[Array]:
     """Errors, but at most three noise levels: a model must not be better by fitting outliers.
 
     The noise level is the lowest of the models'. Errors below that of an exact fit are all equal.
     """
     typical = float(np.median(errors[0])) or 1.0
     least = least_sigma(typical, errors[0].dtype)
-    noise = min(model.sigma for model in models)
+    # σ belongs to an entry whose row and column have scale 1: most errors may be larger
+    noise = min(
+        max(model.sigma, MAD_TO_SIGMA * float(np.median(own)))
+        for model, own in zip(models, errors[-len(models) :], strict=True)
+    )
     most = max(OPTIONS.cutoff * noise, OPTIONS.exact * typical)
     return [np.clip(own, least, most) for own in errors]
 
 
-def _errors(factors: Candidate, biases: Biases | None, block: Block) -> Array:
+def _errors(factors: FoundFactors, biases: Biases | None, block: Block) -> Array:
     """Absolute errors of the entries of a block, each predicted from the others.
 
     Biases were fitted to all entries: the leave-one-out residual is larger by the leverage.
     """
-    assert factors.residuals is not None
     sizes = np.abs(factors.residuals)
     if biases is None:
         return sizes

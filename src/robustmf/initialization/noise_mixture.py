@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.losses import Loss
 
 Array = NDArray[np.floating[Any]]
@@ -42,13 +43,22 @@ class NoiseOptions:
         The step of the grid of noise levels, in the logarithm of the variance.
     level_steps : int
         Steps on each side: standard deviations up to 55 times larger or smaller.
+    parts : int
+        The number of points between two steps in the mean density of the noise.
     level_prior : float
         The share of rows whose level is not near the others' before levels are learned.
+    slope_sweeps : int
+        Of the regression of levels on scales.
+    level_damping : float
+        The share of the step to new levels, in the logarithm, where it is opposed to the last one.
     low_quantile, low_deviations : float
         Noise levels below the median by more than this many standard deviations, which are
         estimated from a quantile, are raised to that.
     equal_levels : float
         Scales whose logarithms have a smaller standard deviation are taken to be equal.
+    exact : float
+        The smallest variance that is learned, in units of the initial one: smaller residuals are
+        those of an exact fit, and covariances in single precision remain positive.
     nodes : int
         Of the quadrature for each component.
     least_theta, thetas : float, int
@@ -66,10 +76,14 @@ class NoiseOptions:
     least_share: float = 3e-4
     level_step: float = 0.25
     level_steps: int = 32
+    parts: int = 8
     level_prior: float = 1e-3
+    slope_sweeps: int = 5
+    level_damping: float = 0.5
     low_quantile: float = 0.1
     low_deviations: float = 3.5
     equal_levels: float = 0.1
+    exact: float = 1e-24
     nodes: int = 31
     least_theta: float = 0.3
     thetas: int = 12
@@ -107,6 +121,7 @@ class NoiseMixture:
         self.centers = self.first_centers.copy()
         self.variances = self.first_variances.copy()
         self.variance = variance
+        self.least = OPTIONS.exact * variance
         self.largest = largest
         self.is_free = False
         self.shares = np.zeros(len(self.centers))
@@ -121,6 +136,7 @@ class NoiseMixture:
 
     def impose(self, variance: float, outlier_variance: float) -> None:
         """Two components: noise of this variance, and outliers."""
+        variance = max(variance, self.least)
         self.variance = variance
         ratio, count = OPTIONS.scales
         k = round(np.log(max(outlier_variance / variance, 1.0)) / np.log(ratio**2))
@@ -130,16 +146,25 @@ class NoiseMixture:
 
     def release(self, variance: float) -> None:
         """All components, equal but for the first: to be learned from here."""
-        self.variance = variance
+        self.variance = max(variance, self.least)
         self.centers[:] = self.first_centers
         self.variances[:] = self.first_variances
         possible = self._possible
         self.shares = OPTIONS.outlier_share * possible / possible.sum()
         self.shares[0] += 1 - OPTIONS.outlier_share
 
-    def components(self, least: float = 0.0) -> tuple[NDArray[np.intp], Array, Array, Array]:
-        """Indices of the components of more than this share; log shares, centers, variances."""
-        used = np.flatnonzero(self.shares > least)
+    def components(
+        self, least: float = 0.0, with_tails: bool = False
+    ) -> tuple[NDArray[np.intp], Array, Array, Array]:
+        """Indices of the components of more than this share; log shares, centers, variances.
+
+        With ``with_tails`` all that have mean zero are included, so that the density of no residual
+        is far too small.
+        """
+        kept = self.shares > least
+        if with_tails:
+            kept |= (self.first_centers == 0) & (self.shares > 0)
+        used = np.flatnonzero(kept)
         centers = np.sqrt(self.variance) * self.centers[used]
         return used, np.log(self.shares[used]), centers, self.variance * self.variances[used]
 
@@ -161,7 +186,7 @@ class NoiseMixture:
         shares[used] = counts / counts.sum()
         informative = counts[self.first_centers[used] == 0].sum()
         if informative > 0 and energy > 0:
-            self.variance *= float(energy / informative)
+            self.variance = max(self.variance * float(energy / informative), self.least)
         self.centers[:] = self.first_centers
         self.variances[:] = self.first_variances
         learned = (self.first_centers[used] != 0) & (shares[used] > OPTIONS.learned_share)
@@ -187,6 +212,18 @@ class NoiseMixture:
         best = terms.max(axis=1)
         density: Array = best + np.log(np.exp(terms - best[:, None]).sum(axis=1))
         return density
+
+    def mean_log_density(self, log_energies: Array) -> Array:
+        """The logarithm of the mean density around these, which are evenly spaced.
+
+        A component of outliers may be narrower than the spacing: at single points it would be
+        missed, and a row with many of them would look noisy.
+        """
+        step = log_energies[1] - log_energies[0]
+        n = OPTIONS.parts
+        parts = step * ((np.arange(n) + 0.5) / n - 0.5)
+        density = self.log_density((log_energies[:, None] + parts).ravel()).reshape(-1, n)
+        return np.asarray(np.logaddexp.reduce(density, axis=1) - np.log(n))
 
     def asymptotic_variance(self, loss: Loss) -> float:
         """Asymptotic variance of a location estimate with this loss, in units of σ²."""
@@ -277,6 +314,7 @@ class NoiseLevels:
         self.base: Array = np.ones(len(log_scale))
         self.values: Array = np.ones(len(log_scale))
         near = np.abs(self.offsets) <= 1
+        self.last_step: Array = np.zeros(len(log_scale))
         self.prior = np.where(near, 1.0, OPTIONS.level_prior)
         self.prior /= self.prior.sum()
 
@@ -309,16 +347,33 @@ class NoiseLevels:
         logs -= np.median(logs)  # the noise variance is that of the median row
         # a row whose values happen to be equal would otherwise outweigh all others
         spread = -np.quantile(logs, OPTIONS.low_quantile) / -ndtri(OPTIONS.low_quantile)
-        self.values = self.base * np.exp(np.maximum(logs, -OPTIONS.low_deviations * spread))
+        new = np.log(self.base) + np.maximum(logs, -OPTIONS.low_deviations * spread)
+        # rows and columns are learned in turn, from the same residuals: levels that would oscillate
+        # take shorter steps
+        step = new - np.log(self.values)
+        step *= np.where(step * self.last_step < 0, OPTIONS.level_damping, 1.0)
+        self.values = self.values * np.exp(step)
+        self.last_step = step
         self.base = np.exp(line)
 
 
 def _slope(x: Array, y: Array, counts: NDArray[np.int64]) -> float:
-    """Slope of the regression of y on x, one point for each entry, between −2 and 0."""
+    """Slope of Huber's regression of y on x, weighted by counts, between −2 and 0.
+
+    Rows in a poor local maximum look noisy, and outliers have made their scales large: by least
+    squares a few of them would determine the slope.
+    """
+    slope = 0.0
     weights = counts / max(counts.sum(), 1)
-    centered = x - weights @ x
-    variance = float(weights @ centered**2)
-    if variance < 1e-12:
-        return 0.0
-    slope = float(weights @ (centered * (y - weights @ y))) / variance
+    for _ in range(OPTIONS.slope_sweeps):
+        total = max(float(weights.sum()), 1e-300)
+        centered = x - weights @ x / total
+        variance = float(weights @ centered**2)
+        if variance < 1e-12:
+            return 0.0
+        slope = float(weights @ (centered * y)) / variance
+        residual = y - slope * x
+        size = np.abs(residual - np.median(residual))
+        width = MAD_TO_SIGMA * float(np.median(size)) + OPTIONS.level_step
+        weights = counts * np.minimum(1.0, width / np.maximum(size, width))
     return min(0.0, max(-2.0, slope))

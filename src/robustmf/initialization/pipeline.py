@@ -98,14 +98,15 @@ def _initialize_oriented(
         if settings.auto_rank:
             settings = replace(settings, rank=1 if model is None else model.factors.rank)
             plain = settings.is_plain(sample_weights) and (model is None or model.biases is None)
+            if settings.solver == "auto" and model is not None:
+                plain = plain and not _has_learned_ridges(settings, model.factors)
             choice = solver_for(settings, operations, plain)
             _log.info("rank %d found; solver %s", settings.rank, choice.spec.name)
     candidates = () if model is None else model.candidates
     if model is not None and model.biases is not None and _is_searchable(settings):
         return _with_biases(settings, operations, sample_weights, rng, choice, model)
-    candidate = None
-    if model is not None and _is_searched(settings, choice):
-        candidate = model.factors
+    searched = None if model is None else model.factors
+    candidate = searched if _is_searched(settings, choice) else None
     least_rank = 1 if given_rank is None else given_rank
     if candidate is not None and candidate.rank == 0:
         # a given rank is used even if the data do not support it
@@ -116,7 +117,7 @@ def _initialize_oriented(
         rank = settings.rank if candidate is None else candidate.rank
         problem = Problem(operations, rank, settings.reg)
         settings, paper_reg = in_units(settings, problem, candidate is not None)
-    initial = _initial_point(settings, operations, sample_weights, rng, choice, candidate)
+    initial = _initial_point(settings, operations, sample_weights, rng, choice, candidate, searched)
     if settings.auto_reg:
         settings, initial = _choose_regularization(
             settings, operations, sample_weights, rng, choice, initial, paper_reg
@@ -281,12 +282,22 @@ def _noise_settings(
     return initial.noise.theta(settings.loss, default), scales
 
 
+def _has_learned_ridges(settings: Settings, found: Candidate | InitialPoint) -> bool:
+    """Whether each factor has the ridge that was learned with it.
+
+    The rank was chosen with these ridges, and is too high without them: a solver that does not
+    have them fits factors to few entries.
+    """
+    return found.ridges is not None and settings.loss.degree == 2 and settings.auto_reg
+
+
 def _learned_ridges(
     settings: Settings, initial: InitialPoint, given_rank: int | None
 ) -> Ridges | None:
     """The ridge of each factor, where λ is not given and the factors' variances were learned."""
-    if initial.ridges is None or settings.loss.degree != 2 or not settings.auto_reg:
+    if not _has_learned_ridges(settings, initial):
         return None
+    assert initial.ridges is not None
     rows, columns = initial.ridges
     rank = initial.factorization.rank if given_rank is None else given_rank
     return rows.padded(rank), columns.padded(rank)
@@ -309,8 +320,13 @@ def _initial_point(
     rng: np.random.Generator,
     choice: SolverChoice,
     candidate: Candidate | None = None,
+    searched: Candidate | None = None,
 ) -> InitialPoint:
-    """The initial point for these settings: biases first, then factors of what they leave."""
+    """The initial point for these settings: biases first, then factors of what they leave.
+
+    ``candidate`` is where the solver starts, if a search was made for it; ``searched`` are the
+    factors that any search has found.
+    """
     center: float | None = None
     init = settings.init
     if settings.bias is True and isinstance(init, Factorization):
@@ -322,7 +338,7 @@ def _initial_point(
         center, row_bias, column_bias = initial_biases(operations, reg)
     operations = _weighted(operations, sample_weights)
     if choice.spec.initialized_by_projection and init == "auto":
-        return projection_initialization(settings, operations, rng)
+        return projection_initialization(settings, operations, rng, searched)
     if center is not None:
         operations = subtract_biases(operations, center, row_bias, column_bias)
     observed = operations.observed

@@ -78,18 +78,15 @@ class Side:
         rank = factors.shape[1]
         self.U = np.ascontiguousarray(factors)
         a, c = np.tril_indices(rank)
-        identity = np.where(a == c, variance, 0.0)
+        identity = np.where(a == c, variance, 0.0).astype(np.float32)
         self.covariances = np.tile(identity, (len(self.U), 1))
-        self.moments = self.covariances + self.U[:, a] * self.U[:, c]
 
     def extend(self, factors: Array, variance: float) -> None:
         """Add factors, independent of those there are."""
         self.U = np.hstack([self.U, factors])
         a, c = np.tril_indices(self.U.shape[1])
-        added = np.where(a == c, variance, 0.0)[len(self.covariances[0]) :]
+        added = np.where(a == c, variance, 0.0)[len(self.covariances[0]) :].astype(np.float32)
         self.covariances = np.hstack([self.covariances, np.tile(added, (len(self.U), 1))])
-        single = np.where(a == c, 1.0, 0.5)
-        self.moments = self.covariances * single + self.U[:, a] * self.U[:, c]
 
     def divergence(self, precision: Array) -> float:
         """Kullback–Leibler divergence of the posterior from the prior."""
@@ -103,31 +100,30 @@ class Side:
             full[:, a, c] = packed
             full[:, c, a] = packed
             log_det += float(np.linalg.slogdet(full)[1].sum())
-        second = float((self.moments[:, a == c] @ precision).sum())
+        second = float(np.diag(self.second_moment()) @ precision) * n
         return 0.5 * (second - n * rank - log_det - n * float(np.log(precision).sum()))
 
     def second_moment(self) -> Array:
         """The mean of E[uuᵀ] over the rows."""
-        return unpacked(self.moments.mean(axis=0))
+        packed = self.covariances.mean(axis=0, dtype=np.float64)
+        a, c = np.tril_indices(self.U.shape[1])
+        return unpacked(packed * np.where(a == c, 1.0, 0.5)) + self.U.T @ self.U / len(self.U)
 
     def transform(self, T: Array) -> None:
         """U ← U T."""
         self.U = np.ascontiguousarray(self.U @ T)
         rank = T.shape[0]
         a, c = np.tril_indices(rank)
-        single = np.where(a == c, 1.0, 0.5)
         # packed(TᵀST) = packed(S) K, with one small matrix K for all rows
-        K = np.empty((len(a), T.shape[1] * (T.shape[1] + 1) // 2))
         p, q = np.tril_indices(T.shape[1])
-        for k, (x, y) in enumerate(zip(a, c, strict=True)):
-            K[k] = T[x, p] * T[y, q] if x == y else T[x, p] * T[y, q] + T[y, p] * T[x, q]
-        S = (self.covariances * single) @ K
-        self.moments = S + self.U[:, p] * self.U[:, q]
-        self.covariances = S * np.where(p == q, 1.0, 2.0)
+        K = T[a][:, p] * T[c][:, q]
+        K += T[c][:, p] * T[a][:, q]
+        K *= np.where(p == q, 0.5, 1.0)
+        self.covariances = self.covariances @ K.astype(np.float32)
 
     def changed(self) -> dict[str, Any]:
         """What a sweep changes, by name; the arrays themselves, not copies."""
-        return {name: getattr(self, name) for name in ("U", "covariances", "moments", "levels")}
+        return {name: getattr(self, name) for name in ("U", "covariances", "levels")}
 
 
 def unpacked(packed: Array) -> Array:

@@ -123,36 +123,38 @@ class Block:
 
 
 def searched_factors(
-    operations: EntryOperations,
-    rank: int | None,
-    rng: np.random.Generator,
-    block: Block | None = None,
+    operations: EntryOperations, rank: int | None, rng: np.random.Generator
 ) -> Candidate | None:
     """At most ``rank`` factors, as many as the data support, perhaps none.
 
     None where there are too few entries to find any.
     """
+    block = Block.to_search(operations)
+    found = search_block(operations, rank, rng, block)
+    return None if found is None else extended(operations, found, block)
+
+
+def search_block(
+    operations: EntryOperations, rank: int | None, rng: np.random.Generator, block: Block
+) -> FoundFactors | None:
+    """At most ``rank`` factors of a block; None where there are too few entries to find any."""
     host = operations.host()
-    block = block or Block.to_search(operations)
-    found = search_factors(block.of(host.observed), rank, host.team, rng)
-    return None if found is None else _on_all(operations, found, block)
+    return search_factors(block.of(host.observed), rank, host.team, rng)
 
 
-def candidate_without_factors(operations: EntryOperations, block: Block) -> Candidate | None:
+def noise_of_block(operations: EntryOperations, block: Block) -> FoundFactors | None:
     """The model without factors, whose noise is all there is; None for too few entries."""
     host = operations.host()
     entries = block.of(host.observed)
-    if not is_searchable(entries):
-        return None
-    return _on_all(operations, noise_without_factors(entries, host.team), block)
+    return noise_without_factors(entries, host.team) if is_searchable(entries) else None
 
 
-def _on_all(operations: EntryOperations, found: FoundFactors, block: Block) -> Candidate:
+def extended(operations: EntryOperations, found: FoundFactors, block: Block) -> Candidate:
     """What was found in a block, for all rows and columns."""
     if block.rows is not None and block.columns is not None:
         return _extended(operations, found, block.rows, block.columns)
     U, V = (operations.array(A.astype(operations.observed.dtype)) for A in (found.U, found.V))
-    return Candidate(U, V, found.sigma, found.noise, found.ridge, found.ridges, found.residuals)
+    return Candidate(U, V, found.sigma, found.noise, found.ridge, found.ridges)
 
 
 def dense_block(observed: Observed) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -234,7 +236,7 @@ def _extended(
         _regress(operations, loss, ridges[0], U, V, other_rows)
     del in_block
     noise = _extended_noise(operations, found, rows, columns, np.asarray(U), np.asarray(V))
-    return Candidate(U, V, found.sigma, noise, found.ridge, ridges, found.residuals)
+    return Candidate(U, V, found.sigma, noise, found.ridge, ridges)
 
 
 def _regress(

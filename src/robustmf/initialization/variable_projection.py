@@ -131,9 +131,16 @@ OPTIONS = ProjectionOptions()
 
 
 def projection_initialization(
-    settings: Settings, operations: EntryOperations, rng: np.random.Generator
+    settings: Settings,
+    operations: EntryOperations,
+    rng: np.random.Generator,
+    searched: Candidate | None = None,
 ) -> InitialPoint:
-    """The better of the two initial points."""
+    """The better of the two initial points.
+
+    ``searched`` is the result of a search that was made already, in the orientation of
+    ``operations``.
+    """
     operations, swapped = oriented(operations)
     observed = operations.observed
     problem = Problem(operations, settings.rank, settings.reg, settings.loss.degree)
@@ -160,7 +167,11 @@ def projection_initialization(
     V = np.ascontiguousarray(V, observed.dtype)
     best = Candidate(U, V, problem.noise(problem.residuals(U, V)))
     if settings.loss.robust:
-        other = default_candidate(problem, rng).padded(settings.rank)
+        if searched is None or searched.rank == 0:
+            searched = default_candidate(problem, rng)
+        elif swapped:
+            searched = searched.transposed
+        other = searched.padded(settings.rank)
         # at a minimum, as the first is: posterior means alone would be compared with one
         U = other.U.copy()
         V = other.V.copy()

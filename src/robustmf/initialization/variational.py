@@ -126,16 +126,26 @@ class VariationalOptions:
         Sweeps between two estimates of the noise levels.
     sweeps : int
         The largest number of sweeps until the estimates settle.
+    stationary : float
+        Sweeps end if the log density of the entries, its mean over two estimates of the noise
+        levels, changes by less than this share of its standard error, and
+    stationary_levels : float
+        the quantile of the changes of noise levels is at most this.
+    relaxation : float
+        Of the prior variances in these sweeps.
     tol : float
         They have settled when noise variance and prior variances change by less in a sweep, and
-    level_weight : float
-        the standard deviation of the changes of noise levels by less than its reciprocal times
+    level_weight, level_quantile : float
+        this quantile of the changes of noise levels by less than the weight's reciprocal times
         that.
     pruned : float
         A factor is removed whose posterior means have less than this share of its second moment.
     max_repetitions : int
         At the end all rows may be repaired again, at most so often; what raises the evidence is
         kept.
+    max_passes : int
+        Passes over the entries of one attempt, after which the search ends with the best state that
+        it has found: a bound on the work where outliers have a structure of their own.
     log_energies : (float, float)
         The range of the logarithms of squared residuals, in units of the noise, in a table of its
         density.
@@ -148,7 +158,7 @@ class VariationalOptions:
     max_rank: int = 50
     entries_per_parameter: float = 1.25
     min_side: int = 4
-    largest_value: float = 1e8
+    largest_value: float = 1e3
     scale_passes: int = 3
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
@@ -183,11 +193,16 @@ class VariationalOptions:
     level_interval: int = 3
     sweeps: int = 40
     tol: float = 1e-3
+    stationary: float = 0.2
+    stationary_levels: float = 0.05
+    relaxation: float = 1.8
     level_weight: float = 0.1
+    level_quantile: float = 0.75
     pruned: float = 0.3
     log_energies: tuple[float, float] = (-14.0, 40.0)
     tail: float = 1e-5
     max_repetitions: int = 4
+    max_passes: int = 600
     batch: int = 1 << 14
 
 
@@ -227,6 +242,11 @@ class FoundFactors:
     residuals: Array
     evidence: float
 
+    @property
+    def rank(self) -> int:
+        """The number of factors."""
+        return int(self.U.shape[1])
+
 
 class VariationalSearch:
     """One search on the entries of ``observed``; see the module."""
@@ -262,6 +282,7 @@ class VariationalSearch:
         self.noise = NoiseMixture(self.size, 1.5 * float(np.max(self.values**2)))
         self.sums: tuple[NDArray[np.intp], Array, float] | None = None
         self.n_repairs = 0
+        self.n_passes = 0
         self.levels_are_learned = False
         self.level_change = 0.0
 
@@ -302,7 +323,7 @@ class VariationalSearch:
     def posteriors(self, own: Side, other: Side) -> None:
         """Posteriors of one side, given the other and the weights."""
         weights = own.take(self.weights)
-        size = other.moments.shape[1]
+        size = other.covariances.shape[1]
         self.team.run(
             kernels.posteriors,
             len(own.bounds) - 1,
@@ -313,11 +334,10 @@ class VariationalSearch:
             own.values,
             weights,
             other.U,
-            other.moments,
+            other.covariances,
             self.precision,
             own.U,
             own.covariances,
-            own.moments,
         )
 
     def expectations(self, complete: bool = True) -> None:
@@ -333,7 +353,7 @@ class VariationalSearch:
         self.team.run(
             kernels.expectations,
             n_blocks,
-            4 * rows.moments.shape[1] * len(self.values),
+            4 * rows.covariances.shape[1] * len(self.values),
             rows.bounds,
             rows.groups.pointers,
             rows.groups.indices,
@@ -342,10 +362,10 @@ class VariationalSearch:
             rows.covariances,
             columns.U,
             columns.covariances,
-            columns.moments,
             rows.levels.values,
             columns.levels.values,
             *components,
+            self.noise.is_free,
             self.weights,
             self.energies,
             self.clean,
@@ -355,6 +375,7 @@ class VariationalSearch:
         )
         moments, energy = (part.sum(axis=0) for part in sums)
         self.sums = (used, moments, float(energy))
+        self.n_passes += 1
 
     def sweep(self) -> None:
         """Posteriors of rows and columns, in the basis in which both have diagonal moments."""
@@ -366,19 +387,25 @@ class VariationalSearch:
         """Transform both sides such that E[uuᵀ] and E[vvᵀ] are the same diagonal matrix."""
         A = self.rows.second_moment()
         B = self.columns.second_moment()
-        tiny = 1e-12 * np.eye(len(A))
-        LA = np.linalg.cholesky(A + np.trace(A) * tiny)
-        LB = np.linalg.cholesky(B + np.trace(B) * tiny)
+        # positive definite also where covariances vanish in single precision
+        LA, LB = (
+            np.linalg.cholesky(C + (1e-12 * np.trace(C) + 1e-30) * np.eye(len(C))) for C in (A, B)
+        )
         X, s, _ = np.linalg.svd(LA.T @ LB)
         T = np.linalg.solve(LA.T, X * np.sqrt(s))
         self.rows.transform(T)
         self.columns.transform(np.linalg.inv(T).T)
         self.variances = s
 
-    def learn_precision(self, floor: float) -> float:
-        """New precision of the priors; return the largest relative change."""
+    def learn_precision(self, floor: float, relaxation: float = 1.0) -> float:
+        """New precision of the priors; return the largest relative change.
+
+        A relaxation between 1 and 2 lengthens the steps of expectation maximization, which are
+        short for weak factors.
+        """
         least = max(floor * float(self.variances.max()), 1e-12)
-        new = 1 / np.maximum(self.variances, least)
+        step = np.clip(self.variances * self.precision, 0.5, 2.0)
+        new = 1 / np.maximum(self.variances * step ** (relaxation - 1), least)
         strong = self.variances > 0.05 * self.variances.max()
         change = float(np.max(np.abs(new / self.precision - 1)[strong]))
         self.precision = new
@@ -428,7 +455,8 @@ class VariationalSearch:
         grid = np.arange(lowest, highest, step)
         # beyond all components, a tail that is uniform in the logarithm: one entry that is far off
         # must not make its row noisy
-        table = np.logaddexp(self.noise.log_density(grid), np.log(OPTIONS.tail) - 0.5 * grid)
+        table = np.logaddexp(self.noise.mean_log_density(grid), np.log(OPTIONS.tail) - 0.5 * grid)
+        table = np.pad(table, 2 * NOISE.level_steps + 2, mode="edge")[::-1].copy()
         for own in (self.rows, self.columns):
             levels = own.levels
             # in units of the noise and of the other side's levels, but of the own side's base
@@ -446,14 +474,16 @@ class VariationalSearch:
                 table,
                 lowest,
                 step,
-                levels.offsets,
                 likelihoods,
             )
             before = levels.values
             levels.learn(likelihoods, own.groups.counts, common)
             own.scale(self.energies, before / levels.values)
-            change = float(np.std(np.log(levels.values / before)))
-            self.level_change = max(self.level_change, change)
+            # a few rows without noise, whose levels fall on and on, do not count; nor does a
+            # common factor, which belongs to the noise variance
+            change = np.log(levels.values / before)
+            change = np.quantile(np.abs(change - np.median(change)), OPTIONS.level_quantile)
+            self.level_change = max(self.level_change, float(change))
 
     def repair(self, last: bool = False) -> int:
         """Fit rows, then columns, again from random subsets where that is better.
@@ -464,7 +494,7 @@ class VariationalSearch:
         variance = max(self.noise.variance, float(np.median(self.energies)) * MAD_TO_SIGMA**2)
         if variance > OPTIONS.repairable_noise * self.spread:
             return 0
-        _, *components = self.noise.components()
+        _, *components = self.noise.components(NOISE.least_share, with_tails=True)
         changed = 0
         for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
             weights = own.take(self.weights)
@@ -528,7 +558,8 @@ class VariationalSearch:
         number = int(np.searchsorted(work, OPTIONS.repair_work, side="right"))
         rows = rows[:number]
         own.tried[rows] = share[rows]
-        own.failures[rows] += 1
+        # where the number of subsets was not limited, one more attempt is as good as many
+        own.failures[rows] += np.where(subsets[:number] < max_subsets, OPTIONS.max_failures // 2, 1)
         return rows, subsets[:number]
 
     def forget_failures(self) -> None:
@@ -540,31 +571,50 @@ class VariationalSearch:
         """Learn noise, levels and prior variances, with repairs, until they change no more."""
         repairs = 0
         changed = 1
+        interval = OPTIONS.level_interval
+        noise = [np.inf] * interval  # the variance of the last sweeps
+        densities: list[float] = []  # the log density of the entries since the last repair
         phases.begin("initialization, rank and noise")
         for k in range(OPTIONS.sweeps + OPTIONS.max_repairs * OPTIONS.repair_interval):
             phases.step(k, f"rank {self.rank}")
             if self.rank == 0:
                 self.settle_noise()
                 break
-            before = self.noise.variance
             # a row that is to be repaired looks noisy: its own level is learned afterwards
             repairing = changed > 0
-            complete = k % OPTIONS.level_interval == 0
+            complete = k % interval == 0
             due = complete and not (repairing and self.levels_are_learned)
             moved = self.learning_sweep(due, repairing, complete)
             if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
                 changed = self.repair()
                 repairs += 1
-                if repairs >= OPTIONS.max_repairs:
+                if repairs >= OPTIONS.max_repairs or self.is_exhausted:
                     changed = 0
                 last_repair = k
+                densities.clear()
             self.prune()
-            moved = max(moved, abs(self.noise.variance / before - 1))
+            densities.append(float(self.log_densities.sum()))
+            # passes differ in their components, so that the variance alternates between them
+            noise.append(self.noise.variance)
+            moved = max(moved, abs(noise[-1] / noise[-1 - interval] - 1) / interval)
             moved = max(moved, OPTIONS.level_weight * self.level_change)
-            if not changed and k > last_repair + 2 * OPTIONS.level_interval and moved < OPTIONS.tol:
+            if not changed and k > last_repair + 2 * interval and moved < OPTIONS.tol:
                 break
-            if not changed and k > last_repair + OPTIONS.sweeps:
+            if not changed and (k > last_repair + OPTIONS.sweeps or self._is_stationary(densities)):
                 break
+
+    def _is_stationary(self, densities: list[float]) -> bool:
+        """Whether the log density of the entries has changed by less than its standard error.
+
+        Estimates may alternate for ever, or a factor vanish slowly, without a change that the
+        entries could show.
+        """
+        period = 2 * OPTIONS.level_interval
+        if len(densities) < 2 * period or self.level_change > OPTIONS.stationary_levels:
+            return False
+        before, now = np.reshape(densities[-2 * period :], (2, period)).mean(axis=1)
+        error = float(np.std(self.log_densities)) * np.sqrt(len(self.log_densities))
+        return bool(abs(now - before) < OPTIONS.stationary * error)
 
     def settle_noise(self) -> None:
         """Learn noise and levels of a model without factors, until they change no more."""
@@ -589,7 +639,7 @@ class VariationalSearch:
     ) -> float:
         """One sweep that learns prior variances and noise; the largest change of the former."""
         self.sweep()
-        moved = self.learn_precision(0.0)
+        moved = self.learn_precision(0.0, OPTIONS.relaxation)
         assert self.sums is not None
         self.noise.learn(*self.sums)
         if levels:
@@ -646,6 +696,8 @@ class VariationalSearch:
         least = float(self.log_densities.sum()) - cost
         best = None
         for k in range(self.rank):
+            if self.is_exhausted:
+                break
             self.restore(start)
             self.keep_factors(np.arange(self.rank) != k)
             self.expectations()
@@ -748,6 +800,11 @@ class VariationalSearch:
         )
 
     @property
+    def is_exhausted(self) -> bool:
+        """Whether the search has made as many passes over the entries as it may."""
+        return self.n_passes >= OPTIONS.max_passes
+
+    @property
     def is_clear(self) -> bool:
         """Whether no further attempt is needed."""
         low, high = OPTIONS.clear_noise
@@ -765,20 +822,24 @@ def search_factors(
     seed = int(rng.integers(1 << 40))
     if not is_searchable(observed):
         return None
-    best: tuple[FoundFactors, VariationalSearch] | None = None
+    best: tuple[float, VariationalSearch] | None = None
     completed = False
     for least_prior in OPTIONS.least_priors:
         search = VariationalSearch(observed, team, seed)
         _attempt(search, rank, least_prior)
         # with many outliers the removal of factors decides which attempt is the better one
         completed |= search.noise.outlier_share > OPTIONS.many_outliers
-        found = _completed(search, rank) if completed else search.found()
-        if best is None or found.evidence > best[0].evidence:
-            best = (found, search)
+        if completed:
+            _complete(search, rank)
+        evidence = search.evidence()
+        if best is None or evidence > best[0]:
+            best = (evidence, search)
         if search.is_clear:
             break
     assert best is not None
-    return best[0] if completed else _completed(best[1], rank)
+    if not completed:
+        _complete(best[1], rank)
+    return best[1].found()
 
 
 def is_searchable(observed: Observed) -> bool:
@@ -832,46 +893,68 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
         search.settle()
 
 
-def _completed(search: VariationalSearch, rank: int | None) -> FoundFactors:
-    """Add factors while that improves the fit; remove those that outliers formed; repair rows."""
-    most = _most_factors(search.observed, rank)
-    best = search.found()
-    kept = search.state()
+def _complete(search: VariationalSearch, rank: int | None) -> None:
+    """Add factors; remove those that outliers formed; repair rows: while the evidence rises."""
+    best = _BestState(search)
+    _add_factors(best, _most_factors(search.observed, rank))
+    _remove_factors(best)
+    _repair_again(best)
+
+
+class _BestState:
+    """The state of a search with the largest evidence so far, to which it can return."""
+
+    def __init__(self, search: VariationalSearch) -> None:
+        self.search = search
+        self.evidence = search.evidence()
+        self.state = search.state()
+
+    def update(self) -> bool:
+        """Keep the present state if its evidence is larger; return whether it is."""
+        evidence = self.search.evidence()
+        if evidence <= self.evidence:
+            return False
+        self.evidence = evidence
+        self.state = self.search.state()
+        return True
+
+    def restore(self) -> None:
+        """Return to the best state."""
+        self.search.restore(self.state)
+
+
+def _add_factors(best: _BestState, most: int) -> None:
+    """Add factors that the residuals show."""
+    search = best.search
     for _ in range(OPTIONS.max_growth if search.rank else 0):
-        if not search.grow(most):
+        before = search.rank
+        if search.is_exhausted or not search.grow(most):
             break
         search.settle()
-        found = search.found()
-        if found.evidence <= best.evidence:
+        if not best.update() or search.rank <= before:
             break
-        has_grown = found.U.shape[1] > best.U.shape[1]
-        best = found
-        kept = search.state()
-        if not has_grown:
-            break
-    search.restore(kept)
-    return _refined(search, best)
+    best.restore()
 
 
-def _refined(search: VariationalSearch, best: FoundFactors) -> FoundFactors:
-    """Remove factors that outliers formed, and repair all rows again, as the evidence rises."""
-    kept = search.state()
+def _remove_factors(best: _BestState) -> None:
+    """Remove factors that outliers formed."""
+    search = best.search
     while search.rank > 1 and search.noise.outlier_share > OPTIONS.many_outliers:
-        if not search.remove_factor():
+        if search.is_exhausted or not search.remove_factor() or not best.update():
             break
-        found = search.found()
-        if found.evidence <= best.evidence:
-            break
-        best = found
-        kept = search.state()
+    best.restore()
+
+
+def _repair_again(best: _BestState) -> None:
+    """Repair all rows, with more subsets."""
+    search = best.search
     for _ in range(OPTIONS.max_repetitions if search.rank else 0):
-        search.restore(kept)
         search.forget_failures()
         if not any(search.repair(last=True) for _ in range(OPTIONS.max_failures)):
             break
+        if search.is_exhausted:
+            break
         search.settle()
-        found = search.found()
-        if found.evidence > best.evidence:
-            best = found
-            kept = search.state()
-    return best
+        best.update()
+        best.restore()
+    best.restore()

@@ -1,4 +1,4 @@
-"""exp, expm1 and log1p that vectorize; those of the C library are one scalar call per entry."""
+"""exp, expm1, log, log1p that vectorize; those of the C library are one scalar call per entry."""
 
 from __future__ import annotations
 
@@ -84,6 +84,29 @@ def _log1p(dtype, bits, mantissa, root, ln2, coefficients):
     return log1p
 
 
+def _logarithm(dtype, bits, mantissa, root, ln2, coefficients):
+    """Compiles log(x) for positive normal numbers, as log(1 + f) of :func:`_log1p`."""
+    high, low, root = dtype(ln2[0]), dtype(ln2[1]), bits(root)
+    one, two, half, zero = dtype(1), dtype(2), dtype(0.5), dtype(0)
+    fraction = bits((1 << mantissa) - 1)
+    coefficients = tuple(dtype(c) for c in reversed(coefficients))
+
+    @_compile
+    def logarithm(x):
+        above_root = dtype(x).view(bits) - root
+        k = dtype(above_root >> mantissa)
+        f = bits((above_root & fraction) + root).view(dtype) - one
+        s = f / (two + f)
+        z = s * s
+        p = zero
+        for c in coefficients:
+            p = p * z + c
+        square = half * f * f
+        return k * high + (f - (square - (s * (square + p * z) + k * low)))
+
+    return logarithm
+
+
 _FLOAT32 = (np.float32, np.int32, 127, 23, 7, (0.693145751953125, 1.428606765330187e-06), 87.0)
 _FLOAT64 = (
     np.float64,
@@ -104,7 +127,7 @@ log1p_32 = _log1p(
     np.float32, np.int32, 23, 0x3F3504F3, _FLOAT32[5],
     (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
 )  # fmt: skip
-log1p_64 = _log1p(
+_LOG64 = (
     np.float64, np.int64, 52, 0x3FE6A09E667F3BCD, _FLOAT64[5],
     (
         6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
@@ -112,3 +135,5 @@ log1p_64 = _log1p(
         1.479819860511658591e-01,
     ),
 )  # fmt: skip
+log1p_64 = _log1p(*_LOG64)
+log64 = _logarithm(*_LOG64)

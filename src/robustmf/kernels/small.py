@@ -6,8 +6,9 @@ import numpy as np
 
 from robustmf.kernels.jit import inlined
 
-#: Lower bound of pivots, which avoids division by zero.
+#: Lower bounds of pivots, absolute and relative to the diagonal: below, they are rounding errors.
 _MIN_PIVOT = 1e-280
+_ROUNDING = 1e-14
 
 
 @inlined
@@ -17,9 +18,10 @@ def cholesky(A):
     for q in range(r):
         for k in range(q + 1):
             s = A[q, k]
+            least = max(_MIN_PIVOT, _ROUNDING * s)
             for p in range(k):
                 s -= A[q, p] * A[k, p]
-            A[q, k] = np.sqrt(max(s, _MIN_PIVOT)) if q == k else s / A[k, k]
+            A[q, k] = np.sqrt(max(s, least)) if q == k else s / A[k, k]
 
 
 @inlined
@@ -44,21 +46,24 @@ def substitute(L, b):
 
 
 @inlined
-def invert(A, L, S):
-    """S ← A⁻¹ (both triangles) for a positive definite A, which is overwritten; L is workspace."""
+def invert(A, M, S):
+    """S ← A⁻¹ (both triangles) for a positive definite A, which is overwritten; M is workspace.
+
+    M receives the transposed inverse of the Cholesky factor: all sums are over contiguous rows.
+    """
     r = A.shape[0]
     cholesky(A)
     for c in range(r):
         for q in range(c, r):
             s = 1.0 if q == c else 0.0
             for k in range(c, q):
-                s -= A[q, k] * L[k, c]
-            L[q, c] = s / A[q, q]
+                s -= A[q, k] * M[c, k]
+            M[c, q] = s / A[q, q]
     for q in range(r):
         for k in range(q + 1):
             s = 0.0
             for p in range(q, r):
-                s += L[p, q] * L[p, k]
+                s += M[q, p] * M[k, p]
             S[q, k] = s
             S[k, q] = s
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from robustmf.kernels.elementary import exp64
+from robustmf.kernels.elementary import exp64, log64
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.repair import hashed
 from robustmf.kernels.small import add_outer, copy, dot, invert, solve
@@ -17,7 +17,8 @@ from robustmf.kernels.small import add_outer, copy, dot, invert, solve
 #: Smaller densities lose digits.
 _MIN_DENSITY = 1e-280
 
-#: In the comparison of subsets, entries farther than three standard deviations count the same.
+#: Entries within three standard deviations identify the basin of attraction of a fit; an outlier
+#: costs at least as much, unless the learned distribution has a component for its size.
 _CUTOFF = 9.0
 
 #: Groups of subsets: the best of each is compared by its posterior, after so many regressions.
@@ -27,6 +28,9 @@ _REFINEMENTS = 3
 #: A row is noisy whose noise variance is this multiple of its base level. Smaller differences
 #: hardly change which fit is the better one.
 _NOISY = 2.0
+
+#: Entries whose mixtures are evaluated together.
+_BATCH = 32
 
 #: Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
 _MIN_FREEDOM = 0.05
@@ -44,34 +48,48 @@ def _pack_outer(u, out):
 
 @kernel
 def posteriors(
-    first, last, bounds, pointers, indices, values, weights, V, moments, precision, U, covariances,
-    row_moments,
+    first, last, bounds, pointers, indices, values, weights, V, column_covariances, precision, U,
+    covariances,
 ):  # fmt: skip
-    """Mean, covariance and second moment E[uuᵀ] of each row, given the other side.
+    """Mean and covariance of each row, given the other side.
 
-    ``weights`` are the expected precisions of the entries, ``moments`` the E[vvᵀ] of the other
-    side, and ``precision`` that of the prior, per factor.
+    ``weights`` are the expected precisions of the entries, and ``precision`` that of the prior, per
+    factor. The mean of the other side enters in double precision, its covariance as it is stored.
     """
     r = V.shape[1]
-    size = moments.shape[1]
+    size = column_covariances.shape[1]
     A, L, S = np.empty((r, r)), np.zeros((r, r)), np.empty((r, r))
     packed, b = np.empty(size), np.empty(r)
     for i in range(bounds[first], bounds[last]):
+        A[:] = 0
         packed[:] = 0
         b[:] = 0
-        for t in range(pointers[i], pointers[i + 1]):
-            j, w = indices[t], weights[t]
-            x = w * values[t]
-            for q in range(r):
-                b[q] += x * V[j, q]
+        # four entries at a time: sums are loaded and stored once for all of them
+        for low in range(pointers[i], pointers[i + 1], 4):
+            end = pointers[i + 1] - 1
+            t1, t2, t3 = min(low + 1, end), min(low + 2, end), min(low + 3, end)
+            j0, j1, j2, j3 = indices[low], indices[t1], indices[t2], indices[t3]
+            w0 = weights[low]
+            w1 = weights[t1] if t1 == low + 1 else 0.0
+            w2 = weights[t2] if t2 == low + 2 else 0.0
+            w3 = weights[t3] if t3 == low + 3 else 0.0
             for k in range(size):
-                packed[k] += w * moments[j, k]
+                packed[k] += (
+                    w0 * column_covariances[j0, k] + w1 * column_covariances[j1, k]
+                    + w2 * column_covariances[j2, k] + w3 * column_covariances[j3, k]
+                )  # fmt: skip
+            for a in range(r):
+                x0, x1, x2, x3 = w0 * V[j0, a], w1 * V[j1, a], w2 * V[j2, a], w3 * V[j3, a]
+                b[a] += x0 * values[low] + x1 * values[t1] + x2 * values[t2] + x3 * values[t3]
+                for c in range(r):
+                    A[a, c] += x0 * V[j0, c] + x1 * V[j1, c] + x2 * V[j2, c] + x3 * V[j3, c]
         k = 0
         for a in range(r):
-            for c in range(a + 1):
-                A[a, c] = packed[k]
+            for c in range(a):
+                A[a, c] += 0.5 * packed[k]
                 k += 1
-            A[a, a] += precision[a]
+            A[a, a] += packed[k] + precision[a]
+            k += 1
         invert(A, L, S)
         for q in range(r):
             U[i, q] = dot(S[q], b)
@@ -79,8 +97,20 @@ def posteriors(
         for a in range(r):
             for c in range(a + 1):
                 covariances[i, k] = S[a, c] if a == c else 2 * S[a, c]
-                row_moments[i, k] = S[a, c] + U[i, a] * U[i, c]
                 k += 1
+
+
+@inlined
+def _unpack(packed, out):
+    """Out ← the symmetric matrix of a packed covariance."""
+    k = 0
+    for a in range(out.shape[0]):
+        for c in range(a):
+            out[a, c] = 0.5 * packed[k]
+            out[c, a] = 0.5 * packed[k]
+            k += 1
+        out[a, a] = packed[k]
+        k += 1
 
 
 @inlined
@@ -117,16 +147,55 @@ def _probabilities(e, extra, log_shares, centers, variances, out):
     return largest + np.log(total)
 
 
+@inlined
+def _mixture(e, extra, log_shares, centers, variances, probabilities, log_densities):
+    """Probabilities ← those of the components for a batch of residuals; and their log densities.
+
+    The loops over a batch have a fixed length, so that they are vectorized.
+    """
+    for z in range(_BATCH):
+        log_densities[z] = 0.0
+    for k in range(variances.size):
+        for z in range(_BATCH):
+            precision = 1 / (variances[k] + extra[z])
+            d = e[z] - centers[k]
+            density = exp64(log_shares[k] - 0.5 * d * d * precision)
+            probabilities[k, z] = density * np.sqrt(precision)
+        for z in range(_BATCH):
+            log_densities[z] += probabilities[k, z]
+    for z in range(_BATCH):
+        if log_densities[z] < _MIN_DENSITY:  # relative to the largest where all underflow
+            largest = -np.inf
+            for k in range(variances.size):
+                v = variances[k] + extra[z]
+                d = e[z] - centers[k]
+                probabilities[k, z] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
+                largest = max(largest, probabilities[k, z])
+            total = 0.0
+            for k in range(variances.size):
+                probabilities[k, z] = np.exp(probabilities[k, z] - largest)
+                total += probabilities[k, z]
+            for k in range(variances.size):
+                probabilities[k, z] /= total
+            log_densities[z] = largest + np.log(total)
+        else:
+            scale = 1 / log_densities[z]
+            for k in range(variances.size):
+                probabilities[k, z] *= scale
+            log_densities[z] = log64(log_densities[z])
+
+
 @kernel
-def expectations(
+def expectations(  # noqa: PLR0915
     first, last, bounds, pointers, indices, values, U, covariances, V, column_covariances,
-    column_moments, row_levels, column_levels, log_shares, centers, variances, weights, energies,
-    clean, log_densities, residuals, sums,
+    row_levels, column_levels, log_shares, centers, variances, is_free, weights,
+    energies, clean, log_densities, residuals, sums,
 ):  # fmt: skip
     """Judge each entry by its leave-one-out residual and the predictive variance.
 
     An entry is compared with a prediction from which its own influence on both sides is removed,
-    so that an outlier is not supported by factors that fit it.
+    so that an outlier is not supported by factors that fit it. Entries are processed in batches:
+    first what depends on the factors, entry by entry, then the mixture, component by component.
 
     Parameters
     ----------
@@ -135,6 +204,8 @@ def expectations(
     log_shares, centers, variances : array
         The components of the noise distribution. Those with a center other than zero are
         outliers, without weight.
+    is_free : bool
+        Whether centers and variances of outliers are learned, and their moments needed.
     weights : array over the entries
         The weights of the last pass; receives the expected precisions.
     energies : array over the entries
@@ -151,63 +222,114 @@ def expectations(
     """
     moments, energy = sums
     n_components = variances.size
-    outer, terms = np.empty(covariances.shape[1]), np.empty(n_components)
+    r, size = U.shape[1], covariances.shape[1]
+    outer, packed, S = np.empty(size), np.empty(size), np.empty((r, r))
+    e, extra, levels, density, w = (
+        np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH),
+    )  # fmt: skip
+    p = np.empty((n_components, _BATCH))
+    totals = np.empty((3, n_components, _BATCH))
     for block in range(first, last):
-        moments[block] = 0
+        totals[:] = 0
         energy[block] = 0
-        for i in range(bounds[block], bounds[block + 1]):
-            _pack_outer(U[i], outer)
-            for t in range(pointers[i], pointers[i + 1]):
+        i = bounds[block] - 1
+        end = pointers[bounds[block]]
+        for low in range(pointers[bounds[block]], pointers[bounds[block + 1]], _BATCH):
+            count = min(_BATCH, pointers[bounds[block + 1]] - low)
+            for z in range(count):
+                t = low + z
+                while t >= end:
+                    i += 1
+                    end = pointers[i + 1]
+                    if t < end:
+                        _pack_outer(U[i], outer)
+                        _unpack(covariances[i], S)
+                        for a in range(r):
+                            for c in range(a + 1):
+                                packed[a * (a + 1) // 2 + c] = S[a, c]
                 j = indices[t]
                 level = row_levels[i] * column_levels[j]
-                e = values[t] - dot(U[i], V[j])
-                by_row = dot(covariances[i], column_moments[j])
-                by_column = dot(column_covariances[j], outer)
-                energies[t] = (e * e + by_row + by_column) / level
-                w = weights[t]
-                row_freedom = max(_MIN_FREEDOM, 1 - w * by_row)
-                column_freedom = max(_MIN_FREEDOM, 1 - w * by_column)
-                extra = (by_row / row_freedom + by_column / column_freedom) / level
-                e *= 1 + w * (by_row / row_freedom + by_column / column_freedom)
-                residuals[t] = e
-                e /= np.sqrt(level)
-                log_density = _probabilities(e, extra, log_shares, centers, variances, terms)
-                w = 0.0
-                for k in range(n_components):
-                    if centers[k] == 0:
-                        w += terms[k] / variances[k]
-                for k in range(n_components):
-                    p = terms[k]
-                    moments[block, 0, k] += p
-                    if centers[k] != 0 and p > 1e-9:
-                        gain = variances[k] / (variances[k] + extra)
-                        x = centers[k] + gain * (e - centers[k])
-                        moments[block, 1, k] += p * x
-                        moments[block, 2, k] += p * (x * x + gain * extra)
-                weights[t] = w / level
-                clean[t] = terms[0]
-                energy[block] += w * energies[t]
-                log_densities[t] = log_density - 0.5 * np.log(level)
+                x = values[t] - dot(U[i], V[j])
+                by_row, by_column = 0.0, 0.0
+                for k in range(size):
+                    by_row += packed[k] * column_covariances[j, k]
+                    by_column += outer[k] * column_covariances[j, k]
+                for a in range(r):
+                    by_row += V[j, a] * dot(S[a], V[j])
+                # rounding can make a quadratic form of a nearly singular covariance negative
+                by_row, by_column = max(by_row, 0.0), max(by_column, 0.0)
+                energies[t] = (x * x + by_row + by_column) / level
+                row_freedom = max(_MIN_FREEDOM, 1 - weights[t] * by_row)
+                column_freedom = max(_MIN_FREEDOM, 1 - weights[t] * by_column)
+                others = by_row / row_freedom + by_column / column_freedom
+                x *= 1 + weights[t] * others
+                residuals[t] = x
+                e[z] = x
+                extra[z] = others
+                levels[z] = level
+            for z in range(count, _BATCH):  # padding, which counts for nothing
+                e[z], extra[z], levels[z] = 0.0, 0.0, 1.0
+            for z in range(_BATCH):
+                e[z] /= np.sqrt(levels[z])
+                extra[z] /= levels[z]
+                w[z] = 0.0
+            _mixture(e, extra, log_shares, centers, variances, p, density)
+            for k in range(n_components):
+                for z in range(count, _BATCH):
+                    p[k, z] = 0.0
+                v, center = variances[k], centers[k]
+                for z in range(_BATCH):
+                    totals[0, k, z] += p[k, z]
+                if center == 0:
+                    for z in range(_BATCH):
+                        w[z] += p[k, z] / v
+                elif is_free:
+                    for z in range(_BATCH):
+                        gain = v / (v + extra[z])
+                        x = center + gain * (e[z] - center)
+                        totals[1, k, z] += p[k, z] * x
+                        totals[2, k, z] += p[k, z] * (x * x + gain * extra[z])
+            for z in range(_BATCH):
+                density[z] -= 0.5 * log64(levels[z])
+            for z in range(count):
+                t = low + z
+                weights[t] = w[z] / levels[z]
+                clean[t] = p[0, z]
+                log_densities[t] = density[z]
+            for z in range(count):
+                energy[block] += w[z] * energies[low + z]
+        for a in range(3):
+            for k in range(n_components):
+                total = 0.0
+                for z in range(_BATCH):
+                    total += totals[a, k, z]
+                moments[block, a, k] = total
 
 
 @kernel
-def level_likelihoods(
-    first, last, bounds, pointers, energies, units, table, lowest, step, offsets, out,
-):  # fmt: skip
-    """Log likelihood of each row's noise level, for levels exp(offsets·step).
+def level_likelihoods(first, last, bounds, pointers, energies, units, table, lowest, step, out):
+    """Log likelihood of each row's noise level, for levels exp(offset·step), one per column.
 
-    ``units`` are those of each row's energies; ``table`` has the log density of the noise at
-    energies exp(lowest + k·step).
+    Offsets are −s … s. ``units`` are those of each row's energies. ``table`` has the log density of
+    the noise at the logarithms of energies, in descending order, with 2s + 2 more on either side of
+    those from ``lowest`` in steps of ``step``; it is interpolated.
     """
-    last_bin = table.size - 1
+    n_levels = out.shape[1]
+    s = n_levels // 2
+    last_bin = table.size - 2 * (2 * s + 2) - 1
     for i in range(bounds[first], bounds[last]):
         out[i] = 0
         for t in range(pointers[i], pointers[i + 1]):
-            x = np.log(energies[t] / units[i] + 1e-300)
-            k = int(np.rint((x - lowest) / step))
-            for a in range(offsets.size):
-                z = min(max(k - offsets[a], 0), last_bin)
-                out[i, a] += table[z] - 0.5 * step * offsets[a]
+            x = (np.log(energies[t] / units[i] + 1e-300) - lowest) / step
+            x = min(max(x, -1.0 * s), last_bin + 1.0 * s)
+            k = np.floor(x)
+            share = x - k
+            at = table.size - 1 - (2 * s + 2) - s - np.int64(k)
+            for a in range(n_levels):
+                out[i, a] += (1 - share) * table[at + a] + share * table[at + a - 1]
+        count = pointers[i + 1] - pointers[i]
+        for a in range(n_levels):
+            out[i, a] -= 0.5 * step * (a - s) * count
 
 
 @inlined
@@ -247,7 +369,7 @@ def _log_posterior(
     total = 0.0
     _pack_outer(u, outer)
     for t in range(y.size):
-        extra = dot(covariances[t], outer) / levels[t]
+        extra = max(dot(covariances[t], outer), 0.0) / levels[t]
         e = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
         total += _probabilities(e, extra, log_shares, centers, variances, terms)
         weight = 0.0
@@ -289,11 +411,45 @@ def _subset(B, y, scales, precision, order, state, A, u):
 
 
 @inlined
-def _truncated_squares(B, y, scales, precision, u, limit, w):
-    """Σ min(e²·scale, cutoff) + penalty of u, or more than ``limit``.
+def _outlier_costs(level, variance, log_shares, centers, variances, costs):
+    """Costs ← precision, center and constant of outliers with a mean; return the least cost.
 
-    w receives the scales of the entries within the cutoff, zero for the others.
+    The cost is −2 log density relative to that of an entry without noise. ``costs`` has a row for
+    each component whose mean is not zero.
     """
+    noise = variances[0] * level + variance
+    lowest = np.inf
+    number = 0
+    for k in range(variances.size):
+        if centers[k] != 0:
+            own = variances[k] * level + variance
+            costs[number, 0] = 1 / own
+            costs[number, 1] = centers[k] * np.sqrt(level)
+            costs[number, 2] = 2 * (log_shares[0] - log_shares[k]) + np.log(own / noise)
+            lowest = min(lowest, costs[number, 2])
+            number += 1
+    return lowest
+
+
+@inlined
+def _largest_cost(log_shares, centers, variances):
+    """The cost of all other outliers: that of the likeliest component with mean zero."""
+    least = np.inf
+    for k in range(1, variances.size):
+        if centers[k] == 0:
+            ratio = variances[k] / variances[0]
+            least = min(least, 1 + 2 * (log_shares[0] - log_shares[k]) + np.log(ratio))
+    return max(_CUTOFF, least) if least < np.inf else _CUTOFF
+
+
+@inlined
+def _truncated_squares(B, y, scales, costs, bounds, precision, u, limit, w):
+    """Σ min(e²·scale, cost as an outlier) + penalty of u, or more than ``limit``.
+
+    ``bounds`` are those of the costs. w receives the scales of the entries that are not outliers,
+    zero for the others.
+    """
+    lowest, largest = bounds
     total = 0.0
     for q in range(u.size):
         total += precision[q] * u[q] * u[q]
@@ -302,14 +458,29 @@ def _truncated_squares(B, y, scales, precision, u, limit, w):
             break
         e = y[t] - dot(u, B[t])
         z = e * e * scales[t]
-        w[t] = scales[t] if z < _CUTOFF else 0.0
-        total += min(z, _CUTOFF)
+        least = min(z, largest)
+        for k in range(costs.shape[1] if z > lowest else 0):
+            d = e - costs[t, k, 1]
+            least = min(least, costs[t, k, 2] + d * d * costs[t, k, 0])
+        w[t] = scales[t] if z == least else 0.0
+        total += least
     return total
 
 
 @inlined
-def _best_subset(B, y, scales, precision, n_subsets, order, state, A, u, w, best_u):
-    """best_u ← the fit with the fewest large residuals, of random subsets; return the state."""
+def _inliers(B, y, scales, u):
+    """A hash of the set of entries within the cutoff: equal sets have equal regressions."""
+    state = np.uint64(0)
+    for t in range(y.size):
+        e = y[t] - dot(u, B[t])
+        if e * e * scales[t] < _CUTOFF:
+            state ^= hashed(np.uint64(t))
+    return state
+
+
+@inlined
+def _best_subset(B, y, scales, costs, bounds, precision, n_subsets, order, state, A, u, w, best_u):
+    """best_u ← the fit with the least truncated squares, of random subsets; return the state."""
     best = np.inf
     for _ in range(n_subsets):
         for step in range(3):  # a promising fit is repeated with all entries near it
@@ -317,7 +488,7 @@ def _best_subset(B, y, scales, precision, n_subsets, order, state, A, u, w, best
                 state = _subset(B, y, scales, precision, order, state, A, u)
             else:
                 _regress(B, y, w, precision, A, u)
-            score = _truncated_squares(B, y, scales, precision, u, best, w)
+            score = _truncated_squares(B, y, scales, costs, bounds, precision, u, best, w)
             if score >= best:
                 break
             best = score
@@ -326,7 +497,7 @@ def _best_subset(B, y, scales, precision, n_subsets, order, state, A, u, w, best
 
 
 @kernel
-def resample_rows(
+def resample_rows(  # noqa: PLR0915
     first, last, pointers, indices, values, weights, U, V, column_covariances, precision,
     row_levels, base_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed,
     gain, changed, new_weights,
@@ -337,12 +508,14 @@ def resample_rows(
     the new fit in ``new_weights``. Each fit is judged with the noise level of the row and with that
     of ``base_levels``, by the larger posterior: a row in a poor local maximum looks noisy, and its
     own level would confirm that. ``changed`` receives 0 for a row that stays, 1 for a new fit with
-    the level of the row and 2 for one with its base level.
+    the level of the row and 2 for one with its base level. A fit with the same entries within the
+    cutoff as an earlier one is in the same basin of attraction, and is not compared again.
     """
     r = U.shape[1]
     A, u, candidate, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
-    refined = np.empty(r)
+    refined, seen = np.empty(r), np.empty((_CANDIDATES + 1, 2), np.uint64)
     outer, terms = np.empty(column_covariances.shape[1]), np.empty(variances.size)
+    largest = _largest_cost(log_shares, centers, variances)
     for a in range(first, last):
         i = rows[a]
         low, high = pointers[i], pointers[i + 1]
@@ -355,16 +528,22 @@ def resample_rows(
         w, order = np.empty(count), np.arange(count)
         n_levels = 2 if row_levels[i] > _NOISY * base_levels[i] else 1
         levels, scales = np.empty((n_levels, count)), np.empty((n_levels, count))
+        costs = np.empty((n_levels, count, np.count_nonzero(centers), 3))
         _without_entries(
             pointers, indices, values, weights, i, U, V, column_covariances, B, covariances, g
         )
         _pack_outer(U[i], outer)
+        lowest = np.inf
         for t in range(count):
-            variance = dot(covariances[t], outer)
+            variance = max(dot(covariances[t], outer), 0.0)
             for k in range(n_levels):
                 level = row_levels[i] if k == 0 else base_levels[i]
                 levels[k, t] = level * column_levels[indices[low + t]]
                 scales[k, t] = 1 / (variances[0] * levels[k, t] + variance)
+                least = _outlier_costs(
+                    levels[k, t], variance, log_shares, centers, variances, costs[k, t]
+                )
+                lowest = min(lowest, least)
         log_ratio = 0.5 * count * np.log(row_levels[i] / base_levels[i])
         state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
         best = -np.inf
@@ -374,9 +553,18 @@ def resample_rows(
                 copy(U[i], candidate)
             else:
                 state = _best_subset(
-                    B, y, scales[number % n_levels], precision, 1 + n_subsets[a] // _CANDIDATES,
-                    order, state, A, u, w, candidate,
+                    B, y, scales[number % n_levels], costs[number % n_levels], (lowest, largest),
+                    precision, 1 + n_subsets[a] // _CANDIDATES, order, state, A, u, w, candidate,
                 )  # fmt: skip
+            is_new = number == 0
+            for k in range(n_levels):
+                seen[number, k] = _inliers(B, y, scales[k], candidate)
+                is_known = False
+                for earlier in range(number):
+                    is_known |= seen[earlier, k] == seen[number, k]
+                is_new |= not is_known
+            if not is_new:
+                continue
             for k in range(n_levels):
                 copy(candidate, refined)
                 found = -np.inf
