@@ -3,102 +3,40 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial, wraps
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from robustmf import saving
-from robustmf.backends.base import FitPlan, ProblemSize
-from robustmf.backends.registry import get_backend, get_cluster_backend
-from robustmf.data.accumulate import accumulate
-from robustmf.data.checks import (
-    entry_weights,
-    new_rows,
-    require_in_memory,
-    require_magnitude,
-    warn_of_empty,
-)
+from robustmf import parameters, saving, sklearn_interface, training
+from robustmf.answers import errors, matrices, recommendations
+from robustmf.answers.tables import factor_rows
+from robustmf.backends.registry import get_backend
+from robustmf.data.checks import entry_weights, new_rows, require_in_memory
 from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.ranking import Ranked
-from robustmf.data.rating_scale import rating_scale
-from robustmf.data.sampling import EntrySample
-from robustmf.data.table_form import NO_NAMES, ColumnNames
-from robustmf.data.tables import without_column
-from robustmf.fit_state import FitResult
-from robustmf.fitting import fit
-from robustmf.initialization.initial_point import check_init
-from robustmf.initialization.problem import OPTIONS as PROBLEM
-from robustmf.initialization.search import searched_size
-from robustmf.io.checkpoint import Checkpoint, as_checkpoint
-from robustmf.kernels.team import Team
-from robustmf.losses import Loss, make_loss
-from robustmf.model import UNBOUNDED, FitSummary, FittedModel, rows_in_order, value_statistics
-from robustmf.outliers import scores
+from robustmf.data.table_form import ColumnNames
+from robustmf.io.checkpoint import as_checkpoint
+from robustmf.losses import Loss
+from robustmf.model import FittedModel
+from robustmf.outliers import cleaning, labelled, scores
 from robustmf.outliers.audit import Audit
-from robustmf.outliers.cleaning import Cleaned, clean
-from robustmf.outliers.fit_checks import OPTIONS as CHECKS
-from robustmf.outliers.fit_checks import failed_checks, warn_of_failed_checks
+from robustmf.outliers.cleaning import Cleaned
 from robustmf.outliers.scores import Rows
 from robustmf.solvers.base import Callback
-from robustmf.solvers.fold_in import extend
 from robustmf.solvers.mm.options import MM
-from robustmf.solvers.objective import paper_reg
-from robustmf.solvers.registry import (
-    choose_solver,
-    name_and_options,
-    require_possible,
-    solver_memory,
-)
-from robustmf.solvers.settings import Init, Settings
-from robustmf.validation import (
-    as_generator,
-    require_bounds,
-    require_callables,
-    require_flag,
-    require_fraction,
-    require_integer,
-    require_positive,
-    require_rank,
-)
+from robustmf.solvers.settings import Init
+from robustmf.validation import UNBOUNDED
 
 Array = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class EstimatorOptions:
-    """Constants of the estimator.
-
-    Attributes
-    ----------
-    growth : int
-        ``partial_fit`` initializes the factors again when the entries have grown by this factor
-        since they were last initialized, so that all initializations together cost at most twice
-        the last.
-    assumed_rank : int
-        The rank that memory is estimated for where ``rank="auto"``; the search may end above it.
-    """
-
-    growth: int = 2
-    assumed_rank: int = 16
-
-
-OPTIONS = EstimatorOptions()
-
-#: Lines of ``repr`` are wrapped at this number of characters, as in scikit-learn.
-_REPR_WIDTH = 78
 
 
 def _fitted(path: str, doc: str) -> Any:
@@ -118,12 +56,11 @@ def _model_of(estimator: Any) -> FittedModel:
     return model
 
 
-def _on_host(row_scales: Array, column_scales: Array) -> tuple[Array, Array]:
-    """Scales of rows and columns as NumPy arrays."""
-    return np.asarray(row_scales), np.asarray(column_scales)
-
-
-class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class RobustMF(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries.
 
     Minimizes Σ φ(|X_ij − u_i·v_j|) + λ/2 (‖U‖² + ‖V‖²) over the observed entries.
@@ -142,18 +79,12 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         the loss's efficiency constant, or less where the learned distribution of the noise has
         heavy tails; None keeps the loss's own scale, as "auto" does for a loss given as an object.
     reg : "auto", "paper" or float, default="auto"
-        Regularization λ. "paper" is 20/(m+n). "auto" is the first of these that applies. For
-        ``init="random"`` and a pair (U, V) it is "paper" in units of the data, so that data times c
-        need no other setting. For losses of ``degree`` 2, as "welsch" and "huber", where
-        ``init="auto"`` has learned the noise, each factor has its own ridge, σ² times its prior
-        precision, and ``reg_`` is that of the mean precision. For a loss that is not robust ("l2",
-        unless the solver is "varpro") and for ``init="ridge"`` it is the λ that predicts held-out
-        entries best; the fit is then made to all of them. The same holds for a nonsmooth loss with
-        biases, and where the signal is weak: the noise is above a third of the scale of the values,
-        there are fewer than two entries per parameter and the noise was not learned, or the initial
-        fit explains less than half of the entries. Otherwise it is σ̂²/(variance of a factor), the
-        ridge of the posterior mode, for losses of ``degree`` 2, and "paper" in units of the data
-        for the others.
+        Regularization λ. "paper" is 20/(m+n). With "auto" and losses of ``degree`` 2, as "welsch"
+        and "huber", λ follows the noise that ``init="auto"`` has learned: each factor has its own
+        ridge, σ² times its prior precision, and ``reg_`` is that of the mean precision. For a loss
+        that is not robust ("l2"), for ``init="ridge"`` and where the signal is weak, it is the λ
+        that predicts held-out entries best; the fit is then made to all of them. Otherwise it is
+        "paper" in units of the data. The design page "Regularization and biases" lists all cases.
     reg_by_count : bool, default=False
         Multiply λ by the number of entries of each row and column.
     bias : "auto" or bool, default="auto"
@@ -305,6 +236,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     components_ = _fitted("factors.column_factors.T", "Vᵀ, of shape (r, n).")
     row_bias_ = _fitted("factors.row_bias", "Biases of the rows; zeros without biases.")
     column_bias_ = _fitted("factors.column_bias", "Biases of the columns; zeros without biases.")
+    center_ = _fitted("center", "The center of a model with biases; 0 without biases.")
     has_bias_ = _fitted("factors.has_bias", "Whether the model has biases.")
     bias_unit_ = _fitted("bias_unit", "Biases are regularized by λ/bias_unit_².")
     loss_ = _fitted("loss", "The loss at the scale of the fit.")
@@ -329,23 +261,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     criticality_ = _fitted("summary.criticality", "Norm of the smallest subgradient, or NaN.")
 
     @property
-    def center_(self) -> float:
-        """The center of a model with biases; 0 without biases."""
-        return _model_of(self).factors.center or 0.0
-
-    @property
     def bounds_(self) -> tuple[float, float] | None:
         """The interval to which predictions are clipped; None where they are not."""
-        bounds = self._bounds(_model_of(self).bounds)
+        bounds = parameters.bounds_of(self, _model_of(self).bounds)
         return None if bounds == UNBOUNDED else bounds
-
-    def _bounds(self, found: tuple[float, float]) -> tuple[float, float]:
-        """The given bounds, or those that were ``found`` with "auto"."""
-        return found if self._finds_bounds else require_bounds(self.bounds)
-
-    @property
-    def _finds_bounds(self) -> bool:
-        return isinstance(self.bounds, str) and self.bounds == "auto"
 
     def __init__(
         self,
@@ -461,11 +380,13 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         state = as_checkpoint(checkpoint, checkpoint_every, resume, seeded, self.device)
         names = ColumnNames(row, col, value).checked()
         if client is not None:
-            return self._fit_on_cluster(X, weights, client, state, names)
+            fitted = training.fit_on_cluster(self, X, weights, client, state, names)
+            return self._set_model(*fitted)
         require_in_memory(X)
         observed = self._observe(X, read_table(X, names), reset=True)
         on_entries = None if weights is None else entry_weights(weights, observed)
-        return self._fit(observed, on_entries, checkpoint=state)
+        model = training.fit_entries(self, observed, on_entries, checkpoint=state)
+        return self._set_model(model, observed)
 
     def partial_fit(
         self,
@@ -502,191 +423,26 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         names = ColumnNames(row, col, value).checked()
         if not hasattr(self, "model_"):
             return self.fit(X, weights=weights, row=row, col=col, value=value)
-        model = self.model_
-        if not model.has_all_entries:
-            raise ValueError(
-                "partial_fit needs the entries of the fit, and they stayed on the cluster; "
-                "fit old and new ones together with client=, or fold new rows in with transform"
-            )
-        entries = model.read(X) if names == NO_NAMES else read_table(X, names)
-        new = self._observe(X, entries, reset=False).to_host()
-        new_weights = None if weights is None else entry_weights(weights, new)
-        observed, all_weights = accumulate(
-            model.fitted_entries(), model.entries["weights"], new, new_weights
-        )
-        grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
-        same_model = self.rank in ("auto", model.factors.rank) and self.bias in (
-            "auto",
-            model.factors.has_bias,
-        )
-        same_model = same_model and model.nonnegative == bool(self.nonnegative)
-        placed = get_backend(self.device).observe(observed)
-        previous = self._model() if same_model and not grown else None
-        return self._fit(placed, all_weights, previous, ignore_given_init=True)
+        training.require_entries(self.model_)
+        new = self._observe(X, self.model_.read(X, names), reset=False).to_host()
+        on_entries = None if weights is None else entry_weights(weights, new)
+        return self._set_model(*training.fit_more_entries(self, self._model(), new, on_entries))
 
-    def _fit(
-        self,
-        observed: Observed,
-        weights: Array | None,
-        previous: FittedModel | None = None,
-        ignore_given_init: bool = False,
-        checkpoint: Checkpoint | None = None,
-    ) -> Self:
-        """Fit these entries, from the factors of a ``previous`` model where there is one.
-
-        With ``ignore_given_init`` a pair (U, V) in the parameter ``init`` is not used: its shapes
-        are those of the first fit.
-        """
-        self._check_parameters(observed.shape)
-        require_magnitude(observed)
-        # A separate stream: with the one that drew the data, random factors would be the truth.
-        rng = as_generator(self.random_state).spawn(1)[0]
-        with Team(self.n_jobs) as team, self._progress() as shown:
-            settings = self._settings(observed, shown, observed.rows.values)
-            operations = get_backend(self.device).operations(
-                observed,
-                team,
-                settings.rank + int(settings.bias is True),
-                solver_memory(settings.solver),
-            )
-            on_entries = None if weights is None else operations.array(weights)
-            scales = None if previous is None else previous.scales_for(observed.shape)
-            if scales is not None:
-                placed = [operations.array(scale.astype(observed.dtype)) for scale in scales]
-                operations = operations.on(operations.observed.divided(*placed))
-            if previous is not None:
-                previous = previous.equilibrated
-                known = extend(operations, on_entries, previous.columns, previous.factors)
-                settings = replace(
-                    settings,
-                    rank=known.rank,
-                    auto_rank=False,
-                    init=known,
-                    bias=known.has_bias,
-                    n_init=1,
-                    validation_fraction=None,
-                )
-                if settings.auto_reg:
-                    settings = replace(
-                        settings, reg=previous.reg, auto_reg=False, bias_unit=previous.bias_unit
-                    )
-            elif ignore_given_init and not isinstance(self.init, str):
-                settings = replace(settings, auto_rank=self.rank == "auto", init="auto")
-            result = fit(settings, operations, on_entries, rng, checkpoint)
-            if scales is not None:
-                factors = result.factorization.scaled(*placed)
-                result = replace(result, factorization=factors, scales=scales)
-        initialized = observed.n_entries if previous is None else previous.n_entries_initialized
-        model = self._fitted_model(result, observed, weights, initialized, settings.bounds)
-        self._set_model(model, observed, weights)
-        warn_of_empty(observed, result.factorization.has_bias)
-        if self.verbose:
-            print(
-                f"{type(self).__name__}: {self._rank_text}; "
-                f"solver {self.solver_} ({self.solver_reason_}); {self.stop_reason_}",
-                file=sys.stderr,
-            )
-        return self
-
-    def _fit_on_cluster(
-        self,
-        X: Any,
-        weights: Any,
-        client: Any,
-        checkpoint: Checkpoint | None,
-        names: ColumnNames,
-    ) -> Self:
-        backend = get_cluster_backend(self.device)
-        backend.check_available()
-        from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
-        from robustmf.distributed.fitting import ClusterFit  # noqa: PLC0415
-
-        if weights is not None:
-            raise ValueError(
-                "weights must be a column of the data with client=: "
-                "give X as robustmf.backends.dask.Triplets(data, weight=name)"
-            )
-        solver, _ = name_and_options(self.solver)
-        require_rank(self.rank)
-        self._check_settings()  # before the data are read
-        require_possible(
-            solver,
-            plain_model=True,
-            capabilities=backend.capabilities,
-            nonnegative=bool(self.nonnegative),
-            has_rank=not self._finds_rank,
-            certify=bool(self.certify),
-            n_init=self.n_init,
-        )
-        triplets = as_triplets(X, names)
-        rng = as_generator(self.random_state).spawn(1)[0]
-        fit_on_cluster = ClusterFit(client, triplets, checkpoint, self.validation_fraction, rng)
-        matrix = fit_on_cluster.matrix
-        self._check_parameters(matrix.shape)
-        with self._progress() as shown:
-            values = fit_on_cluster.sample.values if self._finds_bounds else np.empty(0)
-            settings = self._settings(matrix, shown, values)
-            result, entries = fit_on_cluster.fit(settings)
-        model = self._fitted_model(result, entries, None, entries.n_entries, settings.bounds)
-        fit_on_cluster.write_shards(model)
-        self._set_model(model, entries, None)
-        return self
-
-    def _set_model(self, model: FittedModel, observed: Any, weights: Array | None) -> None:
+    def _set_model(self, model: FittedModel, observed: Any) -> Self:
+        """Become fitted to these entries, and warn of what fails."""
         self.n_features_in_ = observed.shape[1]
         self.model_ = model
-        self._check_fit(observed.sampled(CHECKS.most_entries, weights))
+        training.warn_of_result(self, observed)
+        return self
 
-    def _fitted_model(
-        self,
-        result: FitResult,
-        observed: Any,
-        weights: Array | None,
-        n_initialized: int,
-        bounds: tuple[float, float],
-    ) -> FittedModel:
-        outcome = result.outcome
-        kept_last = outcome.best is None
-        median, scale = value_statistics(observed)
-        return FittedModel(
-            factors=result.factorization.to_host(),
-            loss=result.loss,
-            reg=result.reg,
-            reg_by_count=bool(self.reg_by_count),
-            bias_unit=result.bias_unit,
-            median=median,
-            scale=scale,
-            row_ids=observed.row_ids,
-            column_ids=observed.column_ids,
-            entries=observed.to_keep(weights),
-            n_entries_initialized=n_initialized,
-            bounds=bounds,
-            form=getattr(observed, "form", None),
-            scales=None if result.scales is None else _on_host(*result.scales),
-            nonnegative=bool(self.nonnegative),
-            summary=FitSummary(
-                solver=result.solver,
-                solver_reason=result.reason,
-                history=outcome.history,
-                n_iter=outcome.iterations,
-                converged=outcome.converged,
-                stop_reason=outcome.reason,
-                best_iteration=outcome.iterations if kept_last else outcome.best_iteration,
-                criticality=result.criticality,
-                candidates=result.candidates,
-            ),
-        )
-
-    def _check_fit(self, sample: EntrySample | None) -> None:
-        """Check the fit on a sample of its entries, where there is one, and warn of what fails."""
-        if sample is None:
-            return
-        noise = scores.noise_model(self.model_, sample)
-        failed = failed_checks(self.model_, sample, noise)
-        summary = replace(self.model_.summary, failed_checks=failed)
-        sigma = self.model_.sigma if self.model_.scales is None else noise.distribution.scale
-        self.model_ = replace(self.model_, summary=summary, sigma=sigma)
-        warn_of_failed_checks(failed)
+    def _observe(self, X: Any, entries: Any, *, reset: bool) -> Observed:
+        """The ``entries`` of X on the backend, its columns checked (``reset``: remembered)."""
+        observed = get_backend(self.device).observe(entries)
+        form = observed.form
+        column = None if form is None or form.is_long else form.names.row
+        require_distinct(observed.row_ids, "row", column)
+        sklearn_interface.check_columns(self, X, observed, reset=reset)
+        return observed
 
     def fit_transform(
         self, X: Any, y: None = None, weights: ArrayLike | None = None, **options: Any
@@ -695,154 +451,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         The rows are in the order of :meth:`transform`.
         """
-        self.fit(X, weights=weights, **options)
-        model = self.model_
+        model = self.fit(X, weights=weights, **options).model_
         is_long = model.form is not None and model.form.is_long
-        return self._labelled_rows(
-            model.row_outputs, X, model.fitted_entries() if is_long else model
-        )
-
-    def _settings(self, observed: Any, shown: Sequence[Callback], values: Array) -> Settings:
-        """What to fit and how; ``shown`` are callbacks beside the user's own.
-
-        ``values`` are those of the entries, or a sample, in which a rating scale is looked for.
-        """
-        automatic_reg = isinstance(self.reg, str)
-        solver, mm = name_and_options(self.solver)
-        found = rating_scale(values) if self._finds_bounds else None
-        bounds = self._bounds(found or UNBOUNDED)
-        return Settings(
-            rank=self._rank_before_fit(observed.shape),
-            auto_rank=self._finds_rank,
-            loss=self._loss(),
-            auto_theta=self.theta == "auto" and isinstance(self.loss, str),
-            reg=paper_reg(observed.shape) if automatic_reg else float(self.reg),
-            auto_reg=self.reg == "auto",
-            reg_by_count=self.reg_by_count,
-            bias=False if self.nonnegative else self._bias(),
-            bias_unit=1.0,
-            nonnegative=bool(self.nonnegative),
-            solver=solver,
-            mm=mm,
-            init=self.init,
-            n_init=int(self.n_init),
-            certify=self._certifying_options(),
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            callbacks=[*(self.callbacks or ()), *shown],
-            validation_fraction=self.validation_fraction,
-            patience=int(self.patience),
-            bounds=bounds,
-        )
-
-    def _loss(self) -> Loss:
-        return make_loss(self.loss, None if self.theta == "auto" else self.theta)
-
-    def _bias(self) -> bool | Literal["auto"]:
-        return "auto" if self.bias == "auto" else bool(self.bias)
-
-    def _certifying_options(self) -> MM | None:
-        """The options of the "mm" iterations that certify a critical point, if any."""
-        if not self.certify:
-            return None
-        given = [option for option in (self.certify, self.solver) if isinstance(option, MM)]
-        return (given[0] if given else MM()).certifying()
-
-    @property
-    def _finds_rank(self) -> bool:
-        """Whether a fit finds the rank: ``rank="auto"``, and no initial factors are given."""
-        return self.rank == "auto" and isinstance(self.init, str)
-
-    def _rank_before_fit(self, shape: tuple[int, int]) -> int:
-        """The given rank, or that of initial factors (U, V); an assumed one if it will be found."""
-        if self.rank != "auto":
-            return int(self.rank)
-        if isinstance(self.init, str):
-            return min(OPTIONS.assumed_rank, *shape)
-        check_init(self.init)
-        try:
-            first = np.asarray(self.init[0])
-        except ValueError as error:
-            raise TypeError(f"init=(U, V) must be two arrays of real numbers: {error}") from None
-        if first.ndim != 2 or not 1 <= first.shape[1] <= min(shape):
-            raise ValueError(
-                f"init=(U, V) must be matrices with 1 to {min(shape)} = min{shape} columns, "
-                f"got U of shape {first.shape}"
-            )
-        return int(first.shape[1])
-
-    @property
-    def _rank_text(self) -> str:
-        """The rank of the fitted model, and whether it was found or given."""
-        return f"rank {self.rank_}, {'found' if self._finds_rank else 'given'}"
-
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
-        require_rank(self.rank, shape)
-        self._check_settings()
-
-    def _check_settings(self) -> None:
-        """The checks that need no data."""
-        require_integer("max_iter", self.max_iter, 0)
-        require_integer("n_init", self.n_init, 1)
-        require_integer("patience", self.patience, 1)
-        require_flag("reg_by_count", self.reg_by_count)
-        if not isinstance(self.certify, MM):
-            require_flag("certify", self.certify, also="MM(...)")
-        if not isinstance(self.bias, str) or self.bias != "auto":
-            require_flag("bias", self.bias, also="'auto'")
-        require_flag("nonnegative", self.nonnegative)
-        if self.nonnegative and self._bias() is True:
-            raise ValueError(
-                "nonnegative=True is for a model without biases: use bias='auto' or False, "
-                "got bias=True"
-            )
-        require_callables("callbacks", self.callbacks)
-        require_fraction("validation_fraction", self.validation_fraction)
-        if not self._finds_bounds:
-            require_bounds(self.bounds)
-        if self.theta is not None and self.theta != "auto":
-            require_positive("theta", self.theta, also="'auto' or None")
-        if self.reg not in ("auto", "paper"):
-            require_positive("reg", self.reg, also="'auto' or 'paper'")
-        require_positive("tol", self.tol, zero=True)
-
-    def _observe(self, X: Any, entries: Any, *, reset: bool) -> Observed:
-        """The ``entries`` of X on the backend, its columns checked (``reset``: remembered)."""
-        observed = get_backend(self.device).observe(entries)
-        form = observed.form
-        column = None if form is None or form.is_long else form.names.row
-        require_distinct(observed.row_ids, "row", column)
-        self._check_columns(X, observed, reset=reset)
-        return observed
-
-    def _check_columns(self, X: Any, observed: Observed, *, reset: bool) -> None:
-        """Check number and names of the columns.
-
-        Columns with ids are matched by these instead, unless X and the fitted table are wide and
-        their columns have names, which scikit-learn requires to be the same.
-        """
-        form = None if isinstance(X, Observed) else observed.form
-        named = form is not None and not form.is_long and hasattr(self, "feature_names_in_")
-        if not reset and observed.column_ids is not None and not named:
-            return
-        if form is not None and not form.is_long:
-            columns = without_column(X, form.names.row)
-        else:
-            has_ids = isinstance(X, Observed) or observed.column_ids is not None
-            columns = np.empty((1, observed.shape[1])) if has_ids else X
-        validate_data(self, columns, skip_check_array=True, reset=reset)
-
-    @contextmanager
-    def _progress(self) -> Iterator[Sequence[Callback]]:
-        if not self.verbose:
-            yield ()
-            return
-        from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - imports rich
-
-        name = type(self).__name__
-        title = name if self.rank == "auto" else f"{name} rank {self.rank}"
-        with ProgressBar(title, self.max_iter, self.tol) as bar:
-            yield (bar,)
+        return self._factor_rows(model.row_outputs, X, model.fitted_entries() if is_long else model)
 
     def memory_estimate(
         self,
@@ -892,31 +503,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             dtype = observed.dtype
         if shape is None or n_entries is None:
             raise ValueError("memory_estimate needs X, or shape=(m, n) and n_entries=")
-        backend = get_backend(self.device)
-        bias = self.bias is True
-        spec, _ = choose_solver(
-            name_and_options(self.solver)[0],
-            shape,
-            int(n_entries),
-            self._rank_before_fit(shape),
-            self._loss(),
-            plain_model=not bias and not self.reg_by_count,
-            capabilities=backend.capabilities,
-            nonnegative=bool(self.nonnegative),
-        )
-        rank = self._rank_before_fit(shape) + int(bias)
-        size = ProblemSize(shape, int(n_entries), rank, np.dtype(dtype).itemsize)
-        automatic = isinstance(self.init, str) and self.init == "auto"
-        plan = FitPlan(
-            spec.memory,
-            scale_sample=PROBLEM.sample,
-            graduated=automatic,
-            searched=searched_size(size) if automatic else None,
-            held_out=self.validation_fraction is not None,
-            bias=bias,
-            source_bytes=int(source_bytes),
-        )
-        return backend.fit_bytes(size, plan)
+        return parameters.fit_bytes(self, shape, int(n_entries), dtype, source_bytes)
 
     # --- Answers ----------------------------------------------------------------------------
 
@@ -930,7 +517,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             )
         return replace(
             self.model_,
-            bounds=self._bounds(self.model_.bounds),
+            bounds=parameters.bounds_of(self, self.model_.bounds),
             device=self.device,
             n_jobs=self.n_jobs,
         )
@@ -944,7 +531,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         entries = self.model_.read(X, new=True)
         observed = new_rows(entries, get_backend(self.device).observe)
         if not by_name or observed.column_ids is None or self.model_.column_ids is None:
-            self._check_columns(X, observed, reset=False)
+            sklearn_interface.check_columns(self, X, observed, reset=False)
         return observed
 
     def _entries(self, X: Any, rows: str) -> Any:
@@ -952,6 +539,11 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if X is None:
             return None
         return self._rows(X) if rows == "new" else self._model().read(X)
+
+    def _factor_rows(self, T: Array, X: Any, observed: Any) -> Any:
+        """Factors of the rows of X; a table if ``set_output`` requests one."""
+        output = sklearn_interface.output_library(self)
+        return factor_rows(T, self.get_feature_names_out(), X, observed, output)
 
     @property
     def _n_features_out(self) -> int:
@@ -981,7 +573,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = self._model()
         if columns is not None:
             return model.predict(rows, columns)
-        return model.predict_matrix(rows, self._rows)
+        return matrices.predict(model, rows, self._rows)
 
     def impute(self, X: Any, *, rows: Rows = "fitted") -> Any:
         """X with its missing values filled by predictions; observed values are not changed.
@@ -1009,7 +601,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         >>> RobustMF(rank=1, random_state=0).fit(X).impute(X)[1].round(2)
         array([ 2.,  6.,  4., 10.,  8.])
         """
-        return self._model().impute(X, rows, self._rows)
+        return matrices.impute(self._model(), X, rows, self._rows)
 
     def clean(
         self,
@@ -1052,13 +644,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         >>> bool(mask.loc[4, "s2"]), bool(abs(cleaned.loc[4, "s2"] - 10) < 0.1)
         (True, True)
         """
-        require_flag("replace", replace)
-        model = self._model()
-        entries = self._entries(X, rows)
-        return clean(
-            model,
+        return cleaning.clean(
+            self._model(),
             X,
-            model.backend.observe(entries).to_host(),
+            self._entries(X, rows),
             rows=rows,
             at_most=at_most,
             attacks=attacks,
@@ -1111,13 +700,10 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         >>> items, scores.round(1)
         (array([5, 3]), array([12., 10.]))
         """
-        model = self._model()
-        if (users is None) == (ratings is None):
-            raise ValueError("recommend must have either users or ratings, got both or neither")
-        if ratings is None:
-            return model.recommend(users, n, exclude_seen=exclude_seen)
         read = partial(self._rows, by_name=True)
-        return model.recommend_for(ratings, n, read, exclude_seen=exclude_seen)
+        return recommendations.recommend(
+            self._model(), users, n, ratings, read, exclude_seen=exclude_seen
+        )
 
     def similar_items(self, items: Any, n: int = 10) -> Ranked:
         """The n columns most similar to each of the given ones.
@@ -1137,7 +723,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         items, scores : ndarray
             As in :meth:`recommend`.
         """
-        return self._model().similar_items(items, n)
+        return recommendations.similar_items(self._model(), items, n)
 
     def transform(self, X: Any) -> Array:
         """Robust fold-in: factors of the rows of X with the columns' factors fixed.
@@ -1161,28 +747,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             "polars" those of a long table are the first column.
         """
         observed = self._rows(X)
-        return self._labelled_rows(self._model().fold_in(observed), X, observed)
-
-    def _labelled_rows(self, T: Array, X: Any, observed: Any) -> Any:
-        """Factors of the rows of X, in the order in which a long table names them first.
-
-        Where ``set_output`` makes them a table, row ids are the index in pandas, and returned as a
-        second result for :func:`_with_row_ids` in polars. scikit-learn takes the index of X, which
-        a long table has for its entries.
-        """
-        setting = vars(self).get(saving.OUTPUT_CONFIG, {})
-        output = setting.get("transform", get_config()["transform_output"])
-        form = observed.form
-        if form is None or not form.is_long:
-            return T
-        order, ids = rows_in_order(X, observed.to_host())
-        T = T[order]
-        if output == "polars":
-            return T, (form.names.row, ids)
-        if output != "pandas":
-            return T
-        columns = dict(zip(self.get_feature_names_out(), T.T, strict=True))
-        return replace(form, library=output).table(columns, list(ids or ()))
+        return self._factor_rows(self._model().fold_in(observed), X, observed)
 
     def inverse_transform(self, T: ArrayLike) -> Array:
         """The rows predicted by factors T as :meth:`transform` returns them; not clipped."""
@@ -1219,11 +784,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         float
         """
-        model = self._model()
-        entries = self._entries(X, rows)
-        if rows == "new" and X is not None and not isinstance(X, Observed):
-            model.warn_of_fitted_rows(entries)
-        return -model.mean_absolute_error(entries, rows, sample_weight)
+        return errors.score(self._model(), X, self._entries(X, rows), rows, sample_weight)
 
     def outlier_scores(self, X: Any = None, *, rows: Rows = "fitted", attacks: bool = False) -> Any:
         """For each observed entry, the share of clean entries that deviate as much or more.
@@ -1253,10 +814,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             index, so that ``df["score"] = model.outlier_scores()``. Otherwise an array in row
             order.
         """
-        model = self._model()
-        entries = self._entries(X, rows)
-        found = scores.outlier_scores(model, entries, rows=rows, attacks=attacks)
-        return model.per_entry(entries, found, "outlier_score")
+        return labelled.outlier_scores(
+            self._model(), self._entries(X, rows), rows=rows, attacks=attacks
+        )
 
     def row_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each row, the share of clean rows that would look as bad or worse.
@@ -1279,10 +839,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Series whose index is the row labels, for one of polars or Arrow a table of labels and
             scores.
         """
-        model = self._model()
-        entries = self._entries(X, rows)
-        found = scores.row_scores(model, entries, rows=rows)
-        return model.per_row(entries, found, "row_score", rows)
+        return labelled.row_scores(self._model(), self._entries(X, rows), rows=rows)
 
     def column_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each column, the share of clean columns that would look as bad or worse.
@@ -1302,10 +859,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ndarray, Series or table
             One score per column, with its label as in :meth:`row_scores`.
         """
-        model = self._model()
-        entries = self._entries(X, rows)
-        found = scores.column_scores(model, entries, rows=rows)
-        return model.per_column(entries, found, "column_score")
+        return labelled.column_scores(self._model(), self._entries(X, rows), rows=rows)
 
     def audit(
         self, X: Any = None, *, rows: Rows = "fitted", top: int = 10, at_most: float = 0.01
@@ -1317,7 +871,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         X, rows
             As in :meth:`outlier_scores`.
         top : int, default=10
-            List at most so many of each.
+            The largest number of entries, of rows and of columns to list.
         at_most : float, default=0.01
             List nothing with a score above this.
 
@@ -1345,9 +899,7 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         derivative at 0 for a nonsmooth one. X has the rows of ``fit``. Weights are in the form of
         the table X as in :meth:`outlier_scores`, otherwise in row order.
         """
-        model = self._model()
-        entries = model.read(X)
-        return model.per_entry(entries, model.entry_weights(entries), "weight")
+        return errors.entry_weights(self._model(), X)
 
     # --- Files and pages --------------------------------------------------------------------
 
@@ -1401,14 +953,9 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """The parameters; after a fit that found the rank also the rank, as a comment."""
-        lines = [""]
-        # scikit-learn wraps the lines of classes that have its own __repr__ only
-        for part in re.split(r"(?<=,) (?=\w+=)", super().__repr__(N_CHAR_MAX)):
-            if lines[-1] and len(lines[-1]) + len(part) > _REPR_WIDTH:
-                lines.append(" " * len(f"{type(self).__name__}("))
-            lines[-1] += f" {part}" if lines[-1].strip() else part
-        found = self._finds_rank and hasattr(self, "model_")
-        return "\n".join(lines) + (f"  # {self._rank_text}" if found else "")
+        text = sklearn_interface.wrapped(super().__repr__(N_CHAR_MAX))
+        found = parameters.finds_rank(self) and hasattr(self, "model_")
+        return f"{text}  # {parameters.rank_text(self)}" if found else text
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram for notebooks, and a summary of the fit below it."""
@@ -1425,25 +972,6 @@ class RobustMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _with_row_ids(method: Any) -> Any:
-    """A method whose result, wrapped by scikit-learn for polars, gets a column of row ids."""
-
-    @wraps(method)
-    def labelled(self: RobustMF, X: Any, *args: Any, **options: Any) -> Any:
-        result = method(self, X, *args, **options)
-        if not isinstance(result, tuple):
-            return result
-        factors, (name, ids) = result
-        return factors.insert_column(0, type(factors)({name: ids}).to_series())
-
-    return labelled
-
-
-# after the class, whose creation wraps the two methods for ``set_output``
-RobustMF.transform = _with_row_ids(RobustMF.transform)  # type: ignore[method-assign]
-RobustMF.fit_transform = _with_row_ids(RobustMF.fit_transform)  # type: ignore[method-assign]
 
 
 class RMFNL(RobustMF):

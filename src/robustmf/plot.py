@@ -272,8 +272,8 @@ def factor_map(model: Any, *, labels: int = 12, ax: Axes | None = None) -> Axes:
     model : RobustMF
         A fitted model of rank 2 or more.
     labels : int, default=12
-        Label at most so many rows, and so many columns: those furthest from the mean, unless the
-        label would cover another one. 0 labels none.
+        The largest number of rows, and of columns, that are labelled: those furthest from the
+        mean, unless the label would cover another one.
     ax : matplotlib Axes, default=None
         Where to draw; None creates a figure.
 
@@ -379,7 +379,7 @@ def column_scores(
     X, rows
         As in :meth:`robustmf.RobustMF.column_scores`.
     labels : int, default=5
-        Label so many of the columns with a score up to ``at_most``, the worst.
+        The number of columns with a score up to ``at_most`` that are labelled, the worst first.
     at_most : float, default=0.01
         Scores up to this are drawn in red.
     ax : matplotlib Axes, default=None

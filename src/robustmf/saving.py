@@ -14,10 +14,9 @@ from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.io.model_file import Saved, read, write
 from robustmf.io.model_state import STATE_NAMES
 from robustmf.model import FittedModel
+from robustmf.parameters import bounds_of
+from robustmf.sklearn_interface import OUTPUT_CONFIG
 from robustmf.solvers.mm.options import MM
-
-#: The attribute in which scikit-learn keeps the settings of ``set_output``.
-OUTPUT_CONFIG = "_sklearn_output_config"
 
 
 def save(
@@ -88,6 +87,10 @@ def _restore(saved: Saved, classes: Sequence[type]) -> Any:
     ):
         raise ModelFileError(f"feature_names_in_ must hold {n_columns} strings")
     estimator = cls(**{name: _restore_parameter(value) for name, value in saved.parameters.items()})
+    try:
+        bounds_of(estimator, model.bounds)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(str(error)) from None
     estimator.model_ = model
     estimator.__dict__.update(others)
     return estimator

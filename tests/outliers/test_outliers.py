@@ -13,12 +13,12 @@ from robustmf import Observed, RobustMF
 from robustmf.datasets import average_attack, love_hate, make_synthetic
 from robustmf.exceptions import UnknownIdsWarning
 from robustmf.metrics import detection_auc, precision_at_k
-from robustmf.model import UNBOUNDED
 from robustmf.outliers import evidence
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.evidence import Groups, combined, group_evidence
 from robustmf.outliers.noise import fit_distribution
 from robustmf.outliers.scores import scores_and_predictions
+from robustmf.validation import UNBOUNDED
 
 
 def fitted(data, seed=0, **parameters):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from robustmf.losses import loss_names, make_loss
-from robustmf.report.charts import Axis, _png
+from robustmf.report.charts import LAYOUT, Axis, Chart, _png
 from robustmf.report.quantities import relative_weights
 
 
@@ -43,3 +43,12 @@ def test_weights_are_relative_to_that_of_an_exact_entry(name):
     assert (np.diff(weights) <= 1e-12).all()
     if loss.concave:
         np.testing.assert_allclose(weights[50] * loss.derivative(np.zeros(1)), loss.derivative(5.0))
+
+
+def test_long_texts_of_ticks_have_space_beside_the_title():
+    """Texts of six characters covered the title of the axis."""
+    y = Axis.over("error", [0.00115, 0.00275])
+    widest = max(len(text) for _, text in y.tick_texts())
+    assert widest >= 6
+    chart = Chart(Axis.over("", [0.0, 1.0]), y, "")
+    assert chart.left - 6 - LAYOUT.character * widest >= 19

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robustmf.data.observed import Observed
 from robustmf.model import FittedModel
 from robustmf.outliers.scores import Rows, scores_and_predictions
-from robustmf.validation import require_positive
+from robustmf.validation import require_flag, require_positive
 
 
 class Cleaned(NamedTuple):
@@ -44,14 +44,16 @@ def bad_entries(
 def clean(
     model: FittedModel,
     X: Any,
-    observed: Observed,
+    entries: Any,
     *,
     rows: Rows,
     at_most: float,
     attacks: bool,
     replace: bool,
 ) -> Cleaned:
-    """Clean X, whose entries are ``observed``; see :meth:`robustmf.RobustMF.clean`."""
+    """Clean X with these entries; see :meth:`robustmf.RobustMF.clean`."""
+    require_flag("replace", replace)
+    observed = model.backend.observe(entries).to_host()
     is_bad, predicted = bad_entries(model, observed, rows=rows, at_most=at_most, attacks=attacks)
     values = observed.rows.values.copy()
     values[is_bad] = predicted[is_bad] if replace else np.nan

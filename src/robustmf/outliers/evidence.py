@@ -39,10 +39,11 @@ class EvidenceOptions:
     Attributes
     ----------
     winsor : float
-        Standardized residuals and values are clipped at so many scales, so that a single outlier
-        does not make its group suspicious.
+        Standardized residuals and values are clipped at this number of scales, so that a single
+        outlier does not make its group suspicious.
     typical_entries : int
-        The distribution of clean groups is estimated from groups with at least so many entries.
+        The distribution of clean groups is estimated from groups with at least this number of
+        entries.
     least_groups : int
         Minimum number of groups to estimate that distribution from.
     sketch, sketch_block : int
@@ -56,7 +57,7 @@ class EvidenceOptions:
         Rounds in which suspicious rows and columns are updated from each other.
     near, freedom : float
         The upper tail of group scores is fitted within ``near`` scales, beyond which attacked
-        groups lie, by a t distribution with so many degrees of freedom.
+        groups lie, by a t distribution with ``freedom`` degrees of freedom.
     scale_level : float
         The scale of group scores is this quantile of those above the median.
     scale_ratio : float

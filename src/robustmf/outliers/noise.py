@@ -45,13 +45,13 @@ class NoiseOptions:
     Attributes
     ----------
     sample : int
-        Residuals that the distribution is fitted to: at most so many, evenly spaced over the
+        The largest number of residuals that the distribution is fitted to, evenly spaced over the
         entries.
     block_entries : int
         Entries whose leverages are computed at once, which bounds the memory.
     central : float
-        The distribution is fitted to residuals within so many robust scales. A wide interval is
-        more informative about the tails, a narrow one excludes outliers of moderate size.
+        The distribution is fitted to residuals within this number of robust scales. A wide interval
+        is more informative about the tails, a narrow one excludes outliers of moderate size.
     bins : int
         Number of histogram bins in that interval; the resolution of the likelihood.
     freedom : (float, float)
@@ -64,9 +64,10 @@ class NoiseOptions:
     most_leverage : float
         Upper bound on a leverage: without entries it is infinite, and its square must be finite.
     scale_quantile, scale_limit : float
-        The logarithms of the scales of rows (columns) have a standard deviation that is estimated
-        from their median and this quantile, and are clipped at so many of them above the median. A
-        larger share of noisy rows than 1 − ``scale_quantile`` is ordinary; fewer are bad rows.
+        The standard deviation of the logarithms of the scales of rows (columns) is estimated from
+        their median and this quantile, and they are clipped at ``scale_limit`` standard deviations
+        above the median. A larger share of noisy rows than 1 − ``scale_quantile`` is ordinary;
+        fewer are bad rows.
     least_scale_deviation : float
         Lower bound on that standard deviation: the error of a scale that is learned.
     """

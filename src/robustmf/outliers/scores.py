@@ -6,7 +6,6 @@ worse. All functions take a :class:`~robustmf.model.FittedModel` and leave it as
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from robustmf.data.checks import new_rows
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.sampling import EntrySample, evenly_spaced
+from robustmf.data.table_form import ids_or_numbers
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.outliers.audit import Audit, suspect_entries, suspect_groups
@@ -118,8 +118,8 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
     first = model.shape[0] if rows == "new" else 0
     row_evidence, column_evidence = group_evidence(groups)
     row_ids = getattr(X, "row_ids", None) if rows == "new" else model.row_ids
-    row_labels = _labels(row_ids, groups.m - first)
-    column_labels = _labels(model.column_ids, groups.n)
+    row_labels = ids_or_numbers(row_ids, groups.m - first)
+    column_labels = ids_or_numbers(model.column_ids, groups.n)
     return Audit(
         suspect_entries(
             entries,
@@ -259,7 +259,3 @@ def _group_scores(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     of_rows, of_columns = group_evidence(_groups(model, entries, noise, rows))
     return of_rows.scores, of_columns.scores
-
-
-def _labels(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
-    return range(size) if ids is None else ids

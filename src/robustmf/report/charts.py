@@ -174,7 +174,8 @@ class Chart:
         self.y = y
         self.label = label
         self.secondary = secondary
-        self.left = left
+        widest = max((len(text) for _, text in y.tick_texts()), default=0)
+        self.left = max(left, int(26 + LAYOUT.character * widest))  # beside the title
         self.right = LAYOUT.width - (
             LAYOUT.right if secondary is None else LAYOUT.right_of_secondary
         )

@@ -15,9 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustmf.data.sampling import evenly_spaced
 from robustmf.data.statistics import MAD_TO_SIGMA, suspected_codes
+from robustmf.data.table_form import ids_or_numbers
 from robustmf.estimator import RobustMF
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.scores import scores_and_predictions
+from robustmf.parameters import finds_rank
 from robustmf.report.names import isolated, tick
 from robustmf.report.quantities import (
     Grid,
@@ -136,10 +138,6 @@ def fit_record(model: RobustMF, *, tracks: bool = False, at_most: float = 0.01) 
     return record
 
 
-def _labels(ids: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
-    return range(size) if ids is None else ids
-
-
 def _tiles(
     model: RobustMF, audit: Audit, entries: _Entries, at_most: float
 ) -> list[tuple[str, str, str]]:
@@ -152,7 +150,7 @@ def _tiles(
     return [
         ("table", f"{m:,} × {n:,}", "rows × columns"),
         ("entries", f"{len(entries.values):,}", f"{missing:.1%} missing"),
-        ("rank", str(model.rank_), "found" if model._finds_rank else "given"),
+        ("rank", str(model.rank_), "found" if finds_rank(model) else "given"),
         ("bad entries", f"{percent:.1f} %" if percent >= 0.05 else "< 0.1 %", "estimated share"),
         (
             "flagged",
@@ -179,8 +177,8 @@ def _table(model: RobustMF, entries: _Entries) -> dict[str, Any]:
     low, high = np.nanquantile(after, [0.01, 0.99])
     flagged = np.flatnonzero(bad)
     worst = flagged[np.argsort(entries.scores[flagged], kind="stable")[: _OPTIONS.max_marked]]
-    rows = _labels(model.row_ids_, shape[0])
-    columns = _labels(model.column_ids_, shape[1])
+    rows = ids_or_numbers(model.row_ids_, shape[0])
+    columns = ids_or_numbers(model.column_ids_, shape[1])
     return {
         "shape": shape,
         "blocks": grid.blocks,
@@ -253,7 +251,7 @@ def _rank(model: RobustMF, entries: _Entries) -> dict[str, Any]:
     V = np.asarray(model.column_factors_, np.float64)
     singular = np.linalg.svd(np.linalg.qr(U)[1] @ np.linalg.qr(V)[1].T, compute_uv=False)
     return {
-        "found": model._finds_rank,
+        "found": finds_rank(model),
         "candidates": [astuple(candidate) for candidate in rank_candidates(model)],
         "contributions": (singular / np.sqrt(len(U) * len(V))).tolist(),
         "noise": MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals))),
@@ -281,8 +279,8 @@ def _details(model: RobustMF, audit: Audit, entries: _Entries) -> dict[str, Any]
     rows = _listed([one.id for one in audit.rows], [one.row for one in audit.entries])
     columns = _listed([one.id for one in audit.columns], [one.column for one in audit.entries])
     m, n = fitted.shape
-    row_labels = _labels(model.row_ids_, m)
-    column_labels = _labels(model.column_ids_, n)
+    row_labels = ids_or_numbers(model.row_ids_, m)
+    column_labels = ids_or_numbers(model.column_ids_, n)
     return {
         "rows": _worst(entries, entries.i, entries.j, _indices(fitted, "row", rows), column_labels),
         "columns": _worst(

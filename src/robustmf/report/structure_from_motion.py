@@ -9,6 +9,7 @@ Poelman and Kanade 1997).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,25 @@ Array = NDArray[np.float64]
 #: Rank of the matrix of image coordinates under affine cameras.
 RANK = 4
 
-#: Lower bound of the eigenvalues of the metric, relative to their mean, where the least-squares
-#: solution is not positive definite.
-_MIN_EIGENVALUE = 1e-2
 
-#: Minimum norm of the mean direction of an image axis for which the frames agree on it.
-_MIN_AGREEMENT = 0.5
+@dataclass(frozen=True)
+class MetricOptions:
+    """Constants of the upgrade from affine to metric coordinates.
+
+    Attributes
+    ----------
+    min_eigenvalue : float
+        Lower bound of the eigenvalues of the metric, relative to their mean, where the least-
+        squares solution is not positive definite.
+    min_agreement : float
+        Minimum norm of the mean direction of an image axis for which the frames agree on it.
+    """
+
+    min_eigenvalue: float = 1e-2
+    min_agreement: float = 0.5
+
+
+OPTIONS = MetricOptions()
 
 
 def scene_points(U: NDArray[Any], V: NDArray[Any]) -> Array:
@@ -71,7 +85,7 @@ def _upright_axes(points: Array, frames: Array) -> Array:
     directions = frames / np.linalg.norm(frames, axis=1, keepdims=True)
     down = max((directions[::2].mean(axis=0), directions[1::2].mean(axis=0)), key=np.linalg.norm)
     agreement = float(np.linalg.norm(down))
-    if agreement > _MIN_AGREEMENT:
+    if agreement > OPTIONS.min_agreement:
         up = -down / agreement
     else:
         up = np.linalg.svd(points, full_matrices=False)[2][1]
@@ -97,7 +111,7 @@ def _euclidean_upgrade(motion: Array) -> Array:
         equations, np.append(np.zeros(len(motion)), 3.0), rcond=None
     )[0]
     eigenvalues, axes = np.linalg.eigh(np.array([[a, b, c], [b, d, e], [c, e, f]]))
-    return np.asarray(whiten @ (axes * np.sqrt(np.maximum(eigenvalues, _MIN_EIGENVALUE))))
+    return np.asarray(whiten @ (axes * np.sqrt(np.maximum(eigenvalues, OPTIONS.min_eigenvalue))))
 
 
 def _products(p: Array, q: Array) -> Array:

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from robustmf.initialization.candidates import ModelCandidate
+from robustmf.parameters import rank_text
 
 
 def summary(estimator: Any) -> dict[str, str]:
@@ -30,7 +31,7 @@ def summary(estimator: Any) -> dict[str, str]:
     by_count = " times the entries of a row or column" if model.reg_by_count else ""
     biases = ", biases" if model.factors.has_bias else ""
     signs = ", non-negative" if model.nonnegative else ""
-    rank = estimator._rank_text
+    rank = rank_text(estimator)
     found = {
         "matrix": f"{m:,} rows × {n:,} columns",
         "entries": f"{n_entries:,} ({observed:.3g} % observed, {entries['values'].dtype})",

@@ -1,0 +1,1 @@
+"""Answers of a fitted model, with ids and in the form of the tables they are about."""

@@ -1,0 +1,290 @@
+"""From the parameters of an estimator and data to a fitted model.
+
+On one machine the pipeline of :mod:`robustmf.fitting` runs over the entries, from a new initial
+point or from an earlier model; on a cluster :mod:`robustmf.distributed` runs it. The result is
+checked in both cases.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf import parameters
+from robustmf.backends.registry import get_backend, get_cluster_backend
+from robustmf.data.accumulate import accumulate
+from robustmf.data.checks import require_magnitude, warn_of_codes, warn_of_empty
+from robustmf.data.observed import Observed
+from robustmf.data.table_form import ColumnNames
+from robustmf.fit_state import FitResult
+from robustmf.fitting import equilibrated, fit
+from robustmf.io.checkpoint import Checkpoint
+from robustmf.kernels.team import Team
+from robustmf.model import FitSummary, FittedModel, value_statistics
+from robustmf.outliers.fit_checks import OPTIONS as CHECKS
+from robustmf.outliers.fit_checks import failed_checks, warn_of_failed_checks
+from robustmf.outliers.scores import noise_model
+from robustmf.solvers.base import Callback
+from robustmf.solvers.fold_in import extend
+from robustmf.solvers.registry import name_and_options, require_possible, solver_memory
+from robustmf.solvers.settings import Settings
+from robustmf.validation import as_generator
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class ContinuationOptions:
+    """Constants of fits that continue with more entries.
+
+    Attributes
+    ----------
+    growth : int
+        The factors are initialized again when the entries have grown by this factor since they
+        were last initialized, so that all initializations together cost at most twice the last.
+    """
+
+    growth: int = 2
+
+
+OPTIONS = ContinuationOptions()
+
+
+def fit_entries(
+    given: Any,
+    observed: Observed,
+    weights: Array | None,
+    *,
+    previous: FittedModel | None = None,
+    ignore_given_init: bool = False,
+    checkpoint: Checkpoint | None = None,
+) -> FittedModel:
+    """Fit these entries, from the factors of a ``previous`` model where there is one.
+
+    Parameters
+    ----------
+    given : RobustMF
+        The parameters.
+    observed : Observed
+        The entries, on the backend.
+    weights : array over the entries, or None
+        The factor of each entry's loss.
+    previous : FittedModel or None, default=None
+        A model of the first rows and columns of the matrix.
+    ignore_given_init : bool, default=False
+        Whether a pair (U, V) in the parameter ``init`` is not used, because its shapes are those
+        of the first fit.
+    checkpoint : Checkpoint or None, default=None
+    """
+    parameters.check(given, observed.shape)
+    require_magnitude(observed)
+    rng = _random_numbers(given)
+    with Team(given.n_jobs) as team, _progress(given) as shown:
+        settings = parameters.settings_of(given, observed.shape, observed.rows.values, shown)
+        operations = get_backend(given.device).operations(
+            observed,
+            team,
+            settings.rank + int(settings.bias is True),
+            solver_memory(settings.solver),
+        )
+        on_entries = None if weights is None else operations.array(weights)
+        scales = None if previous is None else previous.scales_for(observed.shape)
+        if scales is not None:
+            operations, placed = equilibrated(operations, scales)
+        if previous is not None:
+            previous = previous.equilibrated
+            known = extend(operations, on_entries, previous.columns, previous.factors)
+            settings = _continued(settings, previous, known)
+        elif ignore_given_init and not isinstance(given.init, str):
+            settings = replace(settings, auto_rank=given.rank == "auto", init="auto")
+        result = fit(settings, operations, on_entries, rng, checkpoint)
+        if scales is not None:
+            factors = result.factorization.scaled(*placed)
+            result = replace(result, factorization=factors, scales=scales)
+    n_initialized = observed.n_entries if previous is None else previous.n_entries_initialized
+    model = fitted_model(settings, result, observed, weights, n_initialized)
+    return checked(model, observed, weights)
+
+
+def fit_more_entries(
+    given: Any, model: FittedModel, new: Observed, new_weights: Array | None
+) -> tuple[FittedModel, Observed]:
+    """Fit the entries of a model and new ones, which replace old ones at the same position."""
+    observed, weights = accumulate(
+        model.fitted_entries(), model.entries["weights"], new, new_weights
+    )
+    grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
+    same_model = (
+        given.rank in ("auto", model.factors.rank)
+        and given.bias in ("auto", model.factors.has_bias)
+        and bool(given.nonnegative) == model.nonnegative
+    )
+    placed = get_backend(given.device).observe(observed)
+    previous = model if same_model and not grown else None
+    fitted = fit_entries(given, placed, weights, previous=previous, ignore_given_init=True)
+    return fitted, placed
+
+
+def require_entries(model: FittedModel) -> None:
+    """Raise unless the model has the entries of the fit, which a fit that continues needs."""
+    if not model.has_all_entries:
+        raise ValueError(
+            "partial_fit needs the entries of the fit, and they stayed on the cluster; "
+            "fit old and new ones together with client=, or fold new rows in with transform"
+        )
+
+
+def fit_on_cluster(
+    given: Any,
+    X: Any,
+    weights: Any,
+    client: Any,
+    checkpoint: Checkpoint | None,
+    names: ColumnNames,
+) -> tuple[FittedModel, Any]:
+    """Fit data on a Dask cluster, and return the model and what is kept of the entries."""
+    backend = get_cluster_backend(given.device)
+    backend.check_available()
+    from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
+    from robustmf.distributed.fitting import ClusterFit  # noqa: PLC0415
+
+    if weights is not None:
+        raise ValueError(
+            "weights must be a column of the data with client=: "
+            "give X as robustmf.backends.dask.Triplets(data, weight=name)"
+        )
+    solver, _ = name_and_options(given.solver)
+    parameters.check(given)  # before the data are read
+    require_possible(
+        solver,
+        plain_model=True,
+        capabilities=backend.capabilities,
+        nonnegative=bool(given.nonnegative),
+        has_rank=not parameters.finds_rank(given),
+        certify=bool(given.certify),
+        n_init=given.n_init,
+    )
+    triplets = as_triplets(X, names)
+    rng = _random_numbers(given)
+    job = ClusterFit(client, triplets, checkpoint, given.validation_fraction, rng)
+    shape = job.matrix.shape
+    parameters.check(given, shape)
+    with _progress(given) as shown:
+        values = job.sample.values if parameters.finds_bounds(given) else np.empty(0)
+        settings = parameters.settings_of(given, shape, values, shown)
+        result, entries = job.fit(settings)
+    model = fitted_model(settings, result, entries, None, entries.n_entries)
+    job.write_shards(model)
+    return checked(model, entries, None), entries
+
+
+def warn_of_result(given: Any, observed: Any) -> None:
+    """Warn of failed checks, and of rows and columns without an entry; print the solver."""
+    model: FittedModel = given.model_
+    warn_of_failed_checks(model.summary.failed_checks)
+    if not model.has_all_entries:
+        return
+    warn_of_codes(observed)
+    warn_of_empty(observed, model.factors.has_bias)
+    if given.verbose:
+        summary = model.summary
+        print(
+            f"{type(given).__name__}: {parameters.rank_text(given)}; "
+            f"solver {summary.solver} ({summary.solver_reason}); {summary.stop_reason}",
+            file=sys.stderr,
+        )
+
+
+def fitted_model(
+    settings: Settings,
+    result: FitResult,
+    observed: Any,
+    weights: Array | None,
+    n_initialized: int,
+) -> FittedModel:
+    """The model with the result of a fit to these entries."""
+    outcome = result.outcome
+    kept_last = outcome.best is None
+    median, scale = value_statistics(observed)
+    scales = None
+    if result.scales is not None:
+        scales = (np.asarray(result.scales[0]), np.asarray(result.scales[1]))
+    return FittedModel(
+        factors=result.factorization.to_host(),
+        loss=result.loss,
+        reg=result.reg,
+        reg_by_count=bool(settings.reg_by_count),
+        bias_unit=result.bias_unit,
+        median=median,
+        scale=scale,
+        row_ids=observed.row_ids,
+        column_ids=observed.column_ids,
+        entries=observed.to_keep(weights),
+        n_entries_initialized=n_initialized,
+        bounds=settings.bounds,
+        form=getattr(observed, "form", None),
+        scales=scales,
+        nonnegative=settings.nonnegative,
+        summary=FitSummary(
+            solver=result.solver,
+            solver_reason=result.reason,
+            history=outcome.history,
+            n_iter=outcome.iterations,
+            converged=outcome.converged,
+            stop_reason=outcome.reason,
+            best_iteration=outcome.iterations if kept_last else outcome.best_iteration,
+            criticality=result.criticality,
+            candidates=result.candidates,
+        ),
+    )
+
+
+def checked(model: FittedModel, observed: Any, weights: Array | None) -> FittedModel:
+    """The model with the checks that it fails on a sample of the entries, where there is one."""
+    sample = observed.sampled(CHECKS.most_entries, weights)
+    if sample is None:
+        return model
+    noise = noise_model(model, sample)
+    failed = failed_checks(model, sample, noise)
+    sigma = model.sigma if model.scales is None else noise.distribution.scale
+    return replace(model, summary=replace(model.summary, failed_checks=failed), sigma=sigma)
+
+
+def _continued(settings: Settings, previous: FittedModel, known: Any) -> Settings:
+    """The settings of a fit that continues from ``known`` factors of a ``previous`` model."""
+    settings = replace(
+        settings,
+        rank=known.rank,
+        auto_rank=False,
+        init=known,
+        bias=known.has_bias,
+        n_init=1,
+        validation_fraction=None,
+    )
+    if not settings.auto_reg:
+        return settings
+    return replace(settings, reg=previous.reg, auto_reg=False, bias_unit=previous.bias_unit)
+
+
+def _random_numbers(given: Any) -> np.random.Generator:
+    """A separate stream: with the one that drew the data, random factors would be the truth."""
+    return as_generator(given.random_state).spawn(1)[0]
+
+
+@contextmanager
+def _progress(given: Any) -> Iterator[Sequence[Callback]]:
+    if not given.verbose:
+        yield ()
+        return
+    from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - imports rich
+
+    name = type(given).__name__
+    title = name if given.rank == "auto" else f"{name} rank {given.rank}"
+    with ProgressBar(title, given.max_iter, given.tol) as bar:
+        yield (bar,)
