@@ -324,7 +324,8 @@ def test_the_bar_shows_objective_validation_error_and_time_left():
         from robustmf import RobustMF
         from robustmf.datasets import make_synthetic
         data = make_synthetic(250, random_state=0).train
-        RobustMF(5, verbose=1, validation_fraction=0.1, random_state=0, n_jobs=1).fit(data)
+        settings = {"validation_fraction": 0.1, "random_state": 0, "n_jobs": 1}
+        RobustMF(5, loss="l1", tol=1e-9, max_iter=200, verbose=1, **settings).fit(data)
     """
     process = script(code, FORCE_COLOR="1", COLUMNS="200")
     _, err = process.communicate(timeout=60)

@@ -171,4 +171,7 @@ def test_new_users_without_known_ratings(model, cells):
     with pytest.raises(ValueError, match="ratings must lie in 0 … 13, got 14"):
         biased.recommend(ratings={14: 1.0})
     numbered = biased.recommend(ratings={0: 2.0, 13: 8.0}, n=1, exclude_seen=False)
-    assert numbered.items.tolist() == [13]
+    new = np.full((1, 14), np.nan)
+    new[0, [0, 13]] = 2.0, 8.0
+    predicted = biased.inverse_transform(biased.transform(new))
+    assert numbered.items.tolist() == [int(np.argmax(predicted))]

@@ -192,7 +192,7 @@ def test_what_cannot_go_together_is_refused_by_name():
     for solver in ("mm", "varpro"):
         with pytest.raises(ValueError, match=f"nonnegative=True needs solver='irls'.*'{solver}'"):
             RobustMF(2, nonnegative=True, solver=solver, loss="lsp").fit(X)
-    with pytest.raises(ValueError, match=r"certify=True goes with .* or nonnegative"):
+    with pytest.raises(ValueError, match=r"certify=True needs the plain model: .* or nonnegative"):
         RobustMF(2, nonnegative=True, certify=True, loss="lsp").fit(X)
     with pytest.raises(ValueError, match=r"model without biases: .*got bias=True"):
         RobustMF(2, nonnegative=True, bias=True).fit(X)

@@ -194,3 +194,25 @@ def test_evidence_from_extremely_different_variances_is_finite():
 def test_a_step_whose_curvature_overflows_is_refused_without_a_warning():
     with pytest.raises(LinAlgError, match="curvature"):
         _damped_step(np.eye(2) * 1e300, np.zeros((2, 1)), np.full((2, 1), 1e100), 1e-3)
+
+
+@pytest.mark.parametrize("kind", [RobustMF, ScaledASD])
+def test_errors_of_floating_point_arithmetic_that_the_caller_raises_do_not_affect_fits(kind):
+    data = make_synthetic(40, rank=2, random_state=0).train
+    values = data.rows.values.copy()
+    values[5] = 1e-300
+    values[::17] *= 1e6
+    data = data.with_values(values)
+
+    def results():
+        model = kind(2, random_state=0, max_iter=5).fit(data)
+        weights = model.entry_weights(data) if kind is RobustMF else 0
+        return model.row_factors_, np.asarray(weights)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RobustMFWarning)
+        expected = results()
+        with np.errstate(all="raise"):
+            found = results()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import robustmf
-from robustmf import RMFNL, RobustMF
+from robustmf import RMFNL, RobustMF, training
 from robustmf.backends.registry import get_backend
 from robustmf.datasets import make_synthetic
 from robustmf.report.summary import summary
@@ -104,8 +104,8 @@ def test_partial_fit_continues_at_the_rank_of_the_model(data, monkeypatch):
         ranks.append(None if settings.auto_rank else settings.rank)
         return fit(settings, *rest)
 
-    fit = robustmf.estimator.fit
-    monkeypatch.setattr(robustmf.estimator, "fit", recorded)
+    fit = training.fit
+    monkeypatch.setattr(training, "fit", recorded)
     model = RobustMF(random_state=0)
     model.fit(first).partial_fit(few)
     assert ranks == [None, 2]

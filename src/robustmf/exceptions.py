@@ -17,6 +17,10 @@ class EmptyRowsWarning(RobustMFWarning):
     """Some rows or columns have no observed entries; their factors are zero."""
 
 
+class MissingCodeWarning(RobustMFWarning):
+    """A number in a table occurs often, far from all others, as a code for missing values does."""
+
+
 class NotConvergedWarning(RobustMFWarning):
     """A fit stopped at its iteration limit before it converged."""
 

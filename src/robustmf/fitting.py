@@ -68,8 +68,7 @@ OPTIONS = CertifyOptions()
 class Data:
     """What is fitted, and how it is initialized.
 
-    A fit on a cluster has a class of its own with the same members
-    (:class:`robustmf.distributed.fitting.ClusterData`).
+    A fit on a cluster has a subclass (:class:`robustmf.distributed.fitting.ClusterData`).
 
     Attributes
     ----------
@@ -165,7 +164,7 @@ def fit_data(
 def check(
     settings: Settings, operations: EntryOperations, sample_weights: Array | None
 ) -> SolverChoice:
-    """Refuse settings that do not go together; choose the solver."""
+    """Refuse incompatible settings; choose the solver."""
     check_init(settings.init)
     if settings.nonnegative:
         require_nonnegative_init(settings.init)
@@ -179,8 +178,7 @@ def check(
             CERTIFIER.check(settings.loss, settings.certify, capabilities)
         if not plain_model or settings.nonnegative:
             raise ValueError(
-                "certify=True goes with the plain model: no bias, weights, reg_by_count or "
-                "nonnegative"
+                "certify=True needs the plain model: no bias, weights, reg_by_count or nonnegative"
             )
         if settings.validation_fraction is not None:
             raise ValueError(
@@ -220,7 +218,8 @@ def _fit_all(
     """One fit per stream of random numbers, without those that a checkpoint has."""
     with progress.reading():
         results = [FitResult.from_parts(parts, settings, data) for parts in progress.ended]
-    with one_blas_thread():
+    # densities of outliers underflow to zero, which is no error, whatever np.seterr says
+    with one_blas_thread(), np.errstate(under="ignore"):
         for stream in streams[len(results) :]:
             if results:
                 # fits are compared with each other: all have the model of the first
@@ -281,8 +280,7 @@ def iterate(
     start = initial.factorization
     scales = None
     if initial.scales is not None:
-        scales = placed_scales(operations, initial.scales)
-        operations = operations.on(operations.observed.divided(*scales))
+        operations, scales = equilibrated(operations, initial.scales)
         start = start.scaled(*(1 / scale for scale in scales))
     _log.info(
         "λ %.4g, θ %.4g, %s biases, solver %s",
@@ -342,6 +340,17 @@ def iterate(
         initial.scales,
         initial.candidates,
     )
+
+
+def equilibrated(
+    operations: EntryOperations, scales: tuple[Array, Array]
+) -> tuple[EntryOperations, tuple[Array, Array]]:
+    """Operations on the entries divided by the scales of rows and columns, and these scales there.
+
+    The scales are returned on the device and in the precision of the entries.
+    """
+    placed = placed_scales(operations, scales)
+    return operations.on(operations.observed.divided(*placed)), placed
 
 
 def _holdout_error(
@@ -407,8 +416,7 @@ def _best(results: list[FitResult], settings: Settings, data: Data) -> FitResult
     operations = data.operations
     scales = None
     if results[0].scales is not None:
-        scales = placed_scales(operations, results[0].scales)
-        operations = operations.on(operations.observed.divided(*scales))
+        operations, scales = equilibrated(operations, results[0].scales)
 
     def value(result: FitResult) -> float:
         found = result.factorization

@@ -1,8 +1,8 @@
-"""The phases of a long computation, for whoever shows them.
+"""The phases of a long computation, for a display of progress.
 
-Code that takes long reports what it does; a progress bar that is installed with :func:`shown_by`
-receives it. Without one, reports cost a look at a context variable. So no code that computes knows
-how progress is shown, and nothing is passed through its arguments.
+Long computations report their phases; a progress bar that is installed with :func:`shown_by`
+receives the reports. Without one, a report costs one look-up of a context variable. Computations
+therefore do not depend on how progress is displayed, and need no argument for it.
 """
 
 from __future__ import annotations

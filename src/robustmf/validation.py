@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+#: Bounds of predictions that are not clipped.
+UNBOUNDED = (-np.inf, np.inf)
+
 
 def as_generator(random_state: Any) -> np.random.Generator:
     """A Generator from a seed, a Generator, or scikit-learn's RandomState."""
@@ -63,7 +66,7 @@ def require_positive(name: str, value: Any, also: str = "", zero: bool = False) 
 def require_bounds(bounds: Any) -> tuple[float, float]:
     """``bounds`` as (low, high) with low < high; infinite where ``bounds`` is None."""
     if bounds is None:
-        return (-np.inf, np.inf)
+        return UNBOUNDED
     pair = tuple(bounds) if isinstance(bounds, (tuple, list, np.ndarray)) else ()
     if len(pair) != 2 or not all(
         isinstance(end, numbers.Real) and not isinstance(end, bool) for end in pair

@@ -152,7 +152,9 @@ def test_a_solver_chosen_for_the_rank_that_was_found_has_one_thread(monkeypatch)
     X = rng.standard_normal((100, 2)) @ rng.standard_normal((2, 25))
     X += 0.1 * rng.standard_normal(X.shape)
     X[rng.random(X.shape) > 0.5] = np.nan
-    model = RobustMF(callbacks=[lambda _: used.append(("iteration", *threads()))], random_state=0)
+    model = RobustMF(
+        2, callbacks=[lambda _: used.append(("iteration", *threads()))], random_state=0
+    )
     with threadpool_limits(2, user_api="blas"):
         model.fit(X)
         assert threads() == {2}

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import Own as UserDefined
 
 import oracles
 from conftest import close, members, needs_gpu, random_problem
@@ -30,10 +31,12 @@ from robustmf.backends.base import (
     Sweeps,
 )
 from robustmf.backends.biases import BiasModel
+from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.backends.registry import get_backend, get_cluster_backend
+from robustmf.backends.ridge import FactorRidge
 from robustmf.data.observed import Observed
 from robustmf.initialization import nonnegative
-from robustmf.losses import LSP, Welsch
+from robustmf.losses import L2, LSP, Welsch, smoothed
 from robustmf.solvers.registry import choose_solver, get_solver, solver_names
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
@@ -192,20 +195,24 @@ def test_ranks_above_the_maximum_are_refused(team):
 
 @pytest.fixture(params=BACKENDS)
 def entries_on(request):
-    """Makes the entries of a table on every backend: the backend, and an object with sweeps."""
+    """Makes the entries of a table on every backend: the backend, and an object with sweeps.
 
-    def make(frame):
+    Weights are a column of the table on a cluster, and an argument of ``sweeps`` elsewhere.
+    """
+
+    def make(frame, weight=None):
         backend = backend_of(request.param)
         if request.param == "dask":
             from robustmf.backends.dask import Triplets  # noqa: PLC0415 - an extra
             from robustmf.backends.dask.connection import Connection  # noqa: PLC0415
             from robustmf.backends.dask.loading import load_matrix  # noqa: PLC0415
-            from robustmf.distributed.fitting import ClusterData  # noqa: PLC0415
+            from robustmf.backends.dask.sweeps import DaskOperations  # noqa: PLC0415
 
             client = request.getfixturevalue("client")
-            data = Triplets([frame.iloc[k::3] for k in range(3)], row="row", col="col", value="x")
+            pieces = [frame.iloc[k::3] for k in range(3)]
+            data = Triplets(pieces, row="row", col="col", value="x", weight=weight)
             matrix = load_matrix(Connection(client, ""), data, 3, None, 0)
-            return backend, ClusterData(matrix, (-np.inf, np.inf))
+            return backend, DaskOperations(matrix)
         observed = backend.observe(Observed.from_triplets(frame, row="row", col="col", value="x"))
         team = request.getfixturevalue("team")
         return backend, backend.operations(observed, team, 4, SolverMemory())
@@ -287,3 +294,90 @@ def test_sweeps_in_single_precision_are_rounded_ones_or_the_same(entries_on):
     assert np.array_equal(exact, rounded) != backend.capabilities.float32_sweeps
     np.testing.assert_allclose(rounded, exact, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(rounded_total, total, rtol=1e-4)
+
+
+def as_ridges(kind, counts):
+    """The argument ``reg`` and ``reg_by_count`` of sweeps, and the ridge of each factor."""
+    if kind == "by_count":
+        return 0.02, True, [np.repeat(0.02 * of_side[:, None], 3, 1) for of_side in counts]
+    rules = (
+        FactorRidge(np.array([0.1, 0.2, 0.3]), np.array([0.01, 0.0, 0.02])),
+        FactorRidge(np.array([0.3, 0.1, 0.2]), np.array([0.0, 0.03, 0.01])),
+    )
+    sides = zip(rules, counts, strict=True)
+    return rules, False, [rule.constant + n[:, None] * rule.by_count for rule, n in sides]
+
+
+def ridge_rows(observed, weights, ridges, V):
+    """argmin_u Σ w(y − u·v)² + Σ ridge·u², row by row."""
+    W = oracles.dense(observed, weights)
+    Y = oracles.dense(observed, observed.rows.values)
+    rows = zip(W, Y, ridges, strict=True)
+    return np.stack(
+        [np.linalg.solve((V.T * w) @ V + np.diag(r), V.T @ (w * y)) for w, y, r in rows]
+    )
+
+
+@pytest.mark.parametrize("kind", ["by_count", "by_factor"])
+def test_half_steps_with_weights_and_ridges_of_rows_and_factors(entries_on, kind):
+    """Both half-steps of a sweep, the norms of the entries, and the penalty, against oracles."""
+    entries, U, V = random_problem()
+    frame, observed = as_table(entries)
+    frame["trust"] = np.random.default_rng(1).integers(0, 3, len(frame)).astype(float)
+    s = frame["trust"].to_numpy(copy=True)
+    _, placed = entries_on(frame, "trust")
+    order = observed.column_order
+    counts = [of.rows.counts for of in (observed, observed.transposed)]
+    if kind == "by_factor":  # entries count with their weights
+        sides = ((observed, s), (observed.transposed, s[order]))
+        counts = [np.bincount(of.rows.group_of_entry(), w) for of, w in sides]
+    reg, by_count, ridges = as_ridges(kind, counts)
+    weights = placed.array(s) if hasattr(placed, "array") else None
+    sweeps = placed.sweeps(reg, BiasModel(None, 1.0), weights, by_count)
+    values = observed.rows.values
+    close(sweeps.entries_size(), ((values**2).sum(), s.sum(), (s > 0).sum()), np.float64)
+    point = sweeps.place(U, V)
+    loss = Welsch(1.5)
+    options = {"curvature": np.inf, "single": False}
+    new, measured = sweeps.sweep(point, point, 0.0, loss, [loss], **options)
+    own = ridge_rows(observed, s * loss.weight(oracles.residuals(observed, U, V)), ridges[0], V)
+    e = oracles.residuals(observed.transposed, V, own)
+    other = ridge_rows(observed.transposed, s[order] * loss.weight(e), ridges[1], own)
+    close(np.asarray(new[0]), own, np.float64, 10)
+    close(np.asarray(new[1]), other, np.float64, 10)
+    e = oracles.residuals(observed, own, other)
+    close(measured.loss_sums, [(s * loss.value(e)).sum()], np.float64, 10)
+    assert (measured.weight, measured.n_weighted) == (s.sum(), (s > 0).sum())
+    penalty = sum((r * A**2).sum() for r, A in zip(ridges, (own, other), strict=True)) / 2
+    close(measured.penalty, penalty, np.float64, 10)
+
+
+def test_loss_sums_of_all_kinds_of_losses(entries_on):
+    """Smooth, nonsmooth, smoothed and user-defined losses at one point."""
+    entries, U, V = random_problem()
+    frame, observed = as_table(entries)
+    _, placed = entries_on(frame)
+    sweeps = placed.sweeps(0.3, BiasModel(None, 1.0))
+    e = oracles.residuals(observed, U, V)
+    families = ([L2()], [LSP(), smoothed(LSP(), 0.3), smoothed(LSP(), 0.1)], [UserDefined(0.4)])
+    for losses in families:
+        measured = sweeps.measure(sweeps.place(U, V), losses, single=False)
+        close(measured.loss_sums, [loss.value(e).sum() for loss in losses], np.float64, 10)
+
+
+def test_steps_with_curvature_are_those_of_the_cpu(entries_on, team):
+    """A nonsmooth loss, where rows with many entries within the smoothing width step further."""
+    entries, U, V = random_problem()
+    frame, observed = as_table(entries)
+    loss = smoothed(LSP(), 2.0)
+    found = []
+    for operations in (entries_on(frame)[1], CPUOperations(observed, team)):
+        sweeps = operations.sweeps(0.3, BiasModel(0.1, 1.2))
+        point = sweeps.place(U, V)
+        options = {"curvature": 0.5, "single": False}
+        new, _ = sweeps.sweep(point, point, 0.0, loss, [loss], **options)
+        plain, _ = sweeps.sweep(point, point, 0.0, loss, [loss], **options | {"curvature": np.inf})
+        assert not np.allclose(np.asarray(new[0]), np.asarray(plain[0]), rtol=1e-3)
+        found.append([np.asarray(A) for A in new])
+    for one, other in zip(*found, strict=True):
+        close(one, other, np.float64, 10)

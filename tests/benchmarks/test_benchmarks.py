@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -138,3 +139,23 @@ def test_same_results_compares_records_bit_by_bit(tmp_path):
     digest = re.search(r'"sha256": "([0-9a-f]+)"', text)[1]
     after.write_text(text.replace(digest, "0" * len(digest)))
     assert main(["same_results", "compare", str(before), str(after)]) == 1
+
+
+def test_only_changes_of_other_files_than_records_mark_the_commit(monkeypatch, tmp_path):
+    """A command that adds several records names the same commit in all of them."""
+    code = tmp_path / "benchmarks" / "records.py"
+    record = tmp_path / "benchmarks" / "records" / "reproduction" / "table1.jsonl"
+    for path in (code, record):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("first\n")
+    for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
+        monkeypatch.setenv(f"GIT_{name}", "somebody")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    monkeypatch.setattr(records, "__file__", str(code))
+    unchanged = records.commit()
+    assert re.fullmatch("[0-9a-f]{40}", unchanged)
+    record.write_text("second\n")
+    assert records.commit() == unchanged
+    code.write_text("second\n")
+    assert records.commit() == f"{unchanged}-dirty"

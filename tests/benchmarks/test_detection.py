@@ -41,6 +41,7 @@ def test_pca_residuals_are_those_of_the_leading_components(ratings):
     assert found.rows[7] == pytest.approx(np.abs(rest)[7, j[i == 7]].mean())
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")  # attacked columns
 def test_every_method_is_measured_and_shown(ratings):
     attack = love_hate(ratings, share=0.05, random_state=0)
     records = [

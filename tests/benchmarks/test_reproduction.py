@@ -192,6 +192,24 @@ def test_records_of_other_versions_are_not_mixed(tmp_path, monkeypatch, capsys, 
     clear_versions()
 
 
+def test_a_method_that_fails_on_the_small_problem_is_outdated(tmp_path, monkeypatch, capsys):
+    runs = [Run("figure1", "m", "d", 0)]
+    one = fake(runs, lambda run: {"value": 1.0})
+    command = ["figure1", "--jobs", "1", "--records", str(tmp_path)]
+    monkeypatch.setattr(figure1, "EXPERIMENT", replace(one, probe=lambda method: 0.5))
+    clear_versions()
+    assert reproduce.main(command) == 0
+
+    def fails(method):
+        raise ArithmeticError("not finite")
+
+    monkeypatch.setattr(figure1, "EXPERIMENT", replace(one, probe=fails))
+    clear_versions()
+    assert reproduce.main(command) == 2
+    assert "ArithmeticError on the small problem: not finite" in capsys.readouterr().err
+    clear_versions()
+
+
 def test_a_numerical_version_follows_the_results(monkeypatch):
     clear_versions()
     before = numerical_version("table2", "ScaledASD")

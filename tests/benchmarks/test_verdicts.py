@@ -19,9 +19,10 @@ from benchmarks.reproduction.comparison import (
     extrapolated,
     mean_and_deviation,
 )
-from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind
+from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
 from benchmarks.reproduction.curves import summarized
 from benchmarks.reproduction.drawing import separated, svg
+from benchmarks.reproduction.ratings import NETFLIX_PART, NETFLIX_SHARE
 from benchmarks.reproduction.sections import MOST_CURVES, Chart, Series
 
 
@@ -198,6 +199,26 @@ def test_times_are_extrapolated_by_the_power_of_the_size():
     assert extrapolated(runs, "b", 500, (250, 500, 1000)) == pytest.approx(8.0)
     assert extrapolated(runs, "c", 500, (250, 500, 1000)) is None
     assert [duration(s) for s in (35, 720, 12240)] == ["35 s", "12 min", "3.4 h"]
+
+
+def test_times_on_ratings_are_extrapolated_by_their_number():
+    class Made:
+        """Records: sizes of two sets, one run with five values of λ and one without."""
+
+        def latest(self, name):
+            return {
+                "statistics": record("sizes", "MovieLens-1M", 0, entries=10**6)
+                | record("sizes", "Netflix", 0, entries=10**8),
+                "table3": record("a", "MovieLens-1M", 0, seconds=2.0, tried=dict.fromkeys("12345"))
+                | record("b", "MovieLens-1M", 0, seconds=2.0, tried={}),
+                "larger": record("b", NETFLIX_PART, 0, seconds=1.0, tried={}),
+            }[name]
+
+    time_at = time_on_ratings(Made())
+    assert time_at("a", "Netflix") == pytest.approx(2 * 5 * 100)
+    assert time_at("b", "Netflix") == pytest.approx(1 / NETFLIX_SHARE)
+    assert time_at("a", "Yahoo") is None
+    assert time_at("c", "Netflix") is None
 
 
 def test_a_curve_is_the_median_of_step_functions():

@@ -202,6 +202,26 @@ def test_an_error_in_the_context_keeps_the_file_and_the_error(tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_the_first_of_two_errors_is_reported(tmp_path, monkeypatch):
+    """A device that fails may not let the temporary file be removed either."""
+
+    def failing(number):
+        def call(*_):
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", failing(errno.ENOSPC))
+        patch.setattr(os, "unlink", failing(errno.EIO))
+        with pytest.raises(OSError, match="No space left") as caught:
+            write_atomically(path, b"new")
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+
+
 def test_only_leftovers_of_this_file_are_discarded(tmp_path):
     others = [".file.tmp", f".other.{'0' * 16}.tmp", f".file.{'g' * 16}.tmp", "file"]
     for name in others:

@@ -380,6 +380,13 @@ def test_factors_and_biases_are_checked(content, scratch, name):
     refused(scratch, rewritten(content, drop(name)), "must be")
 
 
+def test_factors_biases_and_entries_whose_squares_overflow_are_refused(content, scratch):
+    names = ("row_factors_", "column_factors_", "row_bias_", "column_bias_")
+    large = [reshape(name, changed(0, 1e200)) for name in names]
+    for change in (*large, put("center_", -1e200), reenter("values", changed(0, -1e200))):
+        refused(scratch, rewritten(content, change), "must be below 1.34e[+]154 in size")
+
+
 def test_an_empty_row_is_accepted(tmp_path):
     X = np.outer(np.arange(1.0, 7), np.arange(1.0, 6))
     X[2] = np.nan

@@ -118,7 +118,7 @@ def test_efficient_theta_gives_95_percent_efficiency(loss):
     assert mean_derivative**2 / mean_square == pytest.approx(0.95, abs=2e-3)
 
 
-@pytest.mark.parametrize("theta", [0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("theta", [0, -1.0, np.nan, np.inf, 5e-324, 1e300])
 @pytest.mark.parametrize("name", ["lsp", "welsch", "smoothed-geman"])
 def test_bad_theta_is_refused_by_name_and_value(name, theta):
     with pytest.raises(ValueError, match=r"theta must be a finite number > 0.*got theta="):

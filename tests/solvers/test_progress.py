@@ -1,6 +1,7 @@
 """Progress bars: estimates of the time left, phases, notebooks."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ class Handle:
 def test_in_a_notebook_the_line_is_an_output_of_the_cell(monkeypatch, capsys):
     handle = Handle()
     monkeypatch.setattr(progress, "_notebook_handle", lambda: handle)
-    monkeypatch.setattr(progress, "_INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "OPTIONS", replace(progress.OPTIONS, interval=0.0))
     model = RobustMF(2, random_state=0, verbose=1).fit(small_table())
     assert any("initialization, annealing" in text for text in handle.texts)
     assert "iterations" in handle.texts[-1]

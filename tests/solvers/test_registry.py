@@ -18,6 +18,19 @@ from robustmf.solvers.registry import (
 )
 
 
+def test_a_rank_that_was_found_is_fitted_with_the_ridges_it_was_found_with():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 300))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[rng.random(X.shape) > 0.45] = np.nan
+    model = RobustMF(random_state=0).fit(X)
+    assert model.rank_ == 2
+    assert model.solver_ == "irls"
+    assert RobustMF(2, random_state=0).fit(X).solver_ == "varpro"
+    assert RobustMF(loss="l1", random_state=0).fit(X).solver_ == "varpro"  # has no such ridges
+    assert RobustMF(solver="varpro", random_state=0).fit(X).solver_ == "varpro"
+
+
 def test_auto_chooses_by_shape_density_and_loss_and_reports_why():
     wide = np.random.default_rng(0).standard_normal((20, 300))
     square = np.random.default_rng(0).standard_normal((60, 60))
@@ -41,7 +54,7 @@ def test_auto_chooses_by_shape_density_and_loss_and_reports_why():
 def test_options_that_cannot_go_together_are_refused():
     observed, *_ = random_problem()
     for option in ({"bias": True}, {"reg_by_count": True}):
-        with pytest.raises(ValueError, match="certify=True goes with the plain model"):
+        with pytest.raises(ValueError, match="certify=True needs the plain model"):
             RobustMF(3, loss="lsp", certify=True, **option).fit(observed)
 
 

@@ -31,7 +31,7 @@ def test_a_line_of_the_record_names_its_commit_and_machine(monkeypatch):
     origin = {"commit": "abc", "machine": {"cores": 2}}
     monkeypatch.setattr(runner, "environment", lambda: origin | {"date": "today"})
     monkeypatch.setattr(runner.subprocess, "run", lambda *_, **__: done)
-    line = runner._line("pages_parsed", 0.1, seed=0, limit=60.0)
+    line = runner._line("pages_parsed", 10, seed=0, limit=60.0)
     assert line["cases"] == 1
     assert {name: line[name] for name in origin} == origin
 

@@ -331,7 +331,7 @@ class Measurement:
 
 
 class Sweeps(Protocol):
-    """Sweeps of alternating weighted least squares, for the solver ``irls``.
+    """Sweeps of alternating weighted least squares, for solvers that require nothing else.
 
     An implementation holds the entries, their weights, λ and the bias model. It knows where factors
     are stored; the solver decides what to do with them.

@@ -127,7 +127,7 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
             with (
                 Team(self.n_jobs) as team,
                 one_blas_thread(),
-                np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+                np.errstate(all="ignore"),
             ):
                 solver, U, V = self._solver(CPUOperations(observed, team), rng)
                 outcome = run(solver, U, V, int(self.max_iter), float(self.tol), self.callbacks)

@@ -44,7 +44,7 @@ def truncated_svd(
         U = np.eye(observed.shape[0], rank)
         s = np.zeros(rank)
         Vt = np.eye(rank, observed.shape[1])
-        return tuple(np.ascontiguousarray(A, observed.dtype) for A in (U, s, Vt.T))  # type: ignore[return-value]
+        return _contiguous(U, s, Vt.T, observed.dtype)
     # Scaled by a power of two, which is exact, squares neither overflow nor underflow.
     unit = 2.0 ** np.floor(np.log2(largest))
     X = observed.to_sparse().astype(np.float64) / unit
@@ -57,7 +57,13 @@ def truncated_svd(
         U = U[:, order]
         s = s[order]
         Vt = Vt[order]
-    return tuple(np.ascontiguousarray(A[..., :rank], observed.dtype) for A in (U, unit * s, Vt.T))  # type: ignore[return-value]
+    return _contiguous(U[:, :rank], unit * s[:rank], Vt.T[:, :rank], observed.dtype)
+
+
+def _contiguous(U: Array, s: Array, V: Array, dtype: Any) -> tuple[Array, Array, Array]:
+    """Return the arrays in row-major order and the given precision."""
+    U, s, V = (np.ascontiguousarray(A, dtype) for A in (U, s, V))
+    return U, s, V
 
 
 def noise_scale(observed: Observed, rank: int, rng: np.random.Generator) -> float:

@@ -148,7 +148,7 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     OSError
         If the file cannot be written.
     """
-    from safetensors.numpy import save as to_bytes  # noqa: PLC0415 - import deferred until a file is written
+    from safetensors.numpy import save as to_bytes  # noqa: PLC0415 - when a file is written
 
     arrays: dict[str, NDArray[Any]] = {}
     document = {
@@ -270,7 +270,9 @@ def _verify_checksum(content: bytes) -> None:
         )
 
 
-def _encode(value: Any, where: str, arrays: dict[str, NDArray[Any]]) -> Any:  # noqa: PLR0911 - one line per type
+def _encode(  # noqa: PLR0911 - one line per type
+    value: Any, where: str, arrays: dict[str, NDArray[Any]]
+) -> Any:
     """A value as JSON, with its arrays appended to ``arrays``.
 
     Subclasses of the supported types are refused, since they would be read as the base class.

@@ -132,6 +132,7 @@ def check_state(state: dict[str, Any]) -> None:
         raise ModelFileError(
             f"theta_ must be that of loss_, {state['loss_'].theta}, got {state['theta_']}"
         )
+    _check_magnitude(state)
     _check_history(state)
     if not state["row_factors_"].shape[1] and not state["_has_bias"]:
         raise ModelFileError("a model without factors must have biases")
@@ -212,6 +213,21 @@ def _check_factors(state: dict[str, Any]) -> tuple[int, int]:
                 f"{name} must hold finite float32 or float64 numbers, got dtype {array.dtype}"
             )
     return m, n
+
+
+def _check_magnitude(state: dict[str, Any]) -> None:
+    """Raise if squares of entries, factors or predictions may overflow: no fit has such values."""
+    names = ("row_factors_", "column_factors_", "row_bias_", "column_bias_")
+    u, v, row_bias, column_bias = (float(np.abs(state[name]).max(initial=0)) for name in names)
+    rank = state["row_factors_"].shape[1]
+    prediction = abs(state["center_"]) + row_bias + column_bias + rank * u * v
+    entry = float(np.abs(state["entries_"]["values"]).max())
+    found = max(entry, u, v, prediction)
+    largest = float(np.finfo(state["row_factors_"].dtype).max) ** 0.5
+    if not found < largest:
+        raise ModelFileError(
+            f"entries, factors and predictions must be below {largest:.3g} in size, got {found:.3g}"
+        )
 
 
 def _check_signs(state: dict[str, Any]) -> None:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 
+#: Smallest and largest θ: its square and the inverse of that are normal numbers.
+_THETAS = (1e-153, 1e153)
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -104,10 +107,11 @@ class Loss:
             cls.stable_in_float32 = False
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.theta) and self.theta > self.theta_above):
+        least, largest = _THETAS
+        if not (least <= self.theta <= largest and self.theta > self.theta_above):
             raise ValueError(
                 f"theta must be a finite number > {self.theta_above:g} for loss {self.name!r}, "
-                f"got theta={self.theta!r}"
+                f"from {least:g} to {largest:g}, got theta={self.theta!r}"
             )
 
     def _value(self, a: Array) -> Array:
@@ -123,12 +127,12 @@ class Loss:
     def value(self, residual: Array) -> Array:
         """φ(|residual|), elementwise."""
         # squares of large residuals may overflow; the losses are constant or linear there
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return self._value(np.abs(residual))
 
     def derivative(self, residual: Array) -> Array:
         """φ'(|residual|), elementwise; at 0 the derivative from the right."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return self._derivative(np.abs(residual))
 
     @property
@@ -149,7 +153,7 @@ class Loss:
         a = np.abs(residual)
         if self.concave or self.weight_formula is None:
             a = np.maximum(a, np.finfo(residual.dtype).tiny ** 0.25)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return (
                 self._derivative(a) / a
                 if self.weight_formula is None

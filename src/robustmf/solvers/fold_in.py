@@ -35,7 +35,8 @@ class FoldInOptions:
         The variance of the logarithm of a scale that is estimated from the median of one absolute
         residual; that from n of them is an n-th.
     truncated_at, truncations : float, int
-        Residuals beyond so many scales are left out of that median, so many times.
+        Residuals larger than ``truncated_at`` scales are left out of that median, and the scale is
+        estimated again, ``truncations`` times.
     """
 
     sweeps: tuple[int, int, int] = (1, 8, 12)

@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,11 +17,24 @@ from rich.text import Text
 from robustmf import phases
 from robustmf.solvers.base import Snapshot
 
-#: Iterations from which the rate of convergence and the time per iteration are estimated.
-_WINDOW = 8
 
-#: Seconds between two updates in a notebook.
-_INTERVAL = 0.25
+@dataclass(frozen=True)
+class ProgressOptions:
+    """Constants of the display of progress.
+
+    Attributes
+    ----------
+    window : int
+        Iterations from which the rate of convergence and the time per iteration are estimated.
+    interval : float
+        Seconds between two updates in a notebook.
+    """
+
+    window: int = 8
+    interval: float = 0.25
+
+
+OPTIONS = ProgressOptions()
 
 
 class IterationEstimate:
@@ -39,7 +53,7 @@ class IterationEstimate:
     def __init__(self, max_iter: int, tol: float) -> None:
         self._max_iter = max_iter
         self._tol = max(tol, 1e-300)
-        self._decreases: deque[float] = deque(maxlen=_WINDOW)
+        self._decreases: deque[float] = deque(maxlen=OPTIONS.window)
         self._objective = math.nan
 
     def left(self, iteration: int, objective: float) -> float | None:
@@ -129,7 +143,7 @@ class _Bar:
         if self._notebook is None:
             return
         now = time.perf_counter()
-        if force or now - self._drawn > _INTERVAL:
+        if force or now - self._drawn > OPTIONS.interval:
             self._drawn = now
             self._notebook.update({"text/plain": self._text()}, raw=True)
 
@@ -171,7 +185,7 @@ class ProgressBar(_Bar):
         self._tol = tol
         self._steps: int | None = None
         self._begun = time.perf_counter()
-        self._times: deque[float] = deque(maxlen=_WINDOW + 1)
+        self._times: deque[float] = deque(maxlen=OPTIONS.window + 1)
         self._estimate = IterationEstimate(max_iter, tol)
         self._shown: AbstractContextManager[None] = phases.shown_by(self)
 

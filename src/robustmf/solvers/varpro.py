@@ -27,7 +27,8 @@ class VarProOptions:
     Attributes
     ----------
     smoothing : float
-        The smoothing width of a nonsmooth loss, in units of the noise level σ̂ at the initial point.
+        The smoothing width of a nonsmooth loss, in units of the noise level σ̂ at the initial
+        point.
     damping : float
         The initial damping of Levenberg–Marquardt.
     points_in_memory : int

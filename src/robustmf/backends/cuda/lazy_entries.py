@@ -31,6 +31,9 @@ class LazyEntries(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._copied()[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in _NAMES
+
     def __iter__(self) -> Iterator[str]:
         return iter(_NAMES)
 

@@ -38,7 +38,7 @@ class CriticalityOptions:
     rounding_errors : float
         Residuals below this number of rounding errors of the values count as zero, too.
     sample : int
-        About so many entries determine these units.
+        The approximate number of entries from which these units are estimated.
     max_iter : int
         The largest number of steps of the minimization over the subdifferential.
     tol : float

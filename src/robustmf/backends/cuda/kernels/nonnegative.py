@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from robustmf.backends.cuda.kernels.solve import guarded_solution, load_system
+
 
 @triton.jit
 def _coordinate_descent(A, b, inverses, x, i, j, RANK: tl.constexpr, PASSES: tl.constexpr):
@@ -19,23 +21,6 @@ def _coordinate_descent(A, b, inverses, x, i, j, RANK: tl.constexpr, PASSES: tl.
             # 0 if it is negative or NaN
             x = tl.where(i == k, tl.where(value > 0, value, 0.0), x)
     return x
-
-
-@triton.jit
-def _guarded_solution(A, b, floor, i, j, RANK: tl.constexpr, R: tl.constexpr):
-    """A⁻¹b by elimination; an unknown whose pivot is not above ``floor`` is 0."""
-    inverses = tl.zeros((R, 1), A.dtype)
-    for k in range(RANK):
-        column = tl.sum(tl.where(j == k, A, 0.0), 1)[:, None]
-        # the remaining matrix is symmetric; columns before k are finished
-        pivot_row = tl.where(j > k, tl.trans(column), 0.0)
-        pivot, least = tl.sum(tl.where(i == k, column, 0.0)), tl.sum(tl.where(i == k, floor, 0.0))
-        inverse = tl.where(pivot > least, 1.0 / tl.where(pivot > least, pivot, 1.0), 0.0)
-        others = tl.where(i == k, 0.0, column) * inverse
-        A -= others * pivot_row
-        b -= others * tl.sum(tl.where(i == k, b, 0.0))
-        inverses = tl.where(i == k, inverse, inverses)
-    return b * inverses
 
 
 @triton.jit
@@ -62,15 +47,7 @@ def solve_nonnegative(
     row = tl.load(rows + tl.program_id(0))
     at = systems + (tl.load(slots + tl.program_id(0)) - offset) * (RANK + 1) * R
     i, j = tl.arange(0, R)[:, None], tl.arange(0, R)[None, :]
-    if REGS:
-        first += row
-        second += row
-    ridge = tl.load(first) * tl.load(factors + i, mask=i < RANK, other=0.0)
-    ridge += tl.load(second) * tl.load(factors + RANK + i, mask=i < RANK, other=0.0)
-    A = tl.load(at + i * R + j, mask=(i < RANK) & (j < RANK), other=0.0) + tl.where(
-        i == j, ridge, 0.0
-    )
-    b = tl.load(at + RANK * R + i, mask=i < RANK, other=0.0)
+    A, b = load_system(row, at, first, second, factors, i, j, REGS, RANK, R)
     x = tl.load(U + row * RANK + i, mask=i < RANK, other=0.0)
     diagonal = tl.sum(tl.where(i == j, A, 0.0), 1)[:, None]
     positive = diagonal > 0
@@ -78,7 +55,7 @@ def solve_nonnegative(
     x = _coordinate_descent(A, b, inverses, x, i, j, RANK, PASSES)
     free = tl.where(x > 0, 1.0, 0.0)
     among_free = free * tl.trans(free) > 0
-    z = _guarded_solution(
+    z = guarded_solution(
         tl.where(among_free, A, 0.0),
         tl.where(free > 0, b, 0.0),
         diagonal * tolerance,
