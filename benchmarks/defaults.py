@@ -210,8 +210,9 @@ def table(results: list[dict[str, Any]]) -> str:
     rows = []
     for record in results:
         for kind, error in record["default"].items():
-            best = min(record["tried"], key=lambda one, kind=kind: one["errors"][kind])  # type: ignore[misc]
-            found = best["errors"][kind]
+            errors = [one["errors"][kind] for one in record["tried"]]
+            found = min(errors)
+            best = record["tried"][errors.index(found)]
             figures = [f"{error:.4g}", f"{found:.4g}", f"{error / found:.3f}"]
             settings = [_shown(record["chosen"]), _shown(best["settings"])]
             rows.append([record["problem"], kind, *figures, *settings])

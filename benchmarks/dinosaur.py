@@ -5,6 +5,7 @@ Needs ``dinosaur/viff.xy`` in the data folder (environment variable ROBUSTMF_DAT
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def run(seeds: int = 10, first_seed: int = 0, data: Path | None = None) -> list[
         for seed in range(first_seed, first_seed + seeds):
             announce(f"D{min_views - 4}, seed {seed}")
             model = RobustMF(4, loss="l1", reg=1e-9, tol=1e-6, random_state=seed)
-            seconds, _ = timed(lambda model=model, tracks=tracks: model.fit(tracks))  # type: ignore[misc]
+            seconds, _ = timed(partial(model.fit, tracks))
             error = -model.score(tracks, rows="fitted")
             records.append(
                 {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -49,7 +50,7 @@ def arrival(
     batch_seconds = []
     for low, high in pairwise(np.linspace(0, shape[0], BATCHES + 1).astype(int)):
         batch = row_range(data.train, low, high)
-        seconds, _ = timed(lambda batch=batch: model.partial_fit(batch), time.process_time)  # type: ignore[misc]
+        seconds, _ = timed(partial(model.partial_fit, batch), time.process_time)
         batch_seconds.append(seconds)
     rmse, single = (data.test_rmse(m.row_factors_, m.column_factors_) for m in (model, whole))
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -175,7 +176,7 @@ def same_as_cpu_large(drawn: Drawn, sweeps: int = 5) -> list[dict[str, float]]:
             "random_state": 0,
         }
         models = [RobustMF(rank, **settings, device=device) for device in ("cpu", "cuda")]
-        times = [timed(lambda model=model: model.fit(observed))[0] for model in models]  # type: ignore[misc]
+        times = [timed(partial(model.fit, observed))[0] for model in models]
         cpu, gpu = (clean_rmse(model, *drawn[3:]) for model in models)
         found.append(
             {

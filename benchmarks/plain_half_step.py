@@ -14,7 +14,9 @@ _BLOCK = 128
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def plain_half_step(indptr, indices, values, U, V, reg, theta, eps2):  # type: ignore[no-untyped-def]
+def plain_half_step(  # type: ignore[no-untyped-def]
+    indptr, indices, values, U, V, reg, theta, eps2
+):
     """Update all rows of U in place, float32."""
     m, rank = U.shape
     B = np.empty((rank, _BLOCK), np.float32)

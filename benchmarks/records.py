@@ -15,6 +15,9 @@ from typing import Any
 #: The committed records.
 FOLDER = Path(__file__).parent / "records"
 
+#: Files of the checkout that measurements write.
+_WRITTEN = ("benchmarks/records", "mutants/record.json")
+
 _PACKAGES = ("robustmf", "numpy", "scipy", "numba", "scikit-learn", "torch", "triton", "dask")
 
 
@@ -74,13 +77,24 @@ def plain(value: Any) -> Any:
 
 
 def commit() -> str | None:
-    """The commit of the checkout, marked where files differ from it; None without Git."""
-    command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    here = Path(__file__).parent
+    """The commit of the checkout, marked where files other than records differ from it.
+
+    None without Git. Records do not change what is measured, and a command that adds several of
+    them would mark all but the first.
+    """
+    others = [":(top)", *(f":(top,exclude){path}" for path in _WRITTEN)]
     try:
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+        found = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *others)
     except (OSError, subprocess.CalledProcessError):
         return None
+    return f"{found}-dirty" if changed else found
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    here = Path(__file__).parent
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +29,10 @@ PROBE = "probe"
 _PROBE_SHAPE = (60, 45)
 _PROBE_SHARE = 0.5
 
+#: Netflix ratings of a share of the users, for methods that take hours with all of them.
+NETFLIX_SHARE = 0.02
+NETFLIX_PART = f"Netflix, {NETFLIX_SHARE:.0%} of the users"
+
 
 def _small() -> RatingSet:
     """Ratings from 1 to 5 of rank 2, rounded."""
@@ -38,12 +43,23 @@ def _small() -> RatingSet:
     return RatingSet(Observed.from_dense(stars), PROBE, PROBE, (1, 5))
 
 
+def _netflix_part() -> RatingSet:
+    """The same users for all methods and seeds, in double precision as the other sets."""
+    data = load_netflix()
+    users = data.ratings.shape[0]
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.choice(users, round(NETFLIX_SHARE * users), replace=False))
+    part = data.ratings[chosen]
+    return replace(data, ratings=part.with_values(part.rows.values.astype(np.float64)))
+
+
 _LOADERS: dict[str, Callable[[], RatingSet]] = {
     "MovieLens-100K": lambda: load_movielens("100k"),
     "MovieLens-1M": lambda: load_movielens("1m", paper_filter=True),
     "MovieLens-10M": lambda: load_movielens("10m"),
     "MovieLens latest-small": lambda: load_movielens("latest-small"),
     "Netflix": load_netflix,
+    NETFLIX_PART: _netflix_part,
     "Yahoo": load_yahoo,
     PROBE: _small,
 }

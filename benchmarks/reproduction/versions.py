@@ -92,6 +92,9 @@ def outdated(runs: Iterable[Run], records: Records) -> dict[str, str]:
             now = origin(run)
         except NotInstalledError:
             continue
+        except Exception as error:  # a method that fails must not keep others from being executed
+            found[run.key] = f"{type(error).__name__} on the small problem: {error}"
+            continue
         if record["settings"] != now["settings"]:
             found[run.key] = "other settings"
         elif not reproduces(run.experiment, run.method, record["numerical_version"]):
