@@ -74,7 +74,7 @@ def main() -> int:
         "areas", nargs="*", help=f"areas (default: all): {', '.join(catalog.areas())}"
     )
     parser.add_argument("--jobs", type=int, default=1, help="mutants that are tested at once")
-    parser.add_argument("--limit", type=float, default=180, help="seconds per mutant")
+    parser.add_argument("--limit", type=float, default=180, help="seconds of CPU time per mutant")
     parser.add_argument("--only", default="", help="test only mutants of files with this text")
     parser.add_argument(
         "--pending",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
+import resource
 import shlex
 import sys
 from pathlib import Path
+
+#: Elapsed time after which tests count as hung, relative to their limit of CPU time: other
+#: processes may use the same cores.
+_ELAPSED = 5
 
 #: Packages that the tests use. They are imported once, by a process from which those that run the
 #: tests are forked; robustmf itself is imported by each of them from its copy of the repository.
@@ -29,16 +35,19 @@ _PRELOADED = [
 
 
 def status_of_tests(tree: Path, tests: str, limit: float) -> int | None:
-    """The exit status of pytest; None if it did not end in time, or was killed by a signal."""
+    """The exit status of pytest; None if it did not end in time, or was killed by a signal.
+
+    ``limit`` is in seconds of CPU time.
+    """
     selected = [
         f"tests/{part}" if part.partition("::")[0].endswith(".py") else part
         for part in shlex.split(tests)
     ]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    child = context.Process(target=_run_tests, args=(tree, selected))
+    child = context.Process(target=_run_tests, args=(tree, selected, limit))
     child.start()
-    child.join(limit)
+    child.join(_ELAPSED * limit)
     status = child.exitcode
     if status is None:
         child.kill()
@@ -46,8 +55,9 @@ def status_of_tests(tree: Path, tests: str, limit: float) -> int | None:
     return None if status is None or status < 0 else status
 
 
-def _run_tests(tree: Path, selected: list[str]) -> None:
+def _run_tests(tree: Path, selected: list[str], limit: float) -> None:
     """Run pytest in this process; it exits with its status."""
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), resource.RLIM_INFINITY))
     paths = [str(tree / "src"), str(tree)]
     os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True

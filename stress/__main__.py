@@ -38,6 +38,9 @@ def main() -> int:
     parser.add_argument(
         "--times", type=float, default=1.0, help="multiple of the usual number of cases"
     )
+    parser.add_argument(
+        "--cases", type=int, default=None, help="number of cases of each check, instead of --times"
+    )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
     parser.add_argument("--limit", type=float, default=600, help="time limit of a check in seconds")
     parser.add_argument(
@@ -61,7 +64,7 @@ def main() -> int:
     print(f"seed {seed}: repeat with --seed {seed}")
     started = time.perf_counter()
     lines = [
-        _line(name, arguments.times, seed, arguments.limit)
+        _line(name, arguments.cases or _cases(name, arguments.times), seed, arguments.limit)
         for name in arguments.names or checks.names()
     ]
     seconds = time.perf_counter() - started
@@ -88,9 +91,14 @@ def write_record(path: Path, record: dict[str, Any], lines: list[dict[str, Any]]
     path.write_text(json.dumps(record | {"seconds": seconds, "checks": lines}, indent=1))
 
 
-def _line(name: str, times: float, seed: int, limit: float) -> dict[str, Any]:
+def _cases(name: str, times: float) -> int:
+    """A multiple of the usual number of cases of a check."""
     check = importlib.import_module(f"stress.checks.{name}")
-    cases = max(1, round(check.CASES * times))
+    return max(1, round(check.CASES * times))
+
+
+def _line(name: str, cases: int, seed: int, limit: float) -> dict[str, Any]:
+    check = importlib.import_module(f"stress.checks.{name}")
     started = time.perf_counter()
     here = environment()
     origin = {"commit": here["commit"], "machine": here["machine"]}

@@ -191,7 +191,9 @@ def _spoil(array: Any, spoil: str, rng: np.random.Generator) -> None:
         array[i, j] = 1 if np.isnan(kept) else kept
 
 
-def _held(array: Any, layout: str, rng: np.random.Generator) -> Any:  # noqa: PLR0911 - one line per layout
+def _held(  # noqa: PLR0911 - one line per layout
+    array: Any, layout: str, rng: np.random.Generator
+) -> Any:
     if layout == "fortran":
         return np.asfortranarray(array)
     if layout == "every second":

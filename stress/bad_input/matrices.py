@@ -38,6 +38,10 @@ MATRICES: dict[str, tuple[Callable[[], Any], Raises]] = {
         Raises(TypeError, "X must hold real numbers, got dtype <U1"),
     ),
     "objects": (_new(np.full((3, N), None)), Raises(ValueError, "at least one observed entry")),
+    "integers beyond all floats": (
+        _new(np.full((3, N), 10**400, object)),
+        Raises(TypeError, "X must hold real numbers, got an object array"),
+    ),
     "complex": (_new(np.ones((3, N), complex)), Raises(ValueError, "Complex data not supported")),
     "infinity": (_new(np.full((3, N), np.inf)), Raises(ValueError, "values must be finite")),
     "too large": (_new(np.full((3, N), 1e80)), Raises(ValueError, "X has values of size 1e[+]80")),

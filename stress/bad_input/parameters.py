@@ -109,6 +109,11 @@ def parameter_cells() -> Iterator[Cell]:
             -np.ones((M, N)),
             Raises(ValueError, "weights must be finite, >= 0 and not all 0"),
         ),
+        (
+            "weights beyond the range of the precision",
+            np.full((M, N), 1e300),
+            Raises(ValueError, "weights have a maximum of 1e.300; in float64 it must lie between"),
+        ),
         ("weights of text", np.full((M, N), "x"), Raises(TypeError, "weights must hold numbers")),
     ):
         yield Cell(

@@ -94,7 +94,10 @@ def check(example: Plan | Triplets) -> None:
     """Make entries and compare them with a dictionary of the same data."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (_check_matrix if isinstance(example, Plan) else _check_triplets)(example)  # type: ignore[operator]
+        if isinstance(example, Plan):
+            _check_matrix(example)
+        else:
+            _check_triplets(example)
 
 
 def _check_matrix(plan: Plan) -> None:
@@ -148,8 +151,9 @@ def _require_same(made: Observed, X: Any) -> None:
 def _check_triplets(example: Triplets) -> None:
     columns = example.make()
     before = repr(columns)
+    duplicates: Any = example.duplicates
     try:
-        made = Observed.from_triplets(**_held(columns, example.held), duplicates=example.duplicates)  # type: ignore[arg-type]
+        made = Observed.from_triplets(**_held(columns, example.held), duplicates=duplicates)
     except (ValueError, TypeError) as error:
         named = ("row", "col", "value", "X", "data", "duplicate entry")
         assert any(name in str(error) for name in named), f"no parameter named: {error}"

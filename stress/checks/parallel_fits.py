@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import threading
 import time
 import warnings
@@ -23,8 +24,10 @@ from robustmf.exceptions import RobustMFWarning
 from stress.tally import Tally
 
 TITLE = "24 concurrent fits in threads, forked and spawned processes: same bits as alone"
-CASES = 12 * 24
-FEW = 2 * 24
+
+# Numbers of rounds.
+CASES = 12
+FEW = 2
 
 #: Number of concurrent fits.
 _CONCURRENT_FITS = 24
@@ -32,6 +35,12 @@ _CONCURRENT_FITS = 24
 #: Number of processes that share them, spawned, or forked while threads fit.
 _SPAWNED = 6
 _FORKED = 6
+
+#: Seconds between the processes that are forked, and exit at once, as long as threads fit.
+_FORK_INTERVAL = 0.02
+
+#: A round of this many also forks beside fits that repeat, and the last one spawns processes.
+_PERIOD = 4
 
 #: Threads of BLAS before the fits: they limit it to one, and must restore this limit.
 _BLAS_THREADS = 2
@@ -48,47 +57,56 @@ _SETTINGS: list[dict[str, Any]] = [
 
 
 def run(tally: Tally, cases: int, seed: int) -> None:
-    """Rounds of 24 fits: in threads beside forks, in forked processes, in spawned ones."""
+    """Rounds of 24 fits in threads beside forks; some also in forked or spawned processes alone."""
     with warnings.catch_warnings(), threadpool_limits(_BLAS_THREADS, user_api="blas"):
         warnings.simplefilter("ignore", RobustMFWarning)
         # Processes are forked beside threads on purpose. Filters are not changed later, because
         # that would interfere with compilers that change them in a thread.
         warnings.simplefilter("ignore", DeprecationWarning)
-        _run_rounds(tally, max(2, cases // _CONCURRENT_FITS), seed)
+        before = _global_state()
+        for k in range(cases):
+            alone = [_fitted(seed, k, number) for number in range(_CONCURRENT_FITS)]
+            in_threads, forked = _in_threads_beside_forks(seed, k)
+            _compare(tally, f"round {k}, in threads", in_threads, alone)
+            _compare(tally, f"round {k}, forked beside threads", forked, alone)
+            if k % _PERIOD == _PERIOD - 1:
+                with _background_fits() as background:
+                    found = _in_processes("fork", _CONCURRENT_FITS, seed, k)
+                _compare(tally, f"round {k}, forked", found, alone)
+                with tally.case(f"round {k}: fits in threads of the process that forks"):
+                    assert len(set(background)) == len(_BACKGROUND), (
+                        "bits differ from a fit alone, or a fit failed"
+                    )
+            if k == cases - 1 and cases > FEW:
+                found = _in_processes("spawn", _SPAWNED, seed, k)
+                _compare(tally, f"round {k}, spawned", found, alone)
+            with tally.case(f"round {k}: global state"):
+                for name, value in _global_state().items():
+                    assert value == before[name], f"{name} was {before[name]}, is {value}"
 
 
-def _run_rounds(tally: Tally, rounds: int, seed: int) -> None:
-    before = _global_state()
-    for k in range(rounds):
-        alone = [_fitted(seed, k, number) for number in range(_CONCURRENT_FITS)]
-        if k % 2 == 0:
-            found = _in_threads_beside_forks(tally, seed, k, alone)
-        elif k == rounds - 1 and rounds > 2:
-            found = _in_processes("spawn", _SPAWNED, seed, k)
-        else:
-            with _background_fits() as background:
-                found = _in_processes("fork", _CONCURRENT_FITS, seed, k)
-            with tally.case(f"round {k}: fits in threads of the process that forks"):
-                assert len(set(background)) == len(_BACKGROUND), (
-                    "bits differ from a fit alone, or a fit failed"
-                )
-        for number, (one, expected) in enumerate(zip(found, alone, strict=True)):
-            with tally.case(f"round {k}, fit {number}: {_SETTINGS[number % len(_SETTINGS)]}"):
-                assert one is not None, f"no result in {_HUNG} s"
-                assert one == expected, "bits differ from a fit alone"
-        with tally.case(f"round {k}: global state"):
-            for name, value in _global_state().items():
-                assert value == before[name], f"{name} was {before[name]}, is {value}"
+def _compare(tally: Tally, where: str, found: list[str | None], alone: list[str]) -> None:
+    for number, (one, expected) in enumerate(zip(found, alone, strict=True)):
+        with tally.case(f"{where}, fit {number}: {_SETTINGS[number % len(_SETTINGS)]}"):
+            assert one is not None, f"no result in {_HUNG} s"
+            assert one == expected, "bits differ from a fit alone"
 
 
-def _in_threads_beside_forks(tally: Tally, seed: int, k: int, alone: list[str]) -> list[str | None]:
-    """The fits in threads, while processes are forked that fit the same."""
-    with ThreadPoolExecutor(_CONCURRENT_FITS) as pool:
+def _in_threads_beside_forks(seed: int, k: int) -> tuple[list[str | None], list[str | None]]:
+    """The fits in threads, and in processes that are forked meanwhile.
+
+    Further processes are forked, and exit at once, until the last thread has finished.
+    """
+    with ThreadPoolExecutor(_CONCURRENT_FITS + 1) as pool:
         running = [pool.submit(_fitted, seed, k, number) for number in range(_CONCURRENT_FITS)]
-        forked = _in_processes("fork", _FORKED, seed, k)
-        with tally.case(f"round {k}: fits in processes forked beside threads"):
-            assert forked == alone, f"bits differ from a fit alone, or no result in {_HUNG} s"
-        return [one.result(_HUNG) for one in running]
+        forked = pool.submit(_in_processes, "fork", _FORKED, seed, k)
+        while not all(one.done() for one in running):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+            time.sleep(_FORK_INTERVAL)
+        return [one.result() for one in running], forked.result()
 
 
 def _in_processes(method: str, processes: int, seed: int, k: int) -> list[str | None]:
