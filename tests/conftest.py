@@ -200,9 +200,13 @@ class _SharedCluster:
         self._started = None
 
     def get(self):
-        import distributed  # noqa: PLC0415 - imported only by tests of the cluster
+        import dask  # noqa: PLC0415 - imported only by tests of the cluster
+        import distributed  # noqa: PLC0415 - as above
 
         if self._started is None:
+            # After this time LocalCluster closes the nanny of a lost worker that is not running at
+            # that moment, even if the worker was replaced meanwhile and has just been lost again.
+            dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
             self._started = distributed.LocalCluster(
                 n_workers=N_WORKERS,
                 threads_per_worker=1,

@@ -18,6 +18,10 @@ _PANEL = "On a Dask cluster (extra 'dask')"
 #: Local clusters accept connections from this machine only: whoever connects can run code.
 _LOOPBACK = "127.0.0.1"
 
+#: Workers of a local cluster are replaced however often they are lost. By default ``LocalCluster``
+#: gives one up that is lost twice and not running 15 seconds after the first time.
+_KEEP_LOST_WORKERS = {"distributed.deploy.lost-worker-timeout": "1 day"}
+
 Scheduler = Annotated[
     str | None,
     typer.Option(
@@ -53,10 +57,12 @@ def connected(scheduler: str | None, local_workers: int | None) -> Iterator[Any]
     from robustmf.backends.dask import require_dask  # noqa: PLC0415 - keeps --help fast
 
     require_dask()
-    import distributed  # noqa: PLC0415 - Dask is an extra
+    import dask  # noqa: PLC0415 - Dask is an extra
+    import distributed  # noqa: PLC0415 - as above
 
     with ExitStack() as stack:
         if scheduler is None:
+            stack.enter_context(dask.config.set(_KEEP_LOST_WORKERS))
             address: Any = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=local_workers,
