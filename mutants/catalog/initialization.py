@@ -277,15 +277,28 @@ MUTANTS = [
     ),
     # chosen without looking at the tests
     Mutant(
-        "initialization/candidates.py",
-        "difference.mean() <= difference.std() / np.sqrt(len(difference))",
-        "difference.mean() <= 0",
+        "initialization/model_choice.py",
+        "best.evidence - own.evidence <= error",
+        "best.evidence - own.evidence <= 0",
         _CHOICE,
     ),
     Mutant(
-        "initialization/candidates.py",
-        "difference.mean() <= difference.std() / np.sqrt(len(difference))",
-        "difference.mean() <= difference.std()",
+        "initialization/model_choice.py",
+        "float(difference.std()) * math.sqrt(len(difference))",
+        "float(difference.std())",
+        _CHOICE,
+    ),
+    Mutant(
+        "initialization/model_choice.py",
+        "        if own.is_exact(typical):\n            return k\n",
+        "",
+        _CHOICE,
+    ),
+    Mutant("initialization/model_choice.py", "+ n / (n + own)", "", _CHOICE),
+    Mutant(
+        "initialization/model_choice.py",
+        " and not _needs_scales(both, plain)",
+        "",
         _CHOICE,
     ),
     Mutant(
@@ -309,7 +322,7 @@ MUTANTS = [
     ),
     Mutant(
         "initialization/model_choice.py",
-        "    considered.sort(key=lambda one: one[1].rank + (one[2] is not None))\n",
+        "    considered.sort(key=lambda one: one.complexity)\n",
         "",
         _CHOICE,
     ),

@@ -11,8 +11,15 @@ import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.initialization.candidates import ModelCandidate, simplest
-from robustmf.initialization.model_choice import Biases, _errors, _truncated, learned_biases
+from robustmf.initialization.candidates import ModelCandidate
+from robustmf.initialization.model_choice import (
+    Biases,
+    ConsideredModel,
+    _errors,
+    _truncated,
+    learned_biases,
+    simplest,
+)
 from robustmf.initialization.search import Block
 from robustmf.kernels.team import Team
 
@@ -106,12 +113,57 @@ def test_candidates_have_errors_of_entries_that_were_not_used():
 
 def test_the_simplest_model_within_a_standard_error_is_chosen():
     rng = np.random.default_rng(0)
-    best = rng.exponential(size=1000)
-    noise = 0.1 * rng.standard_normal(1000)
+    best = -rng.exponential(size=1000)
+    noise = 0.1 * rng.standard_normal(1000)  # the standard error of the sum is 3.2
     noise -= noise.mean()
-    assert simplest([best + noise + 0.002, best]) == 0
-    assert simplest([best + noise + 0.02, best]) == 1
-    assert simplest([best + 5, best + noise + 0.002, best]) == 1
+
+    def models(*own):
+        return [
+            ConsideredModel("", factors(densities, residuals), None, evidence)
+            for densities, evidence, *residuals in own
+        ]
+
+    def factors(densities, residuals):
+        return SimpleNamespace(log_densities=densities, residuals=np.array([*residuals, 1.0]))
+
+    assert simplest(models((best + noise, -2.0), (best, 0.0)), 1.0) == 0
+    assert simplest(models((best + noise, -5.0), (best, 0.0)), 1.0) == 1
+    assert simplest(models((best - 5, -5000.0), (best + noise, -2.0), (best, 0.0)), 1.0) == 1
+    exact = (best - 5, -5000.0, 0.0, 1e-9, 1e-7, -1e-7, 1e-8)  # and one outlier
+    assert simplest(models(exact, (best, 0.0)), 1.0) == 0
+    assert simplest(models(exact, (best, 0.0)), 0.01) == 1
+
+
+def test_divergence_of_biases_is_that_of_gaussian_posteriors():
+    """KL divergence of N(b, σ²/(n+λ)) from N(0, σ²/λ), and half the expected loss of b's variance.
+
+    Its terms in b² are those of the ridge, whose mean over the rows is that of the prior.
+    """
+    X = np.ones((6, 4))
+    X[0, :2] = np.nan
+    block = Block(Observed.from_dense(X), None, None)
+    n = np.array([2, 4, 4, 4, 4, 4])
+    ridge = 0.5
+    biases = Biases(0.0, np.zeros(6), np.zeros(4), ridge, np.inf, 1.0)
+    variance = 0.3
+    own = ridge * variance
+    expected = 0.5 * (np.log((n + own) / own) + n / (n + own)).sum()
+    assert biases.divergence(block, variance) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_columns_without_noise_do_not_decide_the_choice(seed):
+    """Half of the columns are exact: the median error is zero, and says nothing of the others."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((400, 4)) @ rng.standard_normal((4, 24)) + 6
+    noise = np.where(np.arange(24) < 12, 0.0, 0.2)
+    X = truth + noise * rng.standard_normal(truth.shape)
+    held = rng.random(X.shape) < 0.2
+    model = RobustMF(random_state=0).fit(np.where(held, np.nan, X))
+    assert not model.has_bias_
+    errors = np.abs(model.predict(X) - truth)
+    assert errors[:, :12][held[:, :12]].mean() < 1e-4
+    assert errors[:, 12:][held[:, 12:]].mean() < 0.05
 
 
 def test_ridges_of_biases_follow_their_variance():

@@ -360,7 +360,8 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
             return self.value
 
         def found(self):
-            return FoundFactors(*factors, 1.0, SimpleNamespace(), 1.0, (), 1, 0.0, self.value)
+            noise = SimpleNamespace()
+            return FoundFactors(*factors, 1.0, noise, 1.0, (), 1, 0.0, self.value, 0.0)
 
     monkeypatch.setattr(variational, "VariationalSearch", Search)
     monkeypatch.setattr(variational, "_attempt", lambda *_: None)

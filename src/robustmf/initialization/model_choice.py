@@ -1,12 +1,12 @@
 """The choice of the model: a center, biases, factors, or factors beside a center or biases.
 
-Models are compared by the errors of entries that are predicted from the others, and the simplest
-one is chosen that is as good as the best up to one standard error. See
-docs/design/regularization.md.
+Models are compared by their evidence, and the simplest one is chosen whose evidence is that of the
+best up to one standard error. See docs/design/regularization.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.initialization.candidates import ModelCandidate, simplest
+from robustmf.initialization.candidates import ModelCandidate
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
 from robustmf.initialization.problem import sampled_entries
@@ -38,11 +38,16 @@ class ModelChoiceOptions:
         Errors are truncated at this many standard deviations of the noise,
     exact : float
         or where there is no noise at this share of a typical error of the simplest model.
+    exact_quantile : float
+        A model is exact if this quantile of its errors is below that share.
     constant_share : float
         The share of the constant vector in the span of factors above which these may contain
         biases.
     worthwhile : float
         A second search, with biases, is made where these lower the errors by more than this share.
+    unequal_noise : float
+        Where the logarithms of the noise levels of rows and columns have a larger standard
+        deviation than this, a model with one noise level would fit the most accurate rows alone.
     min_freedom : float
         Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
     no_bias : float
@@ -52,8 +57,10 @@ class ModelChoiceOptions:
 
     cutoff: float = 3.0
     exact: float = 1e-6
+    exact_quantile: float = 0.75
     constant_share: float = 0.5
     worthwhile: float = 0.01
+    unequal_noise: float = 1.5
     min_freedom: float = 0.05
     no_bias: float = 1e6
 
@@ -101,6 +108,55 @@ class Biases:
         weights = Huber(self.width).weight(residual)
         return np.asarray(weights * (rows[entries.group_of_entry()] + columns[entries.indices]))
 
+    def divergence(self, block: Block, variance: float) -> float:
+        """What the evidence loses by the biases of a block: their information about the entries.
+
+        Half of log(1 + n/λ) + n/(n + λ), for each bias that n entries determine, is the divergence
+        of its posterior from its prior and the expected loss of its uncertainty. ``variance`` is
+        that of the noise beside factors, relative to that beside biases alone.
+        """
+        total = 0.0
+        groups = (block.observed.rows, block.observed.columns)
+        ridges = (self.row_ridge, self.column_ridge)
+        for side, kept, ridge in zip(groups, block.indices, ridges, strict=True):
+            n = side.counts[kept]
+            own = ridge * variance
+            total += 0.5 * float((np.log1p(n / own) + n / (n + own)).sum())
+        return total
+
+
+@dataclass(frozen=True)
+class ConsideredModel:
+    """A model, and its evidence.
+
+    Attributes
+    ----------
+    name : str
+    factors : FoundFactors
+        Perhaps none, and the noise.
+    biases : Biases or None
+    evidence : float
+        Its log evidence, that of the biases included.
+    """
+
+    name: str
+    factors: FoundFactors
+    biases: Biases | None
+    evidence: float
+
+    def is_exact(self, typical: float) -> bool:
+        """Whether nearly all entries are predicted up to rounding errors, for values of this size.
+
+        Densities of rounding errors do not distinguish models.
+        """
+        sizes = np.abs(self.factors.residuals)
+        return float(np.quantile(sizes, OPTIONS.exact_quantile)) <= OPTIONS.exact * typical
+
+    @property
+    def complexity(self) -> int:
+        """The number of parameters of a row."""
+        return self.factors.rank + (self.biases is not None)
+
 
 @dataclass(frozen=True)
 class ModelChoice:
@@ -144,48 +200,83 @@ def choose_model(
         None where there are too few entries to compare models.
     """
     block = Block.to_search(operations)
+    typical = float(np.median(np.abs(block.of(block.observed).rows.values)))
     plain = None
     if without_biases:
         plain = search_block(operations, rank, rng, block)
         if plain is None:
             return None
-    considered: list[tuple[str, FoundFactors, Biases | None]] = []
+    considered: list[ConsideredModel] = []
     base: Biases | None = None
+    variance = 1.0
     if with_biases:
+        zero = noise_of_block(operations, block)
+        if zero is None:
+            return None
+        simple = [ConsideredModel("zero", zero, None, zero.evidence)]
         biases = _placed_biases(operations, block)
         center = replace(_without_biases(operations), center=biases.center, width=biases.width)
         for name, own in (("center", center), ("biases", biases)):
             left = noise_of_block(own.subtracted_from(operations), block)
             if left is None:
                 return None
-            considered.append((name, left, own))
-        zero = np.abs(block.of(block.observed).rows.values)
-        errors = [zero, *(_errors(factors, own, block) for _, factors, own in considered)]
-        base = (None, center, biases)[simplest(_truncated(errors, [one[1] for one in considered]))]
-        if plain is None:
-            base = biases
+            evidence = left.evidence - own.divergence(block, 1.0)
+            simple.append(ConsideredModel(name, left, own, evidence))
+        variance = simple[-1].factors.sigma ** 2
+        considered = simple[1:]
+        base = biases if plain is None else simple[simplest(simple, typical)].biases
     if plain is not None and plain.rank > 0:
-        considered.append(("factors", plain, None))
+        considered.append(ConsideredModel("factors", plain, None, plain.evidence))
     if base is not None and (plain is None or _may_have_biases(operations, plain, block)):
         both = search_block(base.subtracted_from(operations), rank, rng, block)
-        if both is not None and both.rank > 0:
+        if both is not None and both.rank > 0 and not _needs_scales(both, plain):
             name = "biases" if base is biases else "center"
-            considered.append((f"{name} and factors", both, base))
+            cost = base.divergence(block, both.sigma**2 / variance)
+            considered.append(
+                ConsideredModel(f"{name} and factors", both, base, both.evidence - cost)
+            )
     if not considered:
         assert plain is not None
         return ModelChoice(extended(operations, plain, block), None, ())
     # the sort is stable: of models with as many parameters the first is the simpler one
-    considered.sort(key=lambda one: one[1].rank + (one[2] is not None))
-    errors = [_errors(factors, own, block) for _, factors, own in considered]
-    errors = _truncated(errors, [one[1] for one in considered])
-    best = simplest(errors)
+    considered.sort(key=lambda one: one.complexity)
+    best = simplest(considered, typical)
+    errors = [_errors(one.factors, one.biases, block) for one in considered]
+    errors = _truncated(errors, [one.factors for one in considered])
     candidates = tuple(
-        ModelCandidate.from_errors(name, factors.rank, own, k == best)
-        for k, ((name, factors, _), own) in enumerate(zip(considered, errors, strict=True))
+        ModelCandidate.from_errors(one.name, one.factors.rank, own, k == best)
+        for k, (one, own) in enumerate(zip(considered, errors, strict=True))
     )
-    _, found, chosen = considered[best]
+    found = considered[best].factors
+    chosen = considered[best].biases
     remaining = operations if chosen is None else chosen.subtracted_from(operations)
     return ModelChoice(extended(remaining, found, block), chosen, candidates)
+
+
+def simplest(models: Sequence[ConsideredModel], typical: float) -> int:
+    """The index of the first model whose evidence is that of the best, up to one standard error.
+
+    Models are in order of complexity. The standard error is that of the difference of the log
+    densities of the same entries. A model that is exact, for values of the size ``typical``, is as
+    good as any.
+    """
+    best = max(models, key=lambda own: own.evidence)
+    for k, own in enumerate(models):
+        if own.is_exact(typical):
+            return k
+        difference = best.factors.log_densities - own.factors.log_densities
+        error = float(difference.std()) * math.sqrt(len(difference))
+        if best.evidence - own.evidence <= error:
+            return k
+    raise AssertionError("the best model is as good as itself")
+
+
+def _needs_scales(both: FoundFactors, plain: FoundFactors | None) -> bool:
+    """Whether noise levels differ so much that the model without biases is preferred.
+
+    Models with biases are fitted in the given units, with one noise level for all entries.
+    """
+    return plain is not None and plain.rank > 0 and both.noise.spread > OPTIONS.unequal_noise
 
 
 def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Block) -> bool:

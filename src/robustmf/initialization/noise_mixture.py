@@ -102,6 +102,8 @@ class NoiseMixture:
         Of the first component.
     largest : float
         The largest squared value: there are no components beyond.
+    least : float, default=0.0
+        The smallest variance: smaller residuals are those of an exact fit.
 
     Attributes
     ----------
@@ -110,7 +112,7 @@ class NoiseMixture:
         Of the components.
     """
 
-    def __init__(self, variance: float, largest: float) -> None:
+    def __init__(self, variance: float, largest: float, least: float = 0.0) -> None:
         ratio, count = OPTIONS.scales
         scales = ratio ** np.arange(count)
         first, ratio, count = OPTIONS.bumps
@@ -121,7 +123,7 @@ class NoiseMixture:
         self.centers = self.first_centers.copy()
         self.variances = self.first_variances.copy()
         self.variance = variance
-        self.least = OPTIONS.exact * variance
+        self.least = max(OPTIONS.exact * variance, least)
         self.largest = largest
         self.is_free = False
         self.shares = np.zeros(len(self.centers))
@@ -272,8 +274,13 @@ class NoiseModel:
 
         Weights that differ by less than 20 % cost less than 1 % of efficiency.
         """
-        spread = np.hypot(np.std(np.log(self.row_scales)), np.std(np.log(self.column_scales)))
-        return (self.row_scales, self.column_scales) if spread > OPTIONS.equal_levels else None
+        unequal = self.spread > OPTIONS.equal_levels
+        return (self.row_scales, self.column_scales) if unequal else None
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the logarithms of the noise levels."""
+        return float(np.hypot(np.std(np.log(self.row_scales)), np.std(np.log(self.column_scales))))
 
     def theta(self, loss: Loss, largest: float) -> float:
         """The loss's scale, in units of σ, with the least asymptotic variance for this noise.

@@ -60,6 +60,7 @@ class Side:
         self.levels = NoiseLevels(log_scale)
         self.tried = np.full(len(self.groups), np.nan)
         self.failures = np.zeros(len(self.groups), np.int64)
+        self.improvements = np.zeros(len(self.groups), np.int64)
 
     def take(self, by_row: Array) -> Array:
         """Numbers for the entries, by rows, in the order of this side."""

@@ -29,7 +29,7 @@ from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.noise_mixture import OPTIONS as NOISE
 from robustmf.initialization.noise_mixture import NoiseMixture, NoiseModel
 from robustmf.initialization.posterior import Side
-from robustmf.initialization.scales import GROSS_OUTLIER
+from robustmf.initialization.scales import GROSS_OUTLIER, least_sigma
 from robustmf.initialization.spectral import (
     bethe_hessian_rank,
     clipped,
@@ -114,6 +114,8 @@ class VariationalOptions:
         Multiply–adds of one repair of one side, at most.
     max_failures : int
         A row that was not improved so often is left alone until its clean entries change.
+    max_improvements : int
+        A row that was improved so often is left alone: it alternates between local maxima.
     deficit : float
         A row is left alone that has more clean entries than the median row by one standard
         deviation and more,
@@ -141,8 +143,7 @@ class VariationalOptions:
     pruned : float
         A factor is removed whose posterior means have less than this share of its second moment.
     max_repetitions : int
-        At the end all rows may be repaired again, at most so often; what raises the evidence is
-        kept.
+        At the end all rows may be repaired again, at most so often, while the evidence rises.
     max_passes : int
         Passes over the entries of one attempt, after which the search ends with the best state that
         it has found: a bound on the work where outliers have a structure of their own.
@@ -187,6 +188,7 @@ class VariationalOptions:
     max_subsets: tuple[int, int] = (300, 1000)
     repair_work: float = 1e9
     max_failures: int = 4
+    max_improvements: int = 3
     deficit: float = -1.0
     min_variance: float = 0.03
     clean_bounds: tuple[float, float] = (0.1, 0.95)
@@ -207,6 +209,9 @@ class VariationalOptions:
 
 
 OPTIONS = VariationalOptions()
+
+#: What a pass over the entries finds of each of them, beside its weight.
+_OF_ENTRIES = ("energies", "clean", "log_densities", "residuals")
 
 
 @dataclass(frozen=True)
@@ -229,7 +234,9 @@ class FoundFactors:
     residuals : array over the entries
         The difference of each entry from its prediction by the others.
     evidence : float
-        The log evidence of the model: the higher, the better.
+        The log evidence of the model, in the unit of the data: the higher, the better.
+    log_densities : array over the entries
+        The log density of each entry given the others.
     """
 
     U: Array
@@ -241,6 +248,7 @@ class FoundFactors:
     n_entries: int
     residuals: Array
     evidence: float
+    log_densities: Array
 
     @property
     def rank(self) -> int:
@@ -279,7 +287,9 @@ class VariationalSearch:
         self.clean = np.empty(len(values))
         self.log_densities = np.empty(len(values))
         self.residuals = np.empty(len(values))
-        self.noise = NoiseMixture(self.size, 1.5 * float(np.max(self.values**2)))
+        largest = 1.5 * float(np.max(self.values**2))
+        least = least_sigma(self.unit, rows.values.dtype) / self.unit
+        self.noise = NoiseMixture(self.size, largest, least**2)
         self.sums: tuple[NDArray[np.intp], Array, float] | None = None
         self.n_repairs = 0
         self.n_passes = 0
@@ -525,6 +535,7 @@ class VariationalSearch:
                 improved,
                 new_weights,
             )
+            own.improvements[rows] += improved > 0
             if improved.any():
                 changed += int(np.count_nonzero(improved))
                 own.levels.reset(rows[improved == 2])
@@ -548,6 +559,7 @@ class VariationalSearch:
         # a row that could not be improved is left alone until its share changes by an entry
         own.failures[np.abs(share - own.tried) * counts >= 1] = 0
         open_ = own.failures < OPTIONS.max_failures
+        open_ &= own.improvements < OPTIONS.max_improvements
         suspect = (deficit > OPTIONS.deficit) & (counts >= self.rank + 2) & open_
         rows = np.flatnonzero(suspect)
         rows = rows[np.argsort(-deficit[rows], kind="stable")]
@@ -566,6 +578,7 @@ class VariationalSearch:
         """Every row may be repaired again."""
         for side in self.sides:
             side.failures[:] = 0
+            side.improvements[:] = 0
 
     def settle(self) -> None:
         """Learn noise, levels and prior variances, with repairs, until they change no more."""
@@ -718,16 +731,19 @@ class VariationalSearch:
     def state(self) -> dict[str, Any]:
         """A copy of what a sweep changes."""
         sides = [side.changed() for side in self.sides]
-        own = {name: getattr(self, name) for name in ("precision", "variances", "weights", "noise")}
-        return deepcopy(own | {"sides": sides})
+        names = ("precision", "variances", "noise", "weights", "sums", *_OF_ENTRIES)
+        return deepcopy({name: getattr(self, name) for name in names} | {"sides": sides})
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a copy."""
+        """Return to a copy.
+
+        The entries are not judged anew: their weights are already those of the next sweep, and the
+        influence of an entry on the factors is that of the weights of the last one.
+        """
         own = deepcopy(state)
         for side, changed in zip(self.sides, own.pop("sides"), strict=True):
             vars(side).update(changed)
         vars(self).update(own)
-        self.expectations()
 
     def evidence(self) -> float:
         """Approximate log evidence of the model: fit to the entries less the cost of the factors.
@@ -735,10 +751,9 @@ class VariationalSearch:
         The cost is the Kullback–Leibler divergence of the factors' posterior from their prior.
         """
         weights = self.weights
-        names = ("energies", "clean", "log_densities", "residuals")
-        kept = {name: getattr(self, name) for name in (*names, "sums")}
+        kept = {name: getattr(self, name) for name in (*_OF_ENTRIES, "sums")}
         self.weights = np.zeros_like(weights)  # without the removal of an entry's own influence
-        vars(self).update({name: np.empty_like(weights) for name in names})
+        vars(self).update({name: np.empty_like(weights) for name in _OF_ENTRIES})
         self.expectations()
         fit = float(self.log_densities.sum())
         self.weights = weights
@@ -775,7 +790,8 @@ class VariationalSearch:
 
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
-        scales = self.row_scale[self.i] * self.column_scale[self.j]
+        scales = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
+        log_scales = np.log(scales)
         precision = self.precision.mean() if self.rank else 1 / np.sqrt(self.size)
         ridge = self.noise.variance * precision * self.unit
         root = np.sqrt(self.unit)
@@ -795,8 +811,9 @@ class VariationalSearch:
                 self._ridge(self.columns, self.rows, row_unit),
             ),
             len(self.values),
-            self.residuals * (self.unit * scales),
-            self.evidence(),
+            self.residuals * scales,
+            self.evidence() - float(log_scales.sum()),
+            self.log_densities - log_scales,
         )
 
     @property
@@ -955,6 +972,6 @@ def _repair_again(best: _BestState) -> None:
         if search.is_exhausted:
             break
         search.settle()
-        best.update()
-        best.restore()
+        if not best.update():
+            break
     best.restore()
