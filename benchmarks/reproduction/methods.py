@@ -151,16 +151,19 @@ def timed_fit(
 ) -> tuple[Any, float, dict[str, list[float]]]:
     """The fitted model, its CPU seconds, and the curve of its error against seconds.
 
-    ``make(callbacks=…)`` gives the estimator. One iteration on a few entries compiles first.
+    ``make(callbacks=…)`` gives the estimator. One iteration on a few entries compiles first. The
+    curve begins at time 0 with the zero matrix, which stands for a fit without factors yet.
     """
     train = data_to_fit(train)
     some = np.arange(train.n_entries) < _WARM_UP
     make(callbacks=[lambda snapshot: snapshot.iteration == 1]).fit(train.select(some))
+    m, n = train.shape
+    before = evaluate((np.zeros((m, 1), train.dtype), np.zeros((n, 1), train.dtype)))
     watch = Watch(evaluate)
     model = make(callbacks=[watch]).fit(train)
     seconds = watch.elapsed()
-    values = [*watch.values, evaluate(prediction_factors(model))]
-    return model, seconds, {"seconds": [*watch.seconds, seconds], "value": values}
+    values = [before, *watch.values, evaluate(prediction_factors(model))]
+    return model, seconds, {"seconds": [0.0, *watch.seconds, seconds], "value": values}
 
 
 @dataclass(frozen=True)

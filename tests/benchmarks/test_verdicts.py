@@ -20,7 +20,7 @@ from benchmarks.reproduction.comparison import (
     mean_and_deviation,
 )
 from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
-from benchmarks.reproduction.curves import summarized
+from benchmarks.reproduction.curves import first_positive, summarized
 from benchmarks.reproduction.drawing import separated, svg
 from benchmarks.reproduction.ratings import NETFLIX_PART, NETFLIX_SHARE
 from benchmarks.reproduction.sections import MOST_CURVES, Chart, Series
@@ -235,6 +235,23 @@ def test_a_curve_is_the_median_of_step_functions():
     assert summarized("a", [{"seconds": [0.0], "value": [1.0]}], "seconds", "value") is None
     single = summarized("a", curves[:1], "seconds", "value")
     assert single.low is None
+    assert set(single.y) == {8.0, 2.0}  # a step, not a line between two points
+
+
+def test_a_curve_begins_with_the_zero_matrix():
+    """It is drawn from the left of the panel, and drops where the initialization ends."""
+    curves = [
+        {"seconds": [0.0, 1.0, 1.1], "value": [2.0, 0.2, 0.1]},
+        {"seconds": [0.0, 2.0, 2.2], "value": [2.0, 0.3, 0.2]},
+    ]
+    assert first_positive(curves, "seconds") == 1.0
+    assert first_positive([], "seconds") == 0.0
+    found = summarized("a", curves, "seconds", "value", left=0.01)
+    assert (found.x[0], found.y[0]) == (0.01, 2.0)
+    # of two seeds the slower one decides where the curve ends, so that both have ended
+    assert (found.x[-1], found.y[-1]) == (2.2, 0.15)
+    between = [y for x, y in zip(found.x, found.low, strict=True) if 1.2 < x < 1.9]
+    assert set(between) == {0.1}
 
 
 def test_labels_are_moved_apart():
