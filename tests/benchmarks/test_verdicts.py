@@ -21,9 +21,9 @@ from benchmarks.reproduction.comparison import (
 )
 from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
 from benchmarks.reproduction.curves import first_positive, summarized
-from benchmarks.reproduction.drawing import separated, svg
+from benchmarks.reproduction.drawing import separated, svg, write_html
 from benchmarks.reproduction.ratings import NETFLIX_PART, NETFLIX_SHARE
-from benchmarks.reproduction.sections import MOST_CURVES, Chart, Series
+from benchmarks.reproduction.sections import MOST_CURVES, Chart, Section, Series
 
 
 def record(method, data, seed, status="done", **result):
@@ -259,6 +259,17 @@ def test_labels_are_moved_apart():
     assert np.diff(placed).min() >= 0.1 - 1e-12
     assert placed[0] >= 0
     assert placed[-1] <= 1
+
+
+def test_a_page_keeps_the_colours_of_labels_and_powers_of_ten(tmp_path):
+    """The page sets the colour and the font of all texts, but not of the parts of a text."""
+    series = [Series("ours", [0.01, 10.0], [1.0, 1e-4], style=1)]
+    chart = Chart("x", "caption", "seconds", "error", series, True, True)
+    write_html([Section("s", "Title", "", [chart])], tmp_path / "page.html", "Page", "")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert re.search(r'<text [^>]*><tspan fill="#d55e00">ours</tspan></text>', text)
+    ticks = re.findall(r">(10[⁻⁰¹²³⁴]+)</text>", text)
+    assert {"10⁻²", "10⁰", "10¹", "10⁻⁴"} <= set(ticks)
 
 
 def test_figures_have_few_curves_with_labels():
