@@ -230,7 +230,7 @@ class Comparison:
         most = max(counts)
         range_ = f"{least} to {most}" if least < most else f"{most}"
         seeds = "seed" if most == 1 else "seeds"
-        return f"Mean ± standard deviation, {range_} {seeds} per cell; CPU seconds."
+        return f"Mean ± standard deviation, {range_} {seeds} per cell, — for none; CPU seconds."
 
     def verdicts(self, runs: Runs) -> TableBlock:
         """For every method the verdict on each data set, and the reason."""

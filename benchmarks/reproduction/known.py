@@ -26,10 +26,11 @@ TABLE2 = {
     "OMDL": (
         "The public algorithm is biased when entries are missing: it averages codes over all rows, "
         "but their products with the data only over rows that observe a column, and does not "
-        "recover even a matrix without noise (tests/baselines/test_omdl.py). No parameter tried "
-        "reaches the printed numbers. The version is that of the class RecsysDictFact in the "
-        "authors' package modl; that of the ICML paper (tag v0.1) weights the columns differently "
-        "and was not tried."
+        "recover even a matrix without noise (tests/baselines/test_omdl.py). The version is that of "
+        "the class RecsysDictFact in the authors' package modl. That of the ICML paper (tag v0.1) "
+        "averages codes over all rows too; its weights of the columns are those of batches of one "
+        "row (separate row), which do not reach the printed numbers either. Its stricter "
+        "constraint of the atoms was not tried."
     ),
     "ALT-Impute": (
         "λ is chosen on validation entries here; the printed numbers are those of hardly any "
@@ -154,8 +155,8 @@ LEADS = {
     "minima": (
         "Fits of the same objective from the method's own initialization and from the true "
         "factors, m = 250, seeds 0 to 4. Where the first ends with a clearly higher objective, it "
-        "is not at the global minimum, and neither the loss nor the optimizer is the cause of the "
-        "error. AltGrad stops before its minimum; here its result is continued to it by "
+        "is not at the global minimum, and the initialization is why its error is above that in "
+        "the last column. AltGrad stops before its minimum; here its result is continued to it by "
         "alternating least squares."
     ),
     "table3": (
@@ -180,7 +181,7 @@ LEADS = {
         "entries, as in the demonstration; *Gaussian* N(0, 1); *own* that of the method. Inner "
         "solves of RMF-MM have up to 5000 iterations, as in its authors' code. The paper states "
         "neither coordinates nor initialization; the verdicts are those of the rows *scaled; "
-        "completion*, which are closest to the printed numbers."
+        "completion*, which together are closest to the printed numbers."
     ),
     "statistics": "",
     "larger": (

@@ -77,6 +77,7 @@ _LIST = (
     Method("ScaledASD", ScaledASD),
     Method("ALT-Impute", AltImpute, "reg", _SYNTHETIC_RIDGES, _RIDGES),
     Method("OMDL", OMDL, "alpha", (0.03, 0.1, 0.3), (0.1, 1.0, 3.0)),
+    Method("OMDL, one row per batch", partial(OMDL, batch_size=1), "alpha", (0.03, 0.1, 0.3)),
     Method("GRASTA", partial(GRASTA, max_iter=10)),
     Method("GRASTA, 20 passes", partial(GRASTA, max_iter=20)),
     Method("RMC", RMC),
