@@ -26,10 +26,10 @@ TABLE2 = {
     "OMDL": (
         "The public algorithm is biased when entries are missing: it averages codes over all rows, "
         "but their products with the data only over rows that observe a column, and does not "
-        "recover even a matrix without noise (tests/baselines/test_omdl.py). The version is that of "
-        "the class RecsysDictFact in the authors' package modl. That of the ICML paper (tag v0.1) "
-        "averages codes over all rows too; its weights of the columns are those of batches of one "
-        "row (separate row), which do not reach the printed numbers either. Its stricter "
+        "recover even a matrix without noise (tests/baselines/test_omdl.py). The version is that "
+        "of the class RecsysDictFact in the authors' package modl. That of the ICML paper (tag "
+        "v0.1) averages codes over all rows too; its weights of the columns are those of batches "
+        "of one row (separate row), which do not reach the printed numbers either. Its stricter "
         "constraint of the atoms was not tried."
     ),
     "ALT-Impute": (
