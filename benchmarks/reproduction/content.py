@@ -31,6 +31,7 @@ from benchmarks.reproduction.comparison import (
     Runs,
     extrapolated,
     mean_and_deviation,
+    times_faster,
 )
 from benchmarks.reproduction.curves import Curve, first_positive, summarized
 from benchmarks.reproduction.plan import NAMES
@@ -235,8 +236,7 @@ def _speed(runs: Runs) -> TableBlock:
         for slow in ("LADMPSAP", "APG(dense)"):
             row = [f"{loss}: APG against {slow}"]
             for k, data in enumerate(_SYNTHETIC):
-                ours = [runs.seconds(f"{loss}, {name}", data) for name in (slow, "APG")]
-                ratio = np.mean(ours[0]) / np.mean(ours[1]) if all(ours) else None
+                ratio = times_faster(runs, f"{loss}, {slow}", f"{loss}, APG", data)
                 printed = [table1.PRINTED[f"{loss}, {name}"][k][2] for name in (slow, "APG")]
                 row += ["—" if ratio is None else f"{ratio:.1f}"]
                 row += [f"{printed[0] / printed[1]:.1f}"]

@@ -103,9 +103,9 @@ TABLE4 = {
 }
 
 SPEED = (
-    "Ratio of the CPU seconds of whole runs of RMFNL on the same data, means over seeds. The "
-    "benchmark mm compares single inner solves to equal accuracy, which gives larger ratios and "
-    "must not be set against the paper's."
+    "Ratio of the CPU seconds of whole runs of RMFNL on the same data, means over the seeds that "
+    "both optimizers have. The benchmark mm compares single inner solves to equal accuracy, which "
+    "gives larger ratios and must not be set against the paper's."
 )
 
 CENTRING = (

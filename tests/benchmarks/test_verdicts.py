@@ -18,6 +18,7 @@ from benchmarks.reproduction.comparison import (
     duration,
     extrapolated,
     mean_and_deviation,
+    times_faster,
 )
 from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
 from benchmarks.reproduction.curves import first_positive, summarized
@@ -199,6 +200,16 @@ def test_times_are_extrapolated_by_the_power_of_the_size():
     assert extrapolated(runs, "b", 500, (250, 500, 1000)) == pytest.approx(8.0)
     assert extrapolated(runs, "c", 500, (250, 500, 1000)) is None
     assert [duration(s) for s in (35, 720, 12240)] == ["35 s", "12 min", "3.4 h"]
+
+
+def test_times_are_compared_on_the_same_seeds():
+    runs = Runs(
+        record("slow", "d1", 0, rmse=1.0, seconds=8.0)
+        | record("fast", "d1", 0, rmse=1.0, seconds=2.0)
+        | record("fast", "d1", 1, rmse=1.0, seconds=100.0)
+    )
+    assert times_faster(runs, "slow", "fast", "d1") == pytest.approx(4.0)
+    assert times_faster(runs, "none", "fast", "d1") is None
 
 
 def test_times_on_ratings_are_extrapolated_by_their_number():
