@@ -114,7 +114,9 @@ CENTRING = (
     "centred coordinates, the others to pixels. A shift subtracts c·1ᵀ from the matrix. The model "
     "absorbs it exactly at rank 4 only if ones are in that span, as for affine cameras. The "
     "cameras of this sequence are not affine, and the optimum uses the fourth dimension for "
-    "something else; hence each choice of the origin poses another problem with another minimum."
+    "something else; hence each choice of the origin poses another problem with another minimum. "
+    "Each problem has several local minima besides: in centred coordinates the initializations "
+    "*own* and *moved* end at different ones."
 )
 
 LEADS = {
@@ -178,9 +180,10 @@ LEADS = {
         "the initialization, whereas LSP with θ = 1 image width is nearly the l1 loss. "
         "Initialization: *completion* is least squares on the observed entries by variable "
         "projection (its time is not counted); *SVD* that of the matrix with zeros for missing "
-        "entries, as in the demonstration; *Gaussian* N(0, 1); *own* that of the method. Inner "
-        "solves of RMF-MM have up to 5000 iterations, as in its authors' code. The paper states "
-        "neither coordinates nor initialization; the verdicts are those of the rows *scaled; "
+        "entries, as in the demonstration; *Gaussian* N(0, 1); *own* that of the method; *moved* "
+        "the factors of the l1 loss in pixels, moved to centred coordinates. Inner solves of "
+        "RMF-MM have up to 5000 iterations, as in its authors' code. The paper states neither "
+        "coordinates nor initialization; the verdicts are those of the rows *scaled; "
         "completion*, which together are closest to the printed numbers."
     ),
     "statistics": "",
