@@ -104,9 +104,9 @@ class Runs:
         found = {record["seed"]: of(record["result"]) for record in self.find(method, data)}
         return {seed: value for seed, value in found.items() if value is not None}
 
-    def seconds(self, method: str, data: str) -> list[float]:
-        """CPU seconds of the finished runs of a cell."""
-        return [*self.values(method, data, lambda result: result.get("seconds")).values()]
+    def seconds(self, method: str, data: str) -> dict[int, float]:
+        """CPU seconds of the finished runs of a cell, by seed."""
+        return self.values(method, data, lambda result: result.get("seconds"))
 
     def _cell(self, method: str, data: str) -> list[Record]:
         return [r for r in self._all if r["method"] == method and r["data"] == data]
@@ -210,7 +210,7 @@ class Comparison:
                 row += [
                     Cell(mean_and_deviation([*errors.values()], 3), method in best[data]),
                     Cell(self._printed_text(printed, data)),
-                    Cell(mean_and_deviation(runs.seconds(method, data), 2)),
+                    Cell(mean_and_deviation([*runs.seconds(method, data).values()], 2)),
                     Cell("" if printed is None else f"{printed[2]:.1f}"),
                 ]
             rows.append(row)
@@ -230,7 +230,7 @@ class Comparison:
         most = max(counts)
         range_ = f"{least} to {most}" if least < most else f"{most}"
         seeds = "seed" if most == 1 else "seeds"
-        return f"Mean ± standard deviation, {range_} {seeds} per cell; CPU seconds."
+        return f"Mean ± standard deviation, {range_} {seeds} per cell, — for none; CPU seconds."
 
     def verdicts(self, runs: Runs) -> TableBlock:
         """For every method the verdict on each data set, and the reason."""
@@ -294,13 +294,22 @@ class Comparison:
         return cells[k] if k < len(cells) else None
 
 
+def times_faster(runs: Runs, slow: str, fast: str, data: str) -> float | None:
+    """Mean CPU seconds of ``slow`` over those of ``fast``, for the seeds that both have."""
+    theirs, ours = (runs.seconds(method, data) for method in (slow, fast))
+    seeds = theirs.keys() & ours.keys()
+    if not seeds:
+        return None
+    return float(sum(theirs[seed] for seed in seeds) / sum(ours[seed] for seed in seeds))
+
+
 def extrapolated(runs: Runs, method: str, size: int, sizes: Sequence[int]) -> float | None:
     """Seconds per seed at a size, by the power of the size that joins the two largest recorded.
 
     With one recorded size the power is 3.
     """
     found = {m: runs.seconds(method, f"m = {m}") for m in sizes if m < size}
-    known = [(m, float(np.mean(seconds))) for m, seconds in found.items() if seconds]
+    known = [(m, float(np.mean([*times.values()]))) for m, times in found.items() if times]
     if not known:
         return None
     m, seconds = known[-1]

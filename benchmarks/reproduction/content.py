@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from benchmarks.reproduction import (
     figure2,
     known,
     larger,
+    minima,
     noise,
     ratings,
     statistics,
@@ -29,8 +31,9 @@ from benchmarks.reproduction.comparison import (
     Runs,
     extrapolated,
     mean_and_deviation,
+    times_faster,
 )
-from benchmarks.reproduction.curves import summarized
+from benchmarks.reproduction.curves import Curve, first_positive, summarized
 from benchmarks.reproduction.plan import NAMES
 from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
 from benchmarks.reproduction.store import Records
@@ -45,8 +48,8 @@ _TEST_ERRORS = {
 }
 
 #: Methods of Figures 3 and 4; all others are in the tables.
-FIGURE3 = ("AltGrad", "ScaledASD", "GRASTA", "RMC", "RMF-MM", "RMFNL LSP", "RobustMF")
-FIGURE4 = ("AltGrad", "ScaledASD", "GRASTA", "RMC", "ALT-Impute", "RMFNL LSP", "RobustMF")
+FIGURE3 = ("RobustMF", "ScaledASD", "GRASTA", "RMC", "RMF-MM", "RMFNL LSP", "AltGrad")
+FIGURE4 = ("RobustMF", "ScaledASD", "GRASTA", "RMC", "ALT-Impute", "RMFNL LSP", "AltGrad")
 
 Blocks = list[TableBlock | Chart]
 
@@ -60,13 +63,14 @@ def counts(records: Records) -> dict[str, dict[str, int]]:
     """How many printed numbers of each table have which verdict."""
     found = {
         title: compared.counts(Runs(records.latest(name)))
-        for name, title, compared in _comparisons(records)
+        for name, title, compared in comparisons(records)
     }
     total = {kind: sum(one[kind] for one in found.values()) for kind in KINDS}
     return {**found, "all": total}
 
 
-def _comparisons(records: Records) -> list[tuple[str, str, Comparison]]:
+def comparisons(records: Records) -> list[tuple[str, str, Comparison]]:
+    """Name of the experiment, title and comparison of each table with printed numbers."""
     return [
         ("table1", "Table 1", _compared1(records)),
         ("table2", "Table 2", _compared2(records)),
@@ -141,7 +145,7 @@ def _figure2(records: Records) -> Section:
     blocks: Blocks = [TableBlock(["optimizer", "time per iteration", "memory"], costs)]
     for data in figure2.SIZES:
         for axis, title in (("iteration", "iterations"), ("seconds", "CPU seconds")):
-            series = _median_curves(runs, figure2.COMPLEXITIES, data, axis, "excess")
+            series = _medians(_curves(runs, figure2.COMPLEXITIES, data), axis, "excess")
             stem = f"figure2_{data.replace(' = ', '')}_{axis}"
             caption = f"{data}: distance from the minimum against {title}"
             if series:
@@ -149,13 +153,19 @@ def _figure2(records: Records) -> Section:
     return _section("figure2", "Figure 2: optimizers of the surrogate", blocks)
 
 
-def _median_curves(runs: Runs, methods: Iterable[str], data: str, x: str, y: str) -> list[Series]:
+def _curves(runs: Runs, methods: Iterable[str], data: str) -> dict[str, list[Curve]]:
+    """The curves of all seeds by method."""
+    return {
+        method: [record["result"]["curve"] for record in runs.find(method, data)]
+        for method in methods
+    }
+
+
+def _medians(curves: dict[str, list[Curve]], x: str, y: str, left: float = 0.0) -> list[Series]:
     """The median over seeds of each method that has curves."""
     found = []
-    for k, method in enumerate(methods):
-        results = [record["result"] for record in runs.find(method, data)]
-        curves = [result["curve"] for result in results if "curve" in result]
-        one = summarized(method, curves, x, y)
+    for k, (method, own) in enumerate(curves.items()):
+        one = summarized(method, own, x, y, left)
         if one is not None:
             found.append(replace(one, style=k))
     return found
@@ -168,8 +178,9 @@ def _error_charts(
     methods = list(methods)
     charts = []
     for one in data:
-        series = _median_curves(runs, methods, one, "seconds", "value")
-        if series:
+        curves = _curves(runs, methods, one)
+        left = first_positive(chain.from_iterable(curves.values()), "seconds")
+        if series := _medians(curves, "seconds", "value", left):
             stem = f"{name}_{one.replace(' = ', '').replace(' ', '-')}"
             charts.append(Chart(stem, one, "CPU seconds", y_title, series, True, True))
     return charts
@@ -225,8 +236,7 @@ def _speed(runs: Runs) -> TableBlock:
         for slow in ("LADMPSAP", "APG(dense)"):
             row = [f"{loss}: APG against {slow}"]
             for k, data in enumerate(_SYNTHETIC):
-                ours = [runs.seconds(f"{loss}, {name}", data) for name in (slow, "APG")]
-                ratio = np.mean(ours[0]) / np.mean(ours[1]) if all(ours) else None
+                ratio = times_faster(runs, f"{loss}, {slow}", f"{loss}, APG", data)
                 printed = [table1.PRINTED[f"{loss}, {name}"][k][2] for name in (slow, "APG")]
                 row += ["—" if ratio is None else f"{ratio:.1f}"]
                 row += [f"{printed[0] / printed[1]:.1f}"]
@@ -272,6 +282,28 @@ def _noise(records: Records) -> Section:
     )
     blocks = (compared.table(runs), compared.verdicts(runs))
     return _section("noise", "Table 2 with noise of standard deviation 1.7/√m", blocks)
+
+
+def _minima(records: Records) -> Section:
+    runs = Runs(records.latest("minima"))
+    rows = []
+    for method in minima.METHODS_COMPARED:
+        found = [record["result"] for record in runs.find(method, minima.SIZE)]
+        if found:
+            above = [one["own"]["objective"] - one["true"]["objective"] for one in found]
+            cells = [", ".join(f"{value:.1f}" for value in above)]
+            cells += [
+                ", ".join(f"{one[name]['rmse']:.3f}" for one in found) for name in ("own", "true")
+            ]
+            rows.append([Cell(method), *map(Cell, cells)])
+    header = [
+        "method",
+        "objective above that from the true factors",
+        "RMSE, own initialization",
+        "RMSE, true factors",
+    ]
+    blocks = [TableBlock(header, rows)] if rows else []
+    return _section("minima", "Seeds that end in worse local minima", blocks)
 
 
 def _test_error(name: str, in_stars: bool = False) -> Callable[[dict[str, Any]], float | None]:
@@ -331,11 +363,18 @@ def _test_error_tables(runs: Runs, methods: list[str], data: Iterable[str]) -> l
 
 def _compared3(records: Records) -> Comparison:
     extrapolate = time_on_ratings(records)
+    runs = Runs(records.latest("table3"))
+    methods = [*table3.PRINTED, *table3.ADDED]
+    printed = max(map(len, table3.PRINTED.values()))
     return Comparison(
-        [*table3.PRINTED, *table3.ADDED],
-        table3.DATA,
+        methods,
+        [
+            data
+            for k, data in enumerate(table3.DATA)
+            if k < printed or any(runs.find(method, data) for method in methods)
+        ],
         table3.PRINTED,
-        _test_error(*closest_kind(Runs(records.latest("table3")))),
+        _test_error(*closest_kind(runs)),
         "RMSE",
         reasons=known.TABLE3,
         time_at=lambda *cell: known.TIMES.get(cell) or extrapolate(*cell),
@@ -480,6 +519,7 @@ _SECTIONS = (
     _table1,
     _table2,
     _noise,
+    _minima,
     _table3,
     _table4,
     _statistics,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.reproduction.sections import Series
+
+#: Lists of equal length by the name of their quantity.
+Curve = dict[str, list[float]]
 
 #: Points of a summarized curve.
 _POINTS = 60
@@ -18,39 +22,40 @@ _DIGITS = 4
 
 
 def summarized(
-    name: str, curves: Sequence[dict[str, list[float]]], x: str, y: str, log_x: bool = True
+    name: str, curves: Sequence[Curve], x: str, y: str, left: float = 0.0
 ) -> Series | None:
-    """Median, minimum and maximum over the curves at common values of ``x``.
+    """Median over the curves at common values of ``x``, with their range if there are several.
 
     The value of a curve at x is the last one before x. The median begins where all curves have a
-    value and ends at the median of their ends.
+    value and ends at the median of their ends, the greater of two. Points at x = 0 are drawn at
+    ``left``; without it they are left out, because the axis is logarithmic.
     """
-    cleaned = [c for c in (_positive(curve, x, y) for curve in curves) if len(c[0])]
+    cleaned = [c for c in (_positive(curve, x, y, left) for curve in curves) if len(c[0])]
     if not cleaned:
         return None
     begin = max(xs[0] for xs, _ in cleaned)
-    end = max(float(np.median([xs[-1] for xs, _ in cleaned])), begin)
-    if len(cleaned) == 1:
-        xs, ys = cleaned[0]
-        return Series(name, _digits(xs), _digits(ys))
-    grid = np.geomspace(begin, end, _POINTS) if log_x else np.linspace(begin, end, _POINTS)
+    end = float(np.quantile([xs[-1] for xs, _ in cleaned], 0.5, method="higher"))
+    grid = np.geomspace(begin, max(begin, end), _POINTS)
     at = np.array(
         [ys[np.searchsorted(xs, grid * (1 + 1e-9), side="right") - 1] for xs, ys in cleaned]
     )
-    return Series(
-        name,
-        _digits(grid),
-        _digits(np.median(at, axis=0)),
-        _digits(at.min(axis=0)),
-        _digits(at.max(axis=0)),
-    )
+    median = Series(name, _digits(grid), _digits(np.median(at, axis=0)))
+    if len(cleaned) == 1:
+        return median
+    return replace(median, low=_digits(at.min(axis=0)), high=_digits(at.max(axis=0)))
+
+
+def first_positive(curves: Iterable[Curve], x: str) -> float:
+    """The smallest positive ``x`` of the curves; 0 where there is none."""
+    return min((value for curve in curves for value in curve[x] if value > 0), default=0.0)
 
 
 def _positive(
-    curve: dict[str, list[float]], x: str, y: str
+    curve: Curve, x: str, y: str, left: float
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The points that logarithmic axes can show."""
     xs, ys = (np.array(curve[axis], dtype=float) for axis in (x, y))
+    xs[xs == 0] = left
     kept = (xs > 0) & (ys > 0)
     return xs[kept], ys[kept]
 

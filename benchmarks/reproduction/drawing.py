@@ -34,6 +34,9 @@ _LABEL_DISTANCE = 0.062
 _NARROW = 4.0
 _WIDE = 100.0
 
+#: Exponents.
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 #: A file names the checksum of its chart in a comment.
 _DIGEST = re.compile(r"<!-- data ([0-9a-f]+) -->")
 
@@ -76,6 +79,9 @@ def svg(chart: Chart, background: str = "white") -> str:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.autoscale_view()  # ticks and labels need the final limits
+    for axis, logarithmic in ((axes.xaxis, chart.log_x), (axes.yaxis, chart.log_y)):
+        if logarithmic:
+            _label_powers(axis)
     if chart.log_y:
         _label_heights(axes)
     _label_ends(axes, chart.series)
@@ -84,6 +90,14 @@ def svg(chart: Chart, background: str = "white") -> str:
         drawing.savefig(buffer, format="svg", metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     return text.replace("<defs>", f"<!-- data {chart.digest()} -->\n<defs>", 1)
+
+
+def _label_powers(axis: Any) -> None:
+    """Powers of ten as plain text, which a page can set in its own font."""
+    from matplotlib.ticker import NullFormatter  # noqa: PLC0415 - an extra
+
+    axis.set_major_formatter(lambda value, _: "10" + f"{np.log10(value):.0f}".translate(_RAISED))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _label_heights(axes: Any) -> None:
@@ -183,6 +197,13 @@ def _chart(chart: Chart) -> str:
     inline = re.sub(r"<style.*?</style>", "", inline, flags=re.DOTALL)
     inline = re.sub(r' style="([^"]*)"', lambda found: _attributes(found.group(1)), inline)
     inline = inline.replace("<text ", '<text class="label" ')
+    # The page colours texts itself, but not the parts of a text: labels keep the colour of their
+    # curve.
+    inline = re.sub(
+        r'(<text[^>]*) fill="(#[0-9a-f]{6})"([^>]*>)([^<]*)</text>',
+        r'\1\3<tspan fill="\2">\4</tspan></text>',
+        inline,
+    )
     # Several drawings share one page: their ids must differ.
     for name in set(re.findall(r'\bid="([^"]+)"', inline)):
         inline = re.sub(

@@ -15,6 +15,7 @@ NAMES = (
     "table1",
     "table2",
     "noise",
+    "minima",
     "table3",
     "table4",
     "statistics",

@@ -71,7 +71,7 @@ def runs(quick: bool) -> list[Run]:
     return seeded("table1", PRINTED, [f"m = {m}" for m in SIZES], seeds)
 
 
-def _estimator(method: str) -> partial[RobustMF]:
+def estimator(method: str) -> partial[RobustMF]:
     """RMFNL from least squares on clipped values, with the inner solver of the row."""
     loss, optimizer = method.split(", ")
     return partial(
@@ -86,7 +86,7 @@ def _estimator(method: str) -> partial[RobustMF]:
 
 def settings(run: Run) -> dict[str, Any]:
     """Rank, noise and estimator."""
-    return {"rank": RANK, "noise": NOISE, **described(_estimator(run.method))}
+    return {"rank": RANK, "noise": NOISE, **described(estimator(run.method))}
 
 
 def probe(method: str) -> float:
@@ -98,7 +98,7 @@ def execute(run: Run) -> dict[str, Any]:
     """Inner solves of 300 iterations or until a change below 1e-6."""
     m = int(run.data.removeprefix("m = "))
     data = make_synthetic(m, rank=RANK, noise=NOISE, random_state=run.seed)
-    make = partial(_estimator(run.method), RANK, random_state=1000 + run.seed, n_jobs=1)
+    make = partial(estimator(run.method), RANK, random_state=1000 + run.seed, n_jobs=1)
     model, seconds, curve = timed_fit(make, data.train, lambda factors: data.test_rmse(*factors))
     inner = sum(model.history_["inner_iterations"])
     return {

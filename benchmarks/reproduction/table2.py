@@ -36,6 +36,7 @@ PRINTED = {
 }
 ADDED = (
     "AltGrad (λ chosen)",
+    "OMDL, one row per batch",
     "GRASTA, 20 passes",
     "RMFNL LSP, Gaussian init",
     "LIBMF",

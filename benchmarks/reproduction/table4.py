@@ -75,6 +75,7 @@ _OWN = (
     "RMFNL LSP, tol 1e-5; scaled; completion",
     "RobustMF varpro, l1; pixels; own",
     "RobustMF varpro, l1; centred; own",
+    "RobustMF varpro, l1; centred; moved",
     "RobustMF varpro, l1; shifted twice; own",
     "RobustMF; pixels; own",
 )
@@ -112,11 +113,18 @@ def _tracks(data: str) -> Observed:
 def _initial(kind: str, tracks: Observed, seed: int) -> Factors | None:
     """Initial factors; None where the method has its own.
 
-    "completion" is least squares on the observed entries by variable projection.
+    "completion" is least squares on the observed entries by variable projection; "moved" are the
+    factors of the l1 loss in pixels, moved to centred coordinates.
     """
     rng = np.random.default_rng(seed)
     if kind == "own":
         return None
+    if kind == "moved":
+        pixels = tracks.with_values(tracks.rows.values + _center_of_entries(tracks))
+        estimator = _ESTIMATORS["RobustMF varpro, l1"]
+        model = estimator(RANK, random_state=seed, n_jobs=1).fit(pixels)
+        factors, _ = _moved((model.row_factors_, model.column_factors_), -1.0)
+        return factors
     if kind == "Gaussian":
         U, V = (rng.standard_normal((size, RANK)) for size in tracks.shape)
         return U, V
@@ -129,12 +137,30 @@ def _initial(kind: str, tracks: Observed, seed: int) -> Factors | None:
     return model.row_factors_, model.column_factors_
 
 
+def _center_of_entries(tracks: Observed) -> NDArray[np.float64]:
+    """The coordinate of the image center that belongs to each entry, x or y."""
+    return np.where(tracks.rows.group_of_entry() % 2 == 0, *CENTER)
+
+
+def _moved(factors: Factors, multiple: float) -> tuple[Factors, float]:
+    """Factors of the tracks plus a multiple of the center, and the distance that prevents it.
+
+    The distance is that of a vector of ones from the span of the column factors.
+    """
+    U, V = factors
+    ones = np.ones(len(V))
+    coefficients = np.linalg.lstsq(V, ones, rcond=None)[0]
+    distance = float(np.linalg.norm(V @ coefficients - ones) / np.sqrt(len(V)))
+    offsets: NDArray[np.float64] = np.tile(CENTER, len(U) // 2)
+    return (U + np.outer(multiple * offsets, coefficients), V), distance
+
+
 def execute(run: Run) -> dict[str, Any]:
     """Fit all observed entries; as in the paper, none is held out. The error is in pixels."""
     pixels = data_to_fit(_tracks(run.data))
     name, coordinates, initialization = run.method.split("; ")
     multiple, divisor = COORDINATES[coordinates]
-    shift = multiple * np.where(pixels.rows.group_of_entry() % 2 == 0, *CENTER)
+    shift = multiple * _center_of_entries(pixels)
     tracks = pixels.with_values((pixels.rows.values - shift) / divisor)
 
     def error(factors: Factors) -> float:
@@ -169,15 +195,10 @@ def _shifted(
     or shifted coordinates are moved to pixels, and those of pixels to centred coordinates.
     """
     U, V = factors
-    ones = np.ones(len(V))
-    coefficients = np.linalg.lstsq(V, ones, rcond=None)[0]
-    distance = float(np.linalg.norm(V @ coefficients - ones) / np.sqrt(len(V)))
     move = multiple if multiple else -1.0
-    offsets: NDArray[np.float64] = np.tile(CENTER, len(U) // 2)
-    moved = divisor * U + np.outer(move * offsets, coefficients)
-    shift = (multiple - move) * np.where(pixels.rows.group_of_entry() % 2 == 0, *CENTER)
-    there = pixels.with_values(pixels.rows.values - shift)
-    after = mae(there.rows.values, predicted_at(there, (moved, V)))
+    moved, distance = _moved((divisor * U, V), move)
+    there = pixels.with_values(pixels.rows.values - (multiple - move) * _center_of_entries(pixels))
+    after = mae(there.rows.values, predicted_at(there, moved))
     return {"ones_distance": distance, "mae_after_shift": after}
 
 

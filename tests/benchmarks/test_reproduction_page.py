@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproduction import report
-from benchmarks.reproduction.content import sections
+from benchmarks.reproduction import minima, report
+from benchmarks.reproduction.comparison import Runs
+from benchmarks.reproduction.content import comparisons, sections
 from benchmarks.reproduction.drawing import drawn_digest
 from benchmarks.reproduction.plan import NAMES, experiment
 from benchmarks.reproduction.store import DEFAULT, Records
@@ -55,6 +56,27 @@ def test_a_changed_record_changes_the_page(found, tmp_path):
     records.append("table2", last | {"result": result, "environment": environment})
     assert records.latest("table2")[last["key"]]["environment"] == last["environment"]
     assert report.page(sections(records)) != report.page(found)
+
+
+def test_every_number_that_is_not_reproduced_has_a_cause():
+    for name, _, compared in comparisons(Records()):
+        runs = Runs(Records().latest(name))
+        for method in compared.printed:
+            verdicts = [compared.verdict(runs, method, data) for data in compared.data]
+            if any(one.startswith("not reproduced") for one in verdicts):
+                assert compared.reasons.get(method), f"{name}: {method}"
+
+
+def test_seeds_far_from_the_others_end_in_worse_local_minima():
+    """The cause that the page gives: from the true factors the objective is lower."""
+    for method in ("RMFNL Geman", "RMFNL Laplace", "Laplace, LADMPSAP", "AltGrad"):
+        found = [
+            one["result"] for one in Runs(Records().latest("minima")).find(method, minima.SIZE)
+        ]
+        far = [one for one in found if one["own"]["rmse"] > 1.3 * one["true"]["rmse"]]
+        assert far, method
+        for one in far:
+            assert one["own"]["objective"] > 1 + one["true"]["objective"], method
 
 
 def test_records_say_where_they_come_from():

@@ -18,12 +18,13 @@ from benchmarks.reproduction.comparison import (
     duration,
     extrapolated,
     mean_and_deviation,
+    times_faster,
 )
 from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
-from benchmarks.reproduction.curves import summarized
-from benchmarks.reproduction.drawing import separated, svg
+from benchmarks.reproduction.curves import first_positive, summarized
+from benchmarks.reproduction.drawing import separated, svg, write_html
 from benchmarks.reproduction.ratings import NETFLIX_PART, NETFLIX_SHARE
-from benchmarks.reproduction.sections import MOST_CURVES, Chart, Series
+from benchmarks.reproduction.sections import MOST_CURVES, Chart, Section, Series
 
 
 def record(method, data, seed, status="done", **result):
@@ -201,6 +202,16 @@ def test_times_are_extrapolated_by_the_power_of_the_size():
     assert [duration(s) for s in (35, 720, 12240)] == ["35 s", "12 min", "3.4 h"]
 
 
+def test_times_are_compared_on_the_same_seeds():
+    runs = Runs(
+        record("slow", "d1", 0, rmse=1.0, seconds=8.0)
+        | record("fast", "d1", 0, rmse=1.0, seconds=2.0)
+        | record("fast", "d1", 1, rmse=1.0, seconds=100.0)
+    )
+    assert times_faster(runs, "slow", "fast", "d1") == pytest.approx(4.0)
+    assert times_faster(runs, "none", "fast", "d1") is None
+
+
 def test_times_on_ratings_are_extrapolated_by_their_number():
     class Made:
         """Records: sizes of two sets, one run with five values of λ and one without."""
@@ -235,6 +246,23 @@ def test_a_curve_is_the_median_of_step_functions():
     assert summarized("a", [{"seconds": [0.0], "value": [1.0]}], "seconds", "value") is None
     single = summarized("a", curves[:1], "seconds", "value")
     assert single.low is None
+    assert set(single.y) == {8.0, 2.0}  # a step, not a line between two points
+
+
+def test_a_curve_begins_with_the_zero_matrix():
+    """It is drawn from the left of the panel, and drops where the initialization ends."""
+    curves = [
+        {"seconds": [0.0, 1.0, 1.1], "value": [2.0, 0.2, 0.1]},
+        {"seconds": [0.0, 2.0, 2.2], "value": [2.0, 0.3, 0.2]},
+    ]
+    assert first_positive(curves, "seconds") == 1.0
+    assert first_positive([], "seconds") == 0.0
+    found = summarized("a", curves, "seconds", "value", left=0.01)
+    assert (found.x[0], found.y[0]) == (0.01, 2.0)
+    # of two seeds the slower one decides where the curve ends, so that both have ended
+    assert (found.x[-1], found.y[-1]) == (2.2, 0.15)
+    between = [y for x, y in zip(found.x, found.low, strict=True) if 1.2 < x < 1.9]
+    assert set(between) == {0.1}
 
 
 def test_labels_are_moved_apart():
@@ -242,6 +270,17 @@ def test_labels_are_moved_apart():
     assert np.diff(placed).min() >= 0.1 - 1e-12
     assert placed[0] >= 0
     assert placed[-1] <= 1
+
+
+def test_a_page_keeps_the_colours_of_labels_and_powers_of_ten(tmp_path):
+    """The page sets the colour and the font of all texts, but not of the parts of a text."""
+    series = [Series("ours", [0.01, 10.0], [1.0, 1e-4], style=1)]
+    chart = Chart("x", "caption", "seconds", "error", series, True, True)
+    write_html([Section("s", "Title", "", [chart])], tmp_path / "page.html", "Page", "")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert re.search(r'<text [^>]*><tspan fill="#d55e00">ours</tspan></text>', text)
+    ticks = re.findall(r">(10[⁻⁰¹²³⁴]+)</text>", text)
+    assert {"10⁻²", "10⁰", "10¹", "10⁻⁴"} <= set(ticks)
 
 
 def test_figures_have_few_curves_with_labels():
