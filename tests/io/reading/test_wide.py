@@ -95,6 +95,16 @@ def test_fields_that_are_no_integers_are_read_or_located(tmp_path, field, place)
         assert read_ratings(path, header=True).shape == (20, 7)
 
 
+def test_a_line_with_two_signs_is_located(tmp_path):
+    path = tmp_path / "table.csv"
+    rng = np.random.default_rng(0)
+    numbers = "".join(",".join(map(str, rng.integers(9, size=7))) + "\n" for _ in range(20))
+    path.write_text("--5,--1,--2,3,4,5,6\n" + numbers)
+    with pytest.raises(MalformedFileError, match="line 1: value '--1' is not a finite number"):
+        read_ratings(path)
+    assert list(read_ratings(path, header=True).column_ids)[:2] == ["--5", "--1"]
+
+
 def test_ids_with_two_signs_are_text(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("--1,2,3.5\n--2,2,4.5\n-3,1,1.5\n")
