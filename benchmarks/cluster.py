@@ -112,7 +112,7 @@ def _client(workers: int) -> Iterator[Any]:
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=":0",
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=50,
         ) as cluster,

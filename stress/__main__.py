@@ -101,7 +101,7 @@ def _line(name: str, cases: int, seed: int, limit: float) -> dict[str, Any]:
     check = importlib.import_module(f"stress.checks.{name}")
     started = time.perf_counter()
     here = environment()
-    origin = {"commit": here["commit"], "machine": here["machine"]}
+    origin = {"seed": seed, "commit": here["commit"], "machine": here["machine"]}
     line = {"check": name, "what": check.TITLE, **origin}
     print(f"{name}: {check.TITLE} ...", file=sys.stderr, flush=True)
     try:

@@ -211,7 +211,7 @@ class _SharedCluster:
                 n_workers=N_WORKERS,
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=":0",
+                dashboard_address="127.0.0.1:0",
                 silence_logs=50,
             )
         return self._started

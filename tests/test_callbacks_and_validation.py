@@ -179,6 +179,12 @@ def test_bad_parameters_are_refused_by_name(parameters, error, message, data):
         RobustMF(**{"rank": 2} | parameters).fit(data.train)
 
 
+def test_a_tolerance_of_zero_is_allowed(data):
+    with pytest.warns(NotConvergedWarning):
+        model = RobustMF(2, tol=0, max_iter=2, random_state=0, n_jobs=1).fit(data.train)
+    assert model.n_iter_ == 2
+
+
 def test_callbacks_receive_copies_of_the_factors(data):
     """Snapshots may be kept, and modifying them does not change the fit."""
     kept = []

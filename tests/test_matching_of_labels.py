@@ -60,6 +60,17 @@ def test_default_columns_are_matched_with_integer_labels(frame):
     pd.testing.assert_frame_equal(scores[permuted.columns], expected)
 
 
+@pytest.mark.parametrize("number", [-5, 40])
+def test_numbers_beyond_the_rows_of_the_fit_are_unknown(frame, number):
+    """In particular, negative ones do not count from the end."""
+    model = fitted(frame)
+    some = frame.iloc[[0, 1]].set_axis([number, 1])
+    with pytest.warns(UnknownIdsWarning):
+        scores = model.outlier_scores(some)
+    assert scores.loc[number].isna().all()
+    pd.testing.assert_series_equal(scores.loc[1], model.outlier_scores().loc[1])
+
+
 def test_default_labels_that_the_fit_does_not_know_are_refused(frame):
     model = fitted(frame.iloc[10:])
     for ask in (model.impute, model.outlier_scores, model.clean):

@@ -202,15 +202,15 @@ def test_a_given_init_is_used_for_the_first_batch():
     np.testing.assert_allclose(model.inverse_transform(model.row_factors_), X, atol=0.05)
 
 
-def test_another_rank_or_biases_initialize_again():
+@pytest.mark.parametrize(
+    ("first", "then"), [({"rank": 1}, {"rank": 2}), ({"rank": 2, "bias": False}, {"bias": True})]
+)
+def test_another_rank_or_biases_initialize_again(first, then):
     X = make_synthetic(60, 20, rank=2, observed=1.0, random_state=0).clean
-    model = (
-        RobustMF(1, random_state=0)
-        .partial_fit(X[:50])
-        .set_params(rank=2, bias=True)
-        .partial_fit(X[50:])
-    )
+    model = RobustMF(**first, random_state=0).partial_fit(X[:50])
+    model.set_params(**then).partial_fit(X[50:])
     assert model.model_.n_entries_initialized == X.size
+    assert model.model_.factors.rank == 2
     np.testing.assert_allclose(model.predict(*np.indices(X.shape)), X, atol=0.05)
 
 

@@ -155,6 +155,13 @@ def test_shapes_that_do_not_broadcast_are_refused(model):
         model.predict(["user01", "user02"], ["film01", "film02", "film03"])
 
 
+def test_scores_of_new_rows_are_those_of_clipped_predictions():
+    rng = np.random.default_rng(0)
+    X = 0.1 * rng.standard_normal((20, 1)) @ rng.standard_normal((1, 8))
+    model = RobustMF(1, bias=False, bounds=(2, 3), random_state=0, n_jobs=1).fit(X)
+    assert model.score(X[:5], rows="new") == pytest.approx(-np.abs(X[:5] - 2).mean())
+
+
 def test_bounds_clip_predictions_only(observed, ratings):
     free = RobustMF(2, bias=True, random_state=0).fit(observed)
     bound = RobustMF(2, bias=True, random_state=0, bounds=(2, 4)).fit(observed)

@@ -111,10 +111,9 @@ MUTANTS = [
     ),
     Mutant(
         "io/model_file.py",
-        "            LookupError,\n",
-        "            KeyError,\n",
-        _SIZES,
-        equivalent="no decoder of a listed type raises IndexError; the wider class is a safeguard",
+        "CONTENT_ERRORS = (LookupError, TypeError, ",
+        "CONTENT_ERRORS = (LookupError, ",
+        "io/test_forged_files.py -k impossible",
     ),
     Mutant("io/model_state.py", "    if len(set(ids)) < size:", "    if False:", _VALUES),
     Mutant("io/model_state.py", "        if not _is_id(key):", "        if False:", _VALUES),
@@ -169,4 +168,18 @@ MUTANTS = [
         "saving.py", "    if n_columns != model.shape[1]:", "    if False:", _VALUES, aimed=True
     ),
     Mutant("saving.py", "    if reserved:", "    if False:", _FILE),
+    Mutant(
+        "io/model_file.py",
+        "    except CONTENT_ERRORS as error:\n",
+        "    except LookupError as error:\n",
+        "io/test_forged_files.py -k impossible",
+        aimed=True,
+    ),
+    Mutant(
+        "io/model_file.py",
+        '        reason = " ".join(str(error).split())\n        raise ModelFileError(f"{os',
+        '        reason = str(error)\n        raise ModelFileError(f"{os',
+        "io/test_forged_files.py -k several_lines",
+        aimed=True,
+    ),
 ]

@@ -6,8 +6,10 @@ from mutants.mutant import Mutant
 
 _RATINGS = "io/reading/test_ratings.py"
 _MATRIX = "io/reading/test_matrix_files.py"
-_TEXT = "cli/test_untrusted_text.py -k 'not terminal and not disk'"
+_TEXT = "cli/test_untrusted_text.py -k 'not terminal and not disk and not closed'"
 _TERMINAL = "cli/test_untrusted_text.py -k 'terminal or notes'"
+
+_WIDE = "io/reading/test_wide.py -k 'not memory and not long_lines'"
 
 MUTANTS = [
     Mutant(
@@ -170,5 +172,25 @@ MUTANTS = [
         'protocol not in ("tls", "wss", "inproc") and not',
         "not",
         "cli/test_cluster_options.py -k noted",
+    ),
+    Mutant(
+        "cli/cluster.py",
+        "        return ip_address(host).is_loopback",
+        "        return not ip_address(host).is_global",
+        "cli/test_cluster_options.py -k noted",
+    ),
+    Mutant("io/reading/wide.py", "[0-9]{1,640}", "[0-9]+", _WIDE, aimed=True),
+    Mutant("io/reading/wide.py", 'r"\\s*-?[0-9]{1', 'r"\\s*-*[0-9]{1', _WIDE, aimed=True),
+    Mutant(
+        "io/reading/wide.py",
+        "            if len(fields) != layout.n_fields:",
+        "            if False:",
+        _WIDE,
+    ),
+    Mutant(
+        "io/reading/wide.py",
+        "            cells = pc.if_else(pc.is_in(cells, missing), None, cells)\n",
+        "",
+        _WIDE,
     ),
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from robustmf.data.table_form import TableForm
 from robustmf.exceptions import ModelFileError, NotSavableError
-from robustmf.io.model_file import Saved, read, write
+from robustmf.io.model_file import Saved, read, refusing, write
 from robustmf.io.model_state import STATE_NAMES
 from robustmf.model import FittedModel
 from robustmf.parameters import bounds_of
@@ -45,10 +45,8 @@ def save(
 def load(path: str | os.PathLike[str], classes: Sequence[type]) -> Any:
     """The estimator that :func:`save` wrote, of one of these classes."""
     saved = read(path)
-    try:
+    with refusing(path):
         return _restore(saved, classes)
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
 def _restore(saved: Saved, classes: Sequence[type]) -> Any:
@@ -78,7 +76,7 @@ def _restore(saved: Saved, classes: Sequence[type]) -> Any:
             raise ModelFileError(str(error)) from None
     n_columns = others.get("n_features_in_")
     if n_columns != model.shape[1]:
-        raise ModelFileError(f"n_features_in_ must be {model.shape[1]}, got {n_columns}")
+        raise ModelFileError(f"n_features_in_ must be {model.shape[1]}, got {n_columns!r:.60}")
     names = others.get("feature_names_in_")
     if names is not None and not (
         isinstance(names, np.ndarray)

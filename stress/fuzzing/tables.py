@@ -37,6 +37,7 @@ def table_targets() -> dict[str, Target]:
     """All kinds of files of entries by name."""
     return {
         "text": Bytes("a.csv", _texts, read_text),
+        "wide text": Bytes("a.csv", _wide_texts, read_text),
         "compressed text": Bytes("a.csv.gz", _compressed_texts, read_text),
         "member of an archive": Archive("a.zip", _archives, read_member),
         "Matrix Market": Bytes("a.mtx", _matrix_market_files, read_matrix),
@@ -298,6 +299,18 @@ def _texts() -> list[bytes]:
         b'"a,1","b","1.5"\r\n"c""d",b,2\r\n"e\nf",b,-1e3\r\n',
         b"1;2;3.5;9\n2;2;4;9\n007;2;1;9\n",
         b"7 1 0.5\n\n8 1 0.25\n",
+    ]
+
+
+def _wide_texts() -> list[bytes]:
+    numbers = b"".join(b"%d,%d,,%d.5,-%d,1e%d,NA\n" % (k % 3, k, k, k, k) for k in range(9))
+    return [
+        b"2001,2002,2003,2004,2005,2006,2007\n" + numbers,
+        numbers,
+        b'id,a,b\n"x\ny",1.5,\nz,-,2\n',
+        b",7,8,9\n4,1,0.5,-1\n5,,2,3\n",
+        b"1;0,5;;;;\n2;;0,25;-1,5;;\n3;1,5;2,5;3,5;;\n",
+        b"\t".join([b"1"] * 4100) + b"\n" + b"\t".join([b"2.5"] * 4100) + b"\n",
     ]
 
 

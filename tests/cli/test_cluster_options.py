@@ -50,6 +50,8 @@ def test_a_local_cluster_listens_on_this_machine_only():
         ("tcp://10.0.0.1:8786", True),
         ("tcp://[fe80::1]:8786", True),
         ("ws://cluster.example:80", True),
+        ("tcp://127.cluster.example:8786", True),
+        ("tcp://localhost.cluster.example:8786", True),
         ("10.0.0.1:8786", True),
         ("tls://10.0.0.1:8786", False),
         ("tcp://127.0.0.1:8786", False),

@@ -261,6 +261,27 @@ def test_inconsistent_sparse_matrices_are_refused(make, name, position, value, m
         Observed.from_sparse(X)
 
 
+def test_lists_of_unequal_lengths_are_refused():
+    """SciPy would fill the missing values with what is in memory."""
+    X = sp.lil_array(np.arange(16.0).reshape(4, 4))
+    assert Observed.from_sparse(X).n_entries == 15
+    X.data[1] = X.data[1][:-1]
+    with pytest.raises(ValueError, match="X is an inconsistent lil matrix"):
+        Observed.from_sparse(X)
+    X = sp.lil_array(np.eye(4))
+    X._shape = (8, 4)
+    with pytest.raises(ValueError, match="X is an inconsistent lil matrix"):
+        Observed.from_sparse(X)
+
+
+@pytest.mark.parametrize("name", ["data", "row", "col"])
+def test_coordinates_of_unequal_lengths_are_refused(name):
+    X = sp.coo_array(np.eye(4))
+    setattr(X, name, getattr(X, name)[:-1])
+    with pytest.raises(ValueError, match=r"length|size"):
+        Observed.from_sparse(X)
+
+
 def test_the_check_of_a_sparse_matrix_does_not_modify_it():
     X = sp.csr_array(np.eye(4))
     X.data = np.append(X.data, 7.0)

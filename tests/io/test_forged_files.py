@@ -258,6 +258,12 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
         ("candidates_", None, "candidates_ must be a list"),
         ("candidates_", [5], "a candidate of the model choice is invalid"),
         ("candidates_", [{"dict": {"model": "center"}}], "a candidate of the model choice"),
+        ("failed_checks_", 5, "failed_checks_ must be a list"),
+        ("failed_checks_", "scale", "failed_checks_ must be a list"),
+        ("failed_checks_", [5], "failed_checks_ must be texts"),
+        ("n_iter_", 10**30, "the content is not what this release writes"),
+        ("best_iteration_", 10**30, "the content is not what this release writes"),
+        ("n_entries_initialized", 10**30, "the content is not what this release writes"),
         ("bounds_", [1.0, 2.0], "bounds_ must be"),
         ("bounds_", {"tuple": [2.0, 1.0]}, "bounds_ must be"),
         ("bounds_", {"tuple": [1.0, {"float": "nan"}]}, "bounds_ must be"),
@@ -282,6 +288,24 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
 )
 def test_impossible_values_are_refused(content, scratch, name, value, message):
     refused(scratch, rewritten(content, put(name, value)), message)
+
+
+#: An array whose text has several lines, and whose comparisons have no truth value.
+SEVERAL_LINES = {"items": [1, 2, 3, 4, 5, 6], "dtype": "|O", "shape": [6, 1]}
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("state", "sigma_"),
+        ("state", "bounds_"),
+        ("state", "nonnegative_factors"),
+        ("state", "n_features_in_"),
+        ("parameters", "bounds"),
+    ],
+)
+def test_values_with_several_lines_are_refused_in_one(content, scratch, section, name):
+    refused(scratch, rewritten(content, put(name, SEVERAL_LINES, section)))
 
 
 def without_factors(document, arrays):

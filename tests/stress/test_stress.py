@@ -25,14 +25,15 @@ def test_check_finds_no_failure(name):
     assert tally.failures == []
 
 
-def test_a_line_of_the_record_names_its_commit_and_machine(monkeypatch):
+def test_a_line_of_the_record_names_its_seed_commit_and_machine(monkeypatch):
     found = json.dumps({"cases": 1, "failed": 0, "failures": []})
     done = subprocess.CompletedProcess([], 0, stdout=f"{found}\n")
     origin = {"commit": "abc", "machine": {"cores": 2}}
     monkeypatch.setattr(runner, "environment", lambda: origin | {"date": "today"})
     monkeypatch.setattr(runner.subprocess, "run", lambda *_, **__: done)
-    line = runner._line("pages_parsed", 10, seed=0, limit=60.0)
+    line = runner._line("pages_parsed", 10, seed=3, limit=60.0)
     assert line["cases"] == 1
+    assert line["seed"] == 3
     assert {name: line[name] for name in origin} == origin
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,9 +99,15 @@ def is_exposed(address: str) -> bool:
     """Whether an address of a scheduler is on a network, without TLS."""
     protocol, _, location = address.rpartition("://")
     host = location.rpartition(":")[0].strip("[]")
-    return protocol not in ("tls", "wss", "inproc") and not (
-        host == "localhost" or host.startswith("127.") or host == "::1"
-    )
+    return protocol not in ("tls", "wss", "inproc") and not _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host is this machine; a name other than localhost may be that of any machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def as_triplets(path: Path, options: FileOptions) -> Any:

@@ -372,6 +372,8 @@ class Observed:
             )
         if X.format in ("csr", "csc"):
             X = _consistent(X)
+        if X.format == "lil":
+            _require_equal_lengths(X)
         X = sp.coo_array(X)
         if X.ndim != 2:
             raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")
@@ -567,6 +569,16 @@ def _consistent(X: Any) -> Any:
     except ValueError as error:
         raise ValueError(f"X is an inconsistent {X.format} matrix: {error}") from None
     return checked
+
+
+def _require_equal_lengths(X: Any) -> None:
+    """Raise unless a LIL matrix has as many values as indices per row; SciPy would make some up."""
+    lengths = [[len(line) for line in lines] for lines in (X.rows, X.data)]
+    if lengths[0] != lengths[1] or len(lengths[0]) != X.shape[0]:
+        raise ValueError(
+            "X is an inconsistent lil matrix: rows and data must have one list per row, of equal "
+            "lengths"
+        )
 
 
 def _signed(index: NDArray[Any]) -> NDArray[Any]:

@@ -28,7 +28,7 @@ from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.data.sampling import EntrySample, evenly_spaced
 from robustmf.exceptions import ModelFileError
 from robustmf.io.atomic import write_atomically
-from robustmf.io.model_file import Saved, read, write
+from robustmf.io.model_file import CONTENT_ERRORS, Saved, read, write
 from robustmf.losses import make_loss
 from robustmf.model import FittedModel
 from robustmf.outliers.noise import OPTIONS as NOISE
@@ -333,7 +333,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise _damaged(path, "does not exist: the folder has no shards, or not all") from None
     except OSError as error:
         raise _damaged(path, f"cannot be read ({error.strerror})") from error
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except CONTENT_ERRORS as error:
         raise _damaged(path, f"is damaged ({error})") from error
     for file in (file for of_side in manifest.files for file in of_side):
         shard = folder / file.name

@@ -28,7 +28,7 @@ from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Observed
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
 from robustmf.io.atomic import discard_leftovers, write_atomically
-from robustmf.io.model_file import Saved, read, write
+from robustmf.io.model_file import CONTENT_ERRORS, Saved, read, write
 from robustmf.losses import Loss
 
 _log = logging.getLogger(__name__)
@@ -369,14 +369,7 @@ def reading_content(path: Path) -> Iterator[None]:
         yield
     except ModelFileError as error:
         raise CheckpointError(f"{error}; {_REMEDY}") from error
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        FileNotFoundError,
-    ) as error:
+    except (*CONTENT_ERRORS, FileNotFoundError) as error:
         raise CheckpointError(
             f"{path}: the checksum is valid, but the content is not what this release writes "
             f"({error}); {_REMEDY}"

@@ -13,7 +13,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -72,6 +73,9 @@ _NUMBER_TYPE = re.compile(
     r"|(datetime|timedelta)64(\[[0-9]{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
 _ITEM_TYPE = re.compile(r"\|O|[<>]U[0-9]{1,9}|\|S[0-9]{1,9}")
+
+#: Errors of checks that meet values of other types than any release writes.
+CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 #: Arrays of strings of fixed length may take this many times the length of the file.
 _MAX_EXPANSION = 1000
@@ -184,11 +188,27 @@ def read(path: str | os.PathLike[str]) -> Saved:
         If the file was not written by :func:`write` in this version of the format.
     """
     content = _regular_file(path)
-    try:
+    with refusing(path):
         return _parse(content)
+
+
+@contextmanager
+def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Context in which errors of content become a :class:`ModelFileError` that names the file.
+
+    Texts and values in the file may have several lines; the message has one.
+    """
+    try:
+        yield
     except ModelFileError as error:
-        reason = " ".join(str(error).split())  # names in the file may have several lines
+        reason = " ".join(str(error).split())
         raise ModelFileError(f"{os.fspath(path)}: {reason}") from error.__cause__
+    except CONTENT_ERRORS as error:
+        reason = " ".join(str(error).split())
+        raise ModelFileError(
+            f"{os.fspath(path)}: the checksum is valid, but the content is not what this release "
+            f"writes ({reason})"
+        ) from error
 
 
 def _regular_file(path: str | os.PathLike[str]) -> bytes:
@@ -394,14 +414,7 @@ class _Decoder:
             return self._tagged(keys, document)
         except ModelFileError:
             raise
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            ArithmeticError,
-            MemoryError,
-        ) as error:
+        except (*CONTENT_ERRORS, MemoryError) as error:
             raise ModelFileError(f"a value with {', '.join(keys)} cannot be read") from error
 
     def _tagged(self, keys: list[str], document: dict[str, Any]) -> Any:  # noqa: PLR0911

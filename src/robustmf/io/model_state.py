@@ -96,8 +96,9 @@ def check_state(state: dict[str, Any]) -> None:
     if not (isinstance(sigma, float) and np.isfinite(sigma) and sigma >= 0):
         raise ModelFileError(f"sigma_ must be a finite number >= 0, got {sigma!r:.60}")
     _check_signs(state)
-    if not isinstance(state.get("candidates_", []), list):
-        raise ModelFileError("candidates_ must be a list")
+    for name in ("candidates_", "failed_checks_"):
+        if not isinstance(state.get(name, []), list):
+            raise ModelFileError(f"{name} must be a list")
     kinds: dict[str, type | tuple[type, ...]] = {
         "loss_": Loss,
         "reg_": float,

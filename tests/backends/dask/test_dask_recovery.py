@@ -132,8 +132,9 @@ def test_resume_after_a_lost_scheduler(client, ratings, tmp_path):
     script = (
         "import distributed, time\n"
         "if __name__ == '__main__':\n"
-        "    options = {'threads_per_worker': 1, 'dashboard_address': ':0', 'silence_logs': 50}\n"
-        "    with distributed.LocalCluster(n_workers=2, **options) as c:\n"
+        "    options = {'threads_per_worker': 1, 'silence_logs': 50}\n"
+        "    page = '127.0.0.1:0'\n"
+        "    with distributed.LocalCluster(n_workers=2, dashboard_address=page, **options) as c:\n"
         "        print(c.scheduler_address, flush=True)\n"
         "        time.sleep(600)\n"
     )
@@ -209,7 +210,7 @@ def test_checkpoint_needs_its_own_folder(client, ratings, tmp_path):
 
 def test_client_closed_during_a_fit(ratings):
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as cluster:
         client = distributed.Client(cluster)
 
@@ -226,7 +227,7 @@ def test_client_closed_during_a_fit(ratings):
 def test_waiting_for_workers(monkeypatch):
     with (
         distributed.LocalCluster(
-            n_workers=0, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+            n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

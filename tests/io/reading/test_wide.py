@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,34 @@ def test_long_lines_are_sampled_up_to_a_limit(tmp_path, monkeypatch):
     found = layout._first_lines(layout.Source(path))
     assert len(found) == 2
     assert guess_layout(path).n_fields == 101
+
+
+@pytest.mark.parametrize("field", ["--1", "9" * 5000])
+@pytest.mark.parametrize("place", ["header", "values"])
+def test_fields_that_are_no_integers_are_read_or_located(tmp_path, field, place):
+    """Neither two signs nor thousands of digits make an integer; Python would not convert them."""
+    path = tmp_path / "table.csv"
+    rng = np.random.default_rng(0)
+    numbers = "".join(",".join(map(str, rng.integers(9, size=7))) + "\n" for _ in range(20))
+    line = ",".join([field, *(f"{field}{k}" for k in range(6))]) + "\n"
+    path.write_text(line + numbers if place == "header" else numbers + line + numbers)
+    with pytest.raises(MalformedFileError, match=re.escape(str(path))):
+        read_ratings(path, header=False)
+    if place == "header":
+        assert read_ratings(path, header=True).shape == (20, 7)
+
+
+def test_a_line_with_two_signs_is_located(tmp_path):
+    path = tmp_path / "table.csv"
+    rng = np.random.default_rng(0)
+    numbers = "".join(",".join(map(str, rng.integers(9, size=7))) + "\n" for _ in range(20))
+    path.write_text("--5,--1,--2,3,4,5,6\n" + numbers)
+    with pytest.raises(MalformedFileError, match="line 1: value '--1' is not a finite number"):
+        read_ratings(path)
+    assert list(read_ratings(path, header=True).column_ids)[:2] == ["--5", "--1"]
+
+
+def test_ids_with_two_signs_are_text(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("--1,2,3.5\n--2,2,4.5\n-3,1,1.5\n")
+    assert list(read_ratings(path).row_ids) == ["--1", "--2", "-3"]

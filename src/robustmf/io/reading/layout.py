@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,6 +25,9 @@ from robustmf.io.reading.wide import (
 #: Delimiters in the order in which they are tried.
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
+
+#: An integer that text_ids=False does not change: without leading zeros.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 #: Lines from which a layout is guessed, and characters after which no further line is sampled.
 _SAMPLE = 100
@@ -431,12 +435,7 @@ def _position(
 def _are_text(fields: list[list[str]], position: int) -> bool:
     """Whether the ids at this position are not all integers without leading zeros."""
     ids = [line[position].strip() for line in fields if position < len(line)]
-    return not all(
-        one.isascii()
-        and one.lstrip("-").isdecimal()
-        and (one == "0" or not one.lstrip("-").startswith("0"))
-        for one in ids
-    )
+    return not all(map(_INTEGER.fullmatch, ids))
 
 
 def _is_number(field: str) -> bool:

@@ -28,6 +28,9 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+([eE][-+]?[0-9]+)?\s*")
 #: A number with a percent sign or thousands separators, which is not read as a number.
 _NOTATION = re.compile(r"\s*[-+]?[0-9][0-9.,' ]*%?\s*")
 
+#: An integer, of at most as many digits as Python converts whatever its settings.
+_INTEGER = re.compile(r"\s*-?[0-9]{1,640}\s*")
+
 #: Files with more columns of numbers than this, and without known names, are taken for wide ones.
 _MAX_LONG_FIELDS = 5
 
@@ -205,7 +208,7 @@ def is_number_or_missing(field: str) -> bool:
 
 
 def _is_integer(field: str) -> bool:
-    return field.strip().lstrip("-").isdecimal()
+    return _INTEGER.fullmatch(field) is not None
 
 
 def read_wide(source: Source, layout: WideLayout, dtype: str = "float64") -> Observed:
