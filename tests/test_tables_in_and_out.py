@@ -231,8 +231,9 @@ def test_labelled_rows_of_partial_fit_are_matched(cells):
     of_lines = RobustMF(1, random_state=0).partial_fit(long(cells), **LONG)
     of_lines.partial_fit(long(cells).iloc[:2].assign(user="new"))
     assert "new" in of_lines.row_ids_
-    with pytest.raises(ValueError, match=r"order of the lines .* give the table as X"):
-        of_lines.outlier_scores()
+    scores = of_lines.outlier_scores()
+    assert scores.columns.tolist() == ["user", "film", "outlier_score"]
+    assert ("new" == scores["user"]).sum() == 2
 
 
 def test_a_saved_model_answers_with_tables(cells, tmp_path):
@@ -249,8 +250,22 @@ def test_a_saved_model_answers_with_tables(cells, tmp_path):
     model.save(tmp_path / "long.rmf")
     loaded = load(tmp_path / "long.rmf")
     pd.testing.assert_series_equal(loaded.outlier_scores(frame), model.outlier_scores())
-    with pytest.raises(ValueError, match="order of the lines"):
-        loaded.outlier_scores()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_scores_of_a_loaded_model_have_the_ids_of_their_lines(cells, tmp_path, library):
+    """A file does not hold the order of the lines, and scores in another order would mislead."""
+    table = long(cells, library)
+    model = fitted(table, **LONG)
+    model.save(tmp_path / "long.rmf")
+    scores = load(tmp_path / "long.rmf").outlier_scores()
+    assert isinstance(scores, type(table))
+    found = pl.DataFrame(scores)
+    expected = pl.DataFrame(long(cells, "polars")).with_columns(
+        outlier_score=np.asarray(model.outlier_scores())
+    )
+    assert found.columns == ["user", "film", "outlier_score"]
+    assert found.equals(expected.select(found.columns).sort("user", "film"))
 
 
 @pytest.mark.parametrize(

@@ -630,8 +630,9 @@ class RobustMF(
         -------
         data, mask : as X
             The cleaned data, and True where they were changed. Both have the form of a table or a
-            dense array; the mask of a long table is a column. Of a sparse matrix or an
-            :class:`Observed` the mask is an array in row order.
+            dense array; a column of row labels is False in the mask, and the mask of a long table
+            is a column. Of a sparse matrix or an :class:`Observed` the mask is an array in row
+            order.
 
         Examples
         --------
@@ -811,8 +812,9 @@ class RobustMF(
         ndarray, Series or table
             One score per entry. Of a wide table: a table with its labels, NaN where nothing is
             observed. Of a long table: a column with a score per line, in its order and with its
-            index, so that ``df["score"] = model.outlier_scores()``. Otherwise an array in row
-            order.
+            index, so that ``df["score"] = model.outlier_scores()``; where this order is not known
+            (the model was loaded from a file, or entries were added by ``partial_fit``), a table
+            of row ids, column ids and scores. Otherwise an array in row order.
         """
         return labelled.outlier_scores(
             self._model(), self._entries(X, rows), rows=rows, attacks=attacks
