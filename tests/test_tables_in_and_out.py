@@ -233,7 +233,7 @@ def test_labelled_rows_of_partial_fit_are_matched(cells):
     assert "new" in of_lines.row_ids_
     scores = of_lines.outlier_scores()
     assert scores.columns.tolist() == ["user", "film", "outlier_score"]
-    assert ("new" == scores["user"]).sum() == 2
+    assert (scores["user"] == "new").sum() == 2
 
 
 def test_a_saved_model_answers_with_tables(cells, tmp_path):

@@ -360,8 +360,8 @@ class RobustMF(
         resume : path, default=None
             As ``checkpoint``, but the file must exist.
         client : dask.distributed.Client, default=None
-            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet
-            file or a folder of them, a list of tables, or
+            Fit on this cluster (extra ``dask``). X is then a long table, a Dask DataFrame of
+            triplets, a Parquet file or a folder of them, a list of tables, or
             :class:`robustmf.backends.dask.Triplets`, which has more options; weights are a column.
             The checkpoint is a folder.
 

@@ -115,7 +115,9 @@ def has_columns(X: Any, names: ColumnNames) -> bool:
     } <= set(open_table(X)[0])
 
 
-def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) -> TableForm | None:
+def long_form(
+    data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]] | None
+) -> TableForm | None:
     """The form of a long table or a mapping of columns; ``lines`` as in :class:`TableForm`.
 
     None for libraries that have lazy tables only, whose lines have no order.
