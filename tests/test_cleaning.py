@@ -156,7 +156,8 @@ def test_recommendations_for_a_new_user(model, frame, truth):
     both = model.recommend(ratings={"c0": 4.0}, n=1, exclude_seen=False)
     assert both.items.tolist() == ["c13"]
     several = model.recommend(ratings=frame.iloc[:3].assign(c13=np.nan), n=1)
-    assert several.items.tolist() == [["c13"]] * 3
+    assert several["item"].tolist() == ["c13"] * 3
+    assert several["row"].tolist() == ROWS[:3]
     model.set_params(bounds=(0, 5))
     assert model.recommend(ratings={"c0": 4.0}, n=1).scores.tolist() == [5.0]
     model.set_params(bounds=None)

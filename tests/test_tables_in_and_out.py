@@ -154,6 +154,37 @@ def test_scores_of_a_long_table_are_in_its_order(cells, library):
         assert model.entry_weights(table).index.equals(table.index)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_columns_of_a_table_are_answered_by_columns_and_tables(cells, library):
+    table = long(cells, library)
+    model = fitted(table, **LONG)
+    predictions = model.predict(table["user"], table["film"])
+    assert isinstance(predictions, type(table["user"]))
+    frame = long(cells)
+    expected = model.predict(frame["user"].tolist(), frame["film"].tolist())
+    np.testing.assert_array_equal(np.asarray(predictions), expected)
+    if library == "pandas":
+        assert predictions.index.equals(table.index)
+    ranked = model.recommend(["r7", "r1"], n=2, exclude_seen=False)
+    users = {"pandas": pd, "polars": pl}.get(library)
+    users = pa.chunked_array([["r7", "r1"]]) if users is None else users.Series(["r7", "r1"])
+    best = model.recommend(users, n=2, exclude_seen=False)
+    assert isinstance(best, type(table))
+    best = pl.DataFrame(best)
+    assert best.columns == ["user", "position", "film", "prediction"]
+    assert best["user"].to_list() == ["r7", "r7", "r1", "r1"]
+    assert best["film"].to_list() == ranked.items.ravel().tolist()
+    assert best["prediction"].to_list() == ranked.scores.ravel().tolist()
+    unseen = pl.DataFrame(model.recommend(pd.Series(["r2", "r0"]), n=3))
+    assert unseen["user"].to_list() == ["r2"], "positions without an item are left out"
+    similar = pl.DataFrame(model.similar_items(pd.Series(["c1", "c2"], name="film"), n=2))
+    assert similar.columns == ["film", "position", "similar film", "similarity"]
+    assert (
+        similar["similar film"].to_list()
+        == model.similar_items(["c1", "c2"], n=2).items.ravel().tolist()
+    )
+
+
 def test_weights_of_a_long_table_are_in_its_order(cells):
     frame = long(cells)
     is_bad = ((frame["user"] == "r5") & (frame["film"] == "c7")).to_numpy()

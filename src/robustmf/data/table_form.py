@@ -152,7 +152,7 @@ class TableForm:
             cells = observed.to_dense(values)
             return self.cells(cells, observed.row_ids, observed.column_ids)
         if self.lines is not None:
-            return self._series(values[self.lines], name, self.index)
+            return self.column(values[self.lines], name, self.index)
         rows, columns = observed.rows.group_of_entry(), observed.rows.indices
         row_ids, column_ids = (
             [ids[k] for k in of_entries.tolist()]
@@ -177,9 +177,7 @@ class TableForm:
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
         frame = nw.from_native(table).lazy().collect()
-        column = nw.from_native(
-            self._series(values, self.names.value, self.index), series_only=True
-        )
+        column = nw.from_native(self.column(values, self.names.value, self.index), series_only=True)
         # a column of Arrow has no name
         return frame.with_columns(column.alias(self.names.value)).to_native()
 
@@ -216,8 +214,8 @@ class TableForm:
         names = list(ids_or_numbers(ids, len(values)))
         if self.has_index:
             if side == "row" and self.has_row_index and len(self.index) == len(values):
-                return self._series(values, name, self.index)
-            return self._series(values, name, names)
+                return self.column(values, name, self.index)
+            return self.column(values, name, names)
         label_name = self.names.row if side == "row" else self.names.col
         return self.table({label_name or side: names, name: values}, None)
 
@@ -225,7 +223,8 @@ class TableForm:
     def _backend(self) -> Any:
         return self.library
 
-    def _series(self, values: NDArray[Any], name: str, index: Any) -> Any:
+    def column(self, values: NDArray[Any], name: str, index: Any) -> Any:
+        """A column of these values; ``index``, if any, is a list of labels or an index."""
         if self.library == MAPPING:
             return values
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
