@@ -240,7 +240,9 @@ def test_ties_are_broken_by_column_index():
 
 
 def test_unknown_users_are_recommended_the_items_with_the_highest_biases(model):
-    with pytest.warns(UnknownIdsWarning, match="1 of 2 row ids .* 'nobody'; they are recommended"):
+    with pytest.warns(
+        UnknownIdsWarning, match="1 of 2 row ids .* 'nobody'; the columns with the highest"
+    ):
         items, scores = model.recommend(["nobody", "user03"], n=4)
     best = np.argsort(-model.column_bias_, kind="stable")[:4]
     assert list(items[0]) == [model.column_ids_[k] for k in best]

@@ -66,7 +66,7 @@ def recommend_fitted(model: FittedModel, users: Any, n: int, *, exclude_seen: bo
     _warn_of_unranked(is_unranked, "are unknown")
     if factors.has_bias:
         model.warn_of_unknown(
-            users, i, "row", "they are recommended the columns with the highest biases"
+            users, i, "row", "the columns with the highest biases are recommended to them"
         )
     zero = factors.row_factors.dtype.type(0)
     U = np.where(is_unknown[:, None], zero, factors.row_factors[flat])
