@@ -422,7 +422,7 @@ def test_names_of_columns_are_checked(cells):
         RobustMF(1).fit(wide(cells, "pandas"), row="nothing")
     with pytest.raises(TypeError, match="row= must name a column of a table, but X is a ndarray"):
         RobustMF(1).fit(cells, row="user")
-    with pytest.raises(TypeError, match="predict of a whole sparse matrix"):
+    with pytest.raises(TypeError, match=r"its lines with predict\(X\['user'\], X\['film'\]\)"):
         fitted(frame, **LONG).predict(frame)
 
 
