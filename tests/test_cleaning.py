@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
@@ -93,6 +94,24 @@ def test_clean_changes_the_bad_cells_only(model, frame, cells, truth, replace):
     np.testing.assert_array_equal(arrays.mask, mask)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_the_mask_of_a_table_with_a_column_of_labels_counts_and_selects_cells(frame, library):
+    named = frame.rename_axis("place").reset_index().set_axis(np.arange(30) + 100)
+    table = {"pandas": named, "polars": pl.from_pandas(named), "arrow": pa.table(dict(named))}[
+        library
+    ]
+    _, mask = RobustMF(1, random_state=0).fit(table).clean(table, at_most=1e-6)
+    assert isinstance(mask, type(table))
+    marks = pl.DataFrame(mask)
+    assert marks.columns == ["place", *COLUMNS]
+    assert marks.sum().sum_horizontal().item() == 1
+    assert marks["c7"].to_list().index(True) == BAD[0]
+    if library == "pandas":
+        emptied = table.mask(mask)
+        assert emptied.drop(columns="place").isna().sum().sum() == 2
+        assert emptied["place"].equals(table["place"])
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_clean_of_a_long_table_keeps_its_other_columns(frame, truth, library):
     table = lines(frame) if library == "pandas" else pl.from_pandas(lines(frame))
@@ -137,7 +156,8 @@ def test_recommendations_for_a_new_user(model, frame, truth):
     both = model.recommend(ratings={"c0": 4.0}, n=1, exclude_seen=False)
     assert both.items.tolist() == ["c13"]
     several = model.recommend(ratings=frame.iloc[:3].assign(c13=np.nan), n=1)
-    assert several.items.tolist() == [["c13"]] * 3
+    assert several["item"].tolist() == ["c13"] * 3
+    assert several["row"].tolist() == ROWS[:3]
     model.set_params(bounds=(0, 5))
     assert model.recommend(ratings={"c0": 4.0}, n=1).scores.tolist() == [5.0]
     model.set_params(bounds=None)

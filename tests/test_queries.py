@@ -81,7 +81,14 @@ def test_predictions_have_the_order_of_the_query(model, ratings):
 def test_unknown_ids_are_predicted_by_the_biases(model, plain):
     i = model.row_ids_.index("user07")
     j = model.column_ids_.index("film03")
-    predictions = model.predict(["nobody", "user07", "nobody"], ["film03", "nothing", "nothing"])
+    with pytest.warns(UnknownIdsWarning, match="without bias and factors of their own") as warned:
+        predictions = model.predict(
+            ["nobody", "user07", "nobody"], ["film03", "nothing", "nothing"]
+        )
+    assert [str(one.message).partition(" are")[0] for one in warned] == [
+        "2 of 3 row ids",
+        "2 of 3 column ids",
+    ]
     np.testing.assert_allclose(
         predictions,
         [model.center_ + model.column_bias_[j], model.center_ + model.row_bias_[i], model.center_],
@@ -240,10 +247,14 @@ def test_ties_are_broken_by_column_index():
 
 
 def test_unknown_users_are_recommended_the_items_with_the_highest_biases(model):
-    items, scores = model.recommend(["nobody", "user03"], n=4)
+    with pytest.warns(
+        UnknownIdsWarning, match="1 of 2 row ids .* 'nobody'; the columns with the highest"
+    ):
+        items, scores = model.recommend(["nobody", "user03"], n=4)
     best = np.argsort(-model.column_bias_, kind="stable")[:4]
     assert list(items[0]) == [model.column_ids_[k] for k in best]
-    np.testing.assert_allclose(scores[0], model.predict("nobody", list(items[0])))
+    with pytest.warns(UnknownIdsWarning, match="1 of 1 row ids .* 'nobody'; they are predicted"):
+        np.testing.assert_allclose(scores[0], model.predict("nobody", list(items[0])))
 
 
 def test_without_biases_only_known_users_have_recommendations(plain):

@@ -154,6 +154,37 @@ def test_scores_of_a_long_table_are_in_its_order(cells, library):
         assert model.entry_weights(table).index.equals(table.index)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_columns_of_a_table_are_answered_by_columns_and_tables(cells, library):
+    table = long(cells, library)
+    model = fitted(table, **LONG)
+    predictions = model.predict(table["user"], table["film"])
+    assert isinstance(predictions, type(table["user"]))
+    frame = long(cells)
+    expected = model.predict(frame["user"].tolist(), frame["film"].tolist())
+    np.testing.assert_array_equal(np.asarray(predictions), expected)
+    if library == "pandas":
+        assert predictions.index.equals(table.index)
+    ranked = model.recommend(["r7", "r1"], n=2, exclude_seen=False)
+    users = {"pandas": pd, "polars": pl}.get(library)
+    users = pa.chunked_array([["r7", "r1"]]) if users is None else users.Series(["r7", "r1"])
+    best = model.recommend(users, n=2, exclude_seen=False)
+    assert isinstance(best, type(table))
+    best = pl.DataFrame(best)
+    assert best.columns == ["user", "position", "film", "prediction"]
+    assert best["user"].to_list() == ["r7", "r7", "r1", "r1"]
+    assert best["film"].to_list() == ranked.items.ravel().tolist()
+    assert best["prediction"].to_list() == ranked.scores.ravel().tolist()
+    unseen = pl.DataFrame(model.recommend(pd.Series(["r2", "r0"]), n=3))
+    assert unseen["user"].to_list() == ["r2"], "positions without an item are left out"
+    similar = pl.DataFrame(model.similar_items(pd.Series(["c1", "c2"], name="film"), n=2))
+    assert similar.columns == ["film", "position", "similar film", "similarity"]
+    assert (
+        similar["similar film"].to_list()
+        == model.similar_items(["c1", "c2"], n=2).items.ravel().tolist()
+    )
+
+
 def test_weights_of_a_long_table_are_in_its_order(cells):
     frame = long(cells)
     is_bad = ((frame["user"] == "r5") & (frame["film"] == "c7")).to_numpy()
@@ -231,8 +262,9 @@ def test_labelled_rows_of_partial_fit_are_matched(cells):
     of_lines = RobustMF(1, random_state=0).partial_fit(long(cells), **LONG)
     of_lines.partial_fit(long(cells).iloc[:2].assign(user="new"))
     assert "new" in of_lines.row_ids_
-    with pytest.raises(ValueError, match=r"order of the lines .* give the table as X"):
-        of_lines.outlier_scores()
+    scores = of_lines.outlier_scores()
+    assert scores.columns.tolist() == ["user", "film", "outlier_score"]
+    assert (scores["user"] == "new").sum() == 2
 
 
 def test_a_saved_model_answers_with_tables(cells, tmp_path):
@@ -249,8 +281,22 @@ def test_a_saved_model_answers_with_tables(cells, tmp_path):
     model.save(tmp_path / "long.rmf")
     loaded = load(tmp_path / "long.rmf")
     pd.testing.assert_series_equal(loaded.outlier_scores(frame), model.outlier_scores())
-    with pytest.raises(ValueError, match="order of the lines"):
-        loaded.outlier_scores()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_scores_of_a_loaded_model_have_the_ids_of_their_lines(cells, tmp_path, library):
+    """A file does not hold the order of the lines, and scores in another order would mislead."""
+    table = long(cells, library)
+    model = fitted(table, **LONG)
+    model.save(tmp_path / "long.rmf")
+    scores = load(tmp_path / "long.rmf").outlier_scores()
+    assert isinstance(scores, type(table))
+    found = pl.DataFrame(scores)
+    expected = pl.DataFrame(long(cells, "polars")).with_columns(
+        outlier_score=np.asarray(model.outlier_scores())
+    )
+    assert found.columns == ["user", "film", "outlier_score"]
+    assert found.equals(expected.select(found.columns).sort("user", "film"))
 
 
 @pytest.mark.parametrize(
@@ -376,7 +422,7 @@ def test_names_of_columns_are_checked(cells):
         RobustMF(1).fit(wide(cells, "pandas"), row="nothing")
     with pytest.raises(TypeError, match="row= must name a column of a table, but X is a ndarray"):
         RobustMF(1).fit(cells, row="user")
-    with pytest.raises(TypeError, match="predict of a whole sparse matrix"):
+    with pytest.raises(TypeError, match=r"its lines with predict\(X\['user'\], X\['film'\]\)"):
         fitted(frame, **LONG).predict(frame)
 
 

@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustmf import parameters, saving, sklearn_interface, training
 from robustmf.answers import errors, matrices, recommendations
-from robustmf.answers.tables import factor_rows
+from robustmf.answers.tables import factor_rows, per_pair
 from robustmf.backends.registry import get_backend
 from robustmf.data.checks import entry_weights, new_rows, require_in_memory
 from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
-from robustmf.data.ranking import Ranked
 from robustmf.data.table_form import ColumnNames
 from robustmf.io.checkpoint import as_checkpoint
 from robustmf.losses import Loss
@@ -360,8 +359,8 @@ class RobustMF(
         resume : path, default=None
             As ``checkpoint``, but the file must exist.
         client : dask.distributed.Client, default=None
-            Fit on this cluster (extra ``dask``). X is then a Dask DataFrame of triplets, a Parquet
-            file or a folder of them, a list of tables, or
+            Fit on this cluster (extra ``dask``). X is then a long table, a Dask DataFrame of
+            triplets, a Parquet file or a folder of them, a list of tables, or
             :class:`robustmf.backends.dask.Triplets`, which has more options; weights are a column.
             The checkpoint is a folder.
 
@@ -564,15 +563,16 @@ class RobustMF(
 
         Returns
         -------
-        ndarray or table
-            One prediction per pair, or the predicted matrix, which is a table if a table was given.
-            Bias and factors of an unknown id are
-            0, so that the prediction is ``center_`` and the bias of the known side; a model without
-            biases predicts ``median_``, with a warning. Numbers must exist.
+        ndarray, column or table
+            One prediction per pair, a column with their index if ``rows`` or ``columns`` is a
+            column of a table; or the predicted matrix, a table if a table was given. Bias and
+            factors of an unknown id are 0, so that the prediction is ``center_`` and the bias of
+            the known side; a model without biases predicts ``median_``; both with a warning.
+            Numbers must exist.
         """
         model = self._model()
         if columns is not None:
-            return model.predict(rows, columns)
+            return per_pair(model.predict(rows, columns), rows, columns)
         return matrices.predict(model, rows, self._rows)
 
     def impute(self, X: Any, *, rows: Rows = "fitted") -> Any:
@@ -630,8 +630,9 @@ class RobustMF(
         -------
         data, mask : as X
             The cleaned data, and True where they were changed. Both have the form of a table or a
-            dense array; the mask of a long table is a column. Of a sparse matrix or an
-            :class:`Observed` the mask is an array in row order.
+            dense array; a column of row labels is False in the mask, and the mask of a long table
+            is a column. Of a sparse matrix or an :class:`Observed` the mask is an array in row
+            order.
 
         Examples
         --------
@@ -656,15 +657,16 @@ class RobustMF(
 
     def recommend(
         self, users: Any = None, n: int = 10, *, ratings: Any = None, exclude_seen: bool = True
-    ) -> Ranked:
+    ) -> Any:
         """The n columns with the highest predictions for each of the given rows.
 
         Parameters
         ----------
         users : one or several ids, or row numbers, default=None
             As in :meth:`predict`. For an unknown id the columns with the highest biases are
-            returned. A model without biases cannot rank columns for it: its recommendations are
-            empty (None and NaN), with a warning; where no id is known, this raises.
+            returned, with a warning. A model without biases cannot rank columns for it: its
+            recommendations are empty (None and NaN), with a warning; where no id is known, this
+            raises.
         n : int, default=10
             Number of columns.
         ratings : mapping, or as in ``transform``, default=None
@@ -680,8 +682,10 @@ class RobustMF(
         items, scores : ndarray of shape (n,) for one user, (users, n) for several
             Column ids (numbers, where the fit had none), best first, and the predictions. Exact;
             ties go to the first column. Where fewer than n columns are left, the rest is None (−1
-            for numbers) and NaN. The result has the ids of several new users in its attribute
-            ``row_ids``; those of a long table are in the order in which its lines name them first.
+            for numbers) and NaN. If ``users`` is a column of a table, or ``ratings`` a table of
+            several users: instead a table with a line per recommendation, which holds the id of
+            the user, position, item and prediction; the users of a long table are in the order in
+            which its lines name them first.
 
         Examples
         --------
@@ -705,7 +709,7 @@ class RobustMF(
             self._model(), users, n, ratings, read, exclude_seen=exclude_seen
         )
 
-    def similar_items(self, items: Any, n: int = 10) -> Ranked:
+    def similar_items(self, items: Any, n: int = 10) -> Any:
         """The n columns most similar to each of the given ones.
 
         The similarity is the cosine between the predictions of two columns over all rows, without
@@ -721,7 +725,7 @@ class RobustMF(
         Returns
         -------
         items, scores : ndarray
-            As in :meth:`recommend`.
+            As in :meth:`recommend`; the scores of a table are called "similarity".
         """
         return recommendations.similar_items(self._model(), items, n)
 
@@ -811,8 +815,9 @@ class RobustMF(
         ndarray, Series or table
             One score per entry. Of a wide table: a table with its labels, NaN where nothing is
             observed. Of a long table: a column with a score per line, in its order and with its
-            index, so that ``df["score"] = model.outlier_scores()``. Otherwise an array in row
-            order.
+            index, so that ``df["score"] = model.outlier_scores()``; where this order is not known
+            (the model was loaded from a file, or entries were added by ``partial_fit``), a table
+            of row ids, column ids and scores. Otherwise an array in row order.
         """
         return labelled.outlier_scores(
             self._model(), self._entries(X, rows), rows=rows, attacks=attacks

@@ -123,8 +123,9 @@ class ClusterLostError(ConnectionError):
     """The connection to a cluster, or data that only it had, is lost; resume from a checkpoint."""
 
 
-#: Stack frames of these packages lie between the caller's line and the line that warns.
-_INTERNAL_PACKAGES = ("robustmf", "sklearn", "joblib")
+#: Stack frames of these packages lie between the caller's line and the line that warns; those of
+#: contextlib are decorators.
+_INTERNAL_PACKAGES = ("robustmf", "sklearn", "joblib", "contextlib")
 
 #: The functions of this package fit many models in one call of the user.
 _SEARCHES = "sklearn.model_selection"

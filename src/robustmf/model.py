@@ -286,20 +286,25 @@ class FittedModel:
         """Predictions for pairs of ids, or of numbers where the fit had no ids."""
         i = self.indices("row", rows, "rows")
         j = self.indices("column", columns, "columns")
-        self._warn_of_unknown(rows, i, "row")
-        self._warn_of_unknown(columns, j, "column")
+        consequence = "they are predicted without bias and factors of their own"
+        if not self.factors.has_bias:
+            consequence = "they are predicted by the median of the fitted values"
+        self.warn_of_unknown(rows, i, "row", consequence)
+        self.warn_of_unknown(columns, j, "column", consequence)
         return self.predict_pairs(i, j)
 
-    def _warn_of_unknown(self, ids: Any, found: NDArray[np.integer[Any]], side: Side) -> None:
-        """Warn of ids for which a model without biases has no prediction, and name the first."""
+    def warn_of_unknown(
+        self, ids: Any, found: NDArray[np.integer[Any]], side: Side, consequence: str
+    ) -> None:
+        """Warn of ids that the fit does not know, and name the first."""
         unknown = np.flatnonzero(found == UNKNOWN)
         lookup = self.vocabulary(side)
-        if not len(unknown) or lookup is None or self.factors.has_bias:
+        if not len(unknown) or lookup is None:
             return
         first = lookup.keys(ids)[int(unknown[0])]
         warn_user(
             f"{len(unknown)} of {found.size} {side} ids are unknown to the fit, such as {first!r}; "
-            f"they are predicted by the median of the fitted values",
+            f"{consequence}",
             UnknownIdsWarning,
         )
 

@@ -228,7 +228,7 @@ def fitted_model(
         entries=observed.to_keep(weights),
         n_entries_initialized=n_initialized,
         bounds=settings.bounds,
-        form=getattr(observed, "form", None),
+        form=observed.form,
         scales=scales,
         nonnegative=settings.nonnegative,
         summary=FitSummary(

@@ -189,7 +189,7 @@ def test_predict_adds_a_column_and_keeps_the_others(table, model):
     pairs.write_text('note,item,user\nfirst,"c, 3",4\nunknown,"c, 3",4711\n')
     result = run("predict", model, pairs, "-o", out)
     assert result.exit_code == 0, result.output
-    assert "1 of 2 pairs have an unknown row id" in result.stderr
+    assert "1 of 2 row ids are unknown to the fit, such as 4711" in result.stderr
     header, first, unknown = out.read_text().splitlines()
     assert header == "note,item,user,prediction"
     fitted = robustmf.load(model)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import itertools
+import re
 import zlib
 
 import numpy as np
@@ -52,3 +54,19 @@ def test_long_texts_of_ticks_have_space_beside_the_title():
     assert widest >= 6
     chart = Chart(Axis.over("", [0.0, 1.0]), y, "")
     assert chart.left - 6 - LAYOUT.character * widest >= 19
+
+
+def test_texts_of_ticks_do_not_cover_each_other_and_stay_in_the_picture():
+    """The last of these texts is moved to the left, and covered the one before."""
+    labels = ["2001: A Space O…", "Judge Dredd (19…", "Young Frankenst…"]
+    ticks = list(zip((0.5, 200.5, 334.5), labels, strict=True))
+    chart = Chart(Axis("columns", 0.0, 335.0, ticks=ticks), Axis("rows", 0.0, 603.0), "")
+    texts = re.findall(r'class="xtick" x="([\d.]+)"[^>]*>([^<]*)<', chart.svg())
+    assert texts[0][1] == labels[0]
+    boxes = [
+        (float(x) - LAYOUT.character / 2 * len(text), float(x) + LAYOUT.character / 2 * len(text))
+        for x, text in texts
+    ]
+    assert boxes[0][0] >= 0
+    assert boxes[-1][1] <= LAYOUT.width
+    assert all(after[0] > before[1] for before, after in itertools.pairwise(boxes))

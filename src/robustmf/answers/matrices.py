@@ -21,15 +21,20 @@ Array = NDArray[np.floating[Any]]
 
 def predict(model: FittedModel, X: Any, read: ReadRows) -> Any:
     """All cells of new rows, predicted from their own entries; a table if X is one."""
-    entries = None if _is_sparse(X) else read(X)
-    if entries is None or (entries.form is not None and entries.form.is_long):
+    dense = "inverse_transform(transform(X))"
+    if _is_sparse(X):
         raise TypeError(
             "predict of a whole sparse matrix would be a dense one; request pairs with "
-            "predict(rows, columns), or some rows at a time with "
-            "inverse_transform(transform(X))"
+            f"predict(rows, columns), or some rows at a time with {dense}"
+        )
+    entries = read(X)
+    form = entries.form
+    if form is not None and form.is_long:
+        raise TypeError(
+            "predict of a long table would be a dense matrix; request its lines with "
+            f"predict(X[{form.names.row!r}], X[{form.names.col!r}]), or some rows with {dense}"
         )
     completed = _completed(model, entries)
-    form = entries.form
     if form is None:
         return completed
     if entries.column_ids != model.column_ids:  # matched by id

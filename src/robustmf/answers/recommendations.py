@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.answers.tables import ReadRows, rows_in_order
+from robustmf.answers.tables import ReadRows, per_query, ranked_lines, rows_in_order
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import is_missing
 from robustmf.data.observed import Observed, nothing_observed
 from robustmf.data.ranking import Excluded, Ranked, observed_pairs, similar_columns, top_n
+from robustmf.data.table_form import NO_NAMES, ids_or_numbers
 from robustmf.exceptions import RatingScaleWarning, UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.validation import require_indices, require_integer
@@ -23,12 +24,13 @@ Array = NDArray[np.floating[Any]]
 
 def recommend(
     model: FittedModel, users: Any, n: int, ratings: Any, read: ReadRows, *, exclude_seen: bool
-) -> Ranked:
+) -> Any:
     """The best columns of fitted or new rows; see :meth:`robustmf.RobustMF.recommend`."""
     if (users is None) == (ratings is None):
         raise ValueError("recommend must have either users or ratings, got both or neither")
     if ratings is None:
-        return recommend_fitted(model, users, n, exclude_seen=exclude_seen)
+        ranked = recommend_fitted(model, users, n, exclude_seen=exclude_seen)
+        return per_query(users, *_names(model), ranked, "prediction")
     if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
         ratings = ratings.to_dict()
     if isinstance(ratings, Mapping):
@@ -37,8 +39,19 @@ def recommend(
         return Ranked(items[0], scores[0])
     observed = read(ratings)
     ranked = _recommend_new(model, observed, n, exclude_seen=exclude_seen)
+    if isinstance(ratings, Observed) or observed.form is None:
+        return ranked
     order, ids = rows_in_order(ratings, observed.to_host())
-    return Ranked(*(of_rows[order] for of_rows in ranked)).with_row_ids(ids)
+    ranked = Ranked(*(of_rows[order] for of_rows in ranked))
+    ids = ids_or_numbers(ids, len(ranked.items))
+    row, item = _names(model)
+    return ranked_lines(observed.form, row, ids, item, ranked, "prediction")
+
+
+def _names(model: FittedModel) -> tuple[Any, Any]:
+    """The names of a column of rows and of one of columns: those of the fitted long table."""
+    names = model.form.names if model.form is not None else NO_NAMES
+    return names.row or "row", names.col or "item"
 
 
 @one_blas_thread()
@@ -51,6 +64,10 @@ def recommend_fitted(model: FittedModel, users: Any, n: int, *, exclude_seen: bo
     is_unknown = flat == UNKNOWN
     is_unranked = np.zeros_like(is_unknown) if factors.has_bias else is_unknown
     _warn_of_unranked(is_unranked, "are unknown")
+    if factors.has_bias:
+        model.warn_of_unknown(
+            users, i, "row", "the columns with the highest biases are recommended to them"
+        )
     zero = factors.row_factors.dtype.type(0)
     U = np.where(is_unknown[:, None], zero, factors.row_factors[flat])
     row_bias = np.where(is_unknown, zero, factors.row_bias[flat])
@@ -149,7 +166,7 @@ def _warn_of_unranked(is_unranked: NDArray[np.bool_], reason: str) -> None:
 
 
 @one_blas_thread()
-def similar_items(model: FittedModel, items: Any, n: int) -> Ranked:
+def similar_items(model: FittedModel, items: Any, n: int) -> Any:
     """The n columns most similar to each of the given ones."""
     require_integer("n", n, 1)
     j = model.indices("column", items, "items")
@@ -173,4 +190,6 @@ def similar_items(model: FittedModel, items: Any, n: int) -> Ranked:
         )
     indices, scores = similar_columns(model.factors.row_factors, V, flat, int(n))
     found = (_column_labels(model, indices), scores)
-    return Ranked(*(of_columns.reshape(*j.shape, n) for of_columns in found))
+    ranked = Ranked(*(of_columns.reshape(*j.shape, n) for of_columns in found))
+    _, item = _names(model)
+    return per_query(items, item, f"similar {item}", ranked, "similarity")

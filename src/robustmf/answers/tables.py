@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.observed import Observed
+from robustmf.data.ranking import Ranked
 from robustmf.data.table_form import TableForm
+from robustmf.data.tables import form_of_column
 from robustmf.model import FittedModel
 
 Array = NDArray[np.floating[Any]]
@@ -44,6 +46,39 @@ def per_column(model: FittedModel, entries: Any, values: NDArray[Any], name: str
     """An answer per column of the fit."""
     form = _form_of(model, entries)
     return values if form is None else form.groups(values, name, "column", model.column_ids)
+
+
+def per_pair(values: Array, rows: Any, columns: Any) -> Any:
+    """An answer per pair: a column with the index of the first of the two that is a column."""
+    for given in (rows, columns):
+        found = form_of_column(given)
+        if found is not None and values.shape == (len(given),):
+            form, _ = found
+            return form.column(values, "prediction", form.index)
+    return values
+
+
+def per_query(given: Any, query: Any, item: Any, ranked: Ranked, name: str) -> Any:
+    """What is ranked for each of the given ids: a table, if they are a column of a library."""
+    found = form_of_column(given)
+    if found is None:
+        return ranked
+    form, series = found
+    return ranked_lines(form, series.name or query, series.to_list(), item, ranked, name)
+
+
+def ranked_lines(
+    form: TableForm, query: Any, ids: Sequence[Any], item: Any, ranked: Ranked, name: str
+) -> Any:
+    """What is ranked as a long table: a line per query and position, with item and score."""
+    rows, positions = np.nonzero(~np.isnan(ranked.scores))
+    columns = {
+        query: [ids[k] for k in rows.tolist()],
+        "position": positions + 1,
+        item: ranked.items[rows, positions].tolist(),
+        name: ranked.scores[rows, positions],
+    }
+    return form.table(columns, None)
 
 
 def _form_of(model: FittedModel, entries: Any) -> TableForm | None:

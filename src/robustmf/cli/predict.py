@@ -116,22 +116,19 @@ def _known_ids(model: RobustMF) -> tuple[Known, Known]:
 
 
 def _read_pairs(model: RobustMF, path: Path, options: PairOptions) -> Pairs:
-    """Read the pairs and report unknown ids; unknown indices are an error."""
+    """Read the pairs; unknown indices are an error."""
     from robustmf.io.reading.pairs import read_pairs  # noqa: PLC0415 - fast --help
 
     known = _known_ids(model)
     with reading_input():
         found = read_pairs(path, known, **options.arguments())
         for name, ids, side in (("row", found.rows, known[0]), ("column", found.cols, known[1])):
-            unknown = sum(one not in side.ids for one in ids)
-            if unknown and isinstance(side.ids, range):
-                wrong = next(one for one in ids if one not in side.ids)
+            wrong = [one for one in ids if one not in side.ids]
+            if wrong and isinstance(side.ids, range):
                 raise ValueError(
-                    f"{path}: {name} {wrong} does not exist; the model has {name}s 0 to"
+                    f"{path}: {name} {wrong[0]} does not exist; the model has {name}s 0 to"
                     f" {len(side.ids) - 1}"
                 )
-            if unknown:
-                print_note(f"{unknown:,} of {len(ids):,} pairs have an unknown {name} id")
     print_note(f"{path}: {found.layout}")
     return found
 

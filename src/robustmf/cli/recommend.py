@@ -61,14 +61,6 @@ def recommend(
     else:
         # each id once, in the order given
         rows = list(dict.fromkeys(_parsed_id(text, ids) for text in _texts(users, users_from)))
-    if ids is not None and fitted.has_bias_:
-        known = set(ids)
-        unknown = sum(row not in known for row in rows)
-        if unknown:
-            print_note(
-                f"{unknown:,} of {len(rows):,} row ids are unknown: the columns with the highest"
-                " biases are recommended"
-            )
     items, scores = fitted.recommend(rows, number, exclude_seen=not include_seen)
     records = [
         (row, position, item, score)

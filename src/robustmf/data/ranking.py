@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +20,7 @@ _SCORES_PER_BLOCK = 1 << 22
 Excluded = Callable[[int, int], tuple[Any, Any]]
 
 
-class _Ranked(NamedTuple):
-    items: NDArray[Any]
-    scores: Array
-
-
-class Ranked(_Ranked):
+class Ranked(NamedTuple):
     """Columns, best first, and their scores; one row per query.
 
     Where fewer columns than requested are left, rows end in ``None`` (−1 without ids) and NaN.
@@ -33,19 +28,10 @@ class Ranked(_Ranked):
     Attributes
     ----------
     items, scores : ndarray
-        The two elements of the tuple.
-    row_ids : list or None
-        The row ids of new rows, in the order of ``items``; None where they have none, and for rows
-        of the fit, whose order is that of the query.
     """
 
-    row_ids: list[Any] | None = None
-
-    def with_row_ids(self, ids: Sequence[Hashable] | None) -> Ranked:
-        """The same with the ids of the rows."""
-        ranked = Ranked(*self)
-        ranked.row_ids = None if ids is None else list(ids)
-        return ranked
+    items: NDArray[Any]
+    scores: Array
 
 
 def top_n(U: Array, V: Array, offsets: Array, n: int, excluded: Excluded | None) -> Ranked:

@@ -136,6 +136,9 @@ class TableForm:
     def entries(self, values: NDArray[Any], name: str, observed: Any) -> Any:
         """An answer per entry: a wide table, or a column with the lines of a long one.
 
+        Where the lines are not known (the model was loaded from a file, or entries were added by
+        ``partial_fit``), a long table of the ids and the answers, in row order.
+
         Parameters
         ----------
         values : array over the entries of ``observed``
@@ -148,12 +151,24 @@ class TableForm:
         if not self.is_long:
             cells = observed.to_dense(values)
             return self.cells(cells, observed.row_ids, observed.column_ids)
-        if self.lines is None:
-            raise ValueError(
-                "the order of the lines of the fitted table is not known, since the model was "
-                "loaded from a file or entries were added by partial_fit: give the table as X"
-            )
-        return self._series(values[self.lines], name, self.index)
+        if self.lines is not None:
+            return self.column(values[self.lines], name, self.index)
+        rows, columns = observed.rows.group_of_entry(), observed.rows.indices
+        row_ids, column_ids = (
+            [ids[k] for k in of_entries.tolist()]
+            for ids, of_entries in ((observed.row_ids, rows), (observed.column_ids, columns))
+        )
+        return self.table({self.names.row: row_ids, self.names.col: column_ids, name: values}, None)
+
+    def mask(self, is_marked: NDArray[np.bool_], observed: Any) -> Any:
+        """Marks of entries in the form of their table; a column of row labels is False."""
+        marks = self.entries(is_marked, "is_bad", observed)
+        if self.is_long or self.names.row is None:
+            return marks
+        import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
+
+        unmarked = nw.lit(value=False).alias(self.names.row)
+        return nw.from_native(marks).with_columns(unmarked).to_native()
 
     def with_values(self, table: Any, values: NDArray[Any]) -> Any:
         """A long table with these values, one per line, instead of its own."""
@@ -162,9 +177,7 @@ class TableForm:
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed
 
         frame = nw.from_native(table).lazy().collect()
-        column = nw.from_native(
-            self._series(values, self.names.value, self.index), series_only=True
-        )
+        column = nw.from_native(self.column(values, self.names.value, self.index), series_only=True)
         # a column of Arrow has no name
         return frame.with_columns(column.alias(self.names.value)).to_native()
 
@@ -201,8 +214,8 @@ class TableForm:
         names = list(ids_or_numbers(ids, len(values)))
         if self.has_index:
             if side == "row" and self.has_row_index and len(self.index) == len(values):
-                return self._series(values, name, self.index)
-            return self._series(values, name, names)
+                return self.column(values, name, self.index)
+            return self.column(values, name, names)
         label_name = self.names.row if side == "row" else self.names.col
         return self.table({label_name or side: names, name: values}, None)
 
@@ -210,7 +223,8 @@ class TableForm:
     def _backend(self) -> Any:
         return self.library
 
-    def _series(self, values: NDArray[Any], name: str, index: Any) -> Any:
+    def column(self, values: NDArray[Any], name: str, index: Any) -> Any:
+        """A column of these values; ``index``, if any, is a list of labels or an index."""
         if self.library == MAPPING:
             return values
         import narwhals as nw  # noqa: PLC0415 - import deferred until a table is passed

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.ids import is_missing
-from robustmf.data.table_form import MAPPING, ColumnNames, TableForm
+from robustmf.data.table_form import MAPPING, NO_NAMES, ColumnNames, TableForm
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ def has_columns(X: Any, names: ColumnNames) -> bool:
     } <= set(open_table(X)[0])
 
 
-def long_form(data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]]) -> TableForm | None:
+def long_form(
+    data: Any, names: ColumnNames, lines: NDArray[np.integer[Any]] | None
+) -> TableForm | None:
     """The form of a long table or a mapping of columns; ``lines`` as in :class:`TableForm`.
 
     None for libraries that have lazy tables only, whose lines have no order.
@@ -494,6 +496,18 @@ def _series(column: Any) -> Any:
         column = arrow.chunked_array([column])
     series = nw.from_native(column, allow_series=True, pass_through=True)
     return series if isinstance(series, nw.Series) else None
+
+
+def form_of_column(column: Any) -> tuple[TableForm, Any] | None:
+    """A column of a table library as a narwhals series, and the form of a table with its index.
+
+    None for other objects.
+    """
+    series = _series(column) if hasattr(column, "__len__") else None
+    if series is None:
+        return None
+    index = getattr(series.to_native(), "index", None)
+    return TableForm(series.implementation.value, NO_NAMES, index), series
 
 
 def id_column(column: Any) -> Any:

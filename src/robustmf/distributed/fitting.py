@@ -19,6 +19,7 @@ from robustmf.data.compressed import Coordinates
 from robustmf.data.holdout import holdout_seed
 from robustmf.data.ids import SIDE_NAMES
 from robustmf.data.sampling import EntrySample, evenly_spaced
+from robustmf.data.table_form import TableForm
 from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layout
 from robustmf.distributed.initialization import SAMPLING, RemoteFactorization, initialize
 from robustmf.distributed.shards import require_storable, write_shards
@@ -38,7 +39,8 @@ Array = NDArray[np.floating[Any]]
 class RemoteEntries:
     """What a model keeps of entries that stay on the cluster: ids, counts and a sample.
 
-    ``rows`` is the sample, of which only the values are used.
+    ``rows`` is the sample, of which only the values are used; ``form`` is that of a table with the
+    columns of the data, if these were named.
     """
 
     shape: tuple[int, int]
@@ -47,6 +49,7 @@ class RemoteEntries:
     row_ids: list[Any] | None
     column_ids: list[Any] | None
     kept: dict[str, NDArray[Any]]
+    form: TableForm | None
 
     def sampled(self, at_most: int, weights: None) -> EntrySample | None:
         """Entries of the sample; None where the factors, and it, are in shards."""
@@ -124,6 +127,7 @@ class ClusterFit:
         n_blocks = triplets.blocks or sum(threads.values())
         if self._manifest is not None:
             n_blocks, rng = saved_layout(self._manifest, n_blocks, rng)
+        self._form = triplets.form
         self._rng = rng
         self._stream = rng.spawn(1)[0]
         with connection.guarded():
@@ -161,10 +165,11 @@ class ClusterFit:
         remote: Any = result.factorization
         found = (matrix.shape, matrix.n_entries, self.sample)
         if self._shards is None:
-            entries = RemoteEntries(*found, *matrix.ids, _kept(matrix, self.sample))
+            kept = _kept(matrix, self.sample)
+            entries = RemoteEntries(*found, *matrix.ids, kept, self._form)
             return replace(result, factorization=remote.to_host()), entries
         self._point = remote.augmented(result.bias_unit)
-        entries = RemoteEntries(*found, None, None, {"values": self.sample.values})
+        entries = RemoteEntries(*found, None, None, {"values": self.sample.values}, None)
         return replace(result, factorization=remote.without_rows()), entries
 
     def write_shards(self, model: FittedModel) -> None:

@@ -63,7 +63,7 @@ def clean(
     form = observed.form
     if form is None:
         return Cleaned(observed.to_dense(values), observed.to_dense(is_bad))
-    mask = form.entries(is_bad, "is_bad", observed)
+    mask = form.mask(is_bad, observed)
     if form.is_long:
         return Cleaned(form.with_values(X, values[form.lines]), mask)
     return Cleaned(form.entries(values, "value", observed), mask)

@@ -156,8 +156,6 @@ class Chart:
         A second vertical axis on the right.
     height : int, default=300
         Height relative to a width of 480.
-    left : int, default=60
-        Space for the texts of the vertical axis.
     """
 
     def __init__(
@@ -168,14 +166,13 @@ class Chart:
         *,
         secondary: Axis | None = None,
         height: int = 300,
-        left: int = LAYOUT.left,
     ) -> None:
         self.x = x
         self.y = y
         self.label = label
         self.secondary = secondary
         widest = max((len(text) for _, text in y.tick_texts()), default=0)
-        self.left = max(left, int(26 + LAYOUT.character * widest))  # beside the title
+        self.left = max(LAYOUT.left, int(26 + LAYOUT.character * widest))  # beside the title
         self.right = LAYOUT.width - (
             LAYOUT.right if secondary is None else LAYOUT.right_of_secondary
         )
@@ -321,12 +318,17 @@ class Chart:
     def _ticks(self) -> list[str]:
         """Return grid lines, texts and titles of the axes."""
         parts = []
+        end = 0.0
         for value, text in self.x.tick_texts():
             a = self._positions([value], [self.y.low])[0][0]
             lines = text.split("\n")
-            # A long text at the right end would extend beyond the picture.
-            x = min(a, LAYOUT.width - 2 - LAYOUT.character / 2 * max(map(len, lines)))
+            half = LAYOUT.character / 2 * max(map(len, lines))
+            # A long text at an end would extend beyond the picture.
+            x = min(max(a, 2 + half), LAYOUT.width - 2 - half)
             parts.append(f'<path class="grid" d="M{a:.1f} {LAYOUT.top}V{self.bottom}"/>')
+            if x - half < end:
+                continue  # it would cover the text before it
+            end = x + half + LAYOUT.character
             parts.extend(
                 f'<text class="xtick" x="{x:.1f}" y="{self.bottom + 17 + 15 * k}" '
                 f'text-anchor="middle">{escape(line)}</text>'

@@ -103,10 +103,9 @@ def _table_figures(table: dict[str, Any]) -> str:
         right = float(width * cells.shape[1])
         bottom = float(height * cells.shape[0])
         chart = Chart(
-            Axis("columns", 0.0, right, ticks=_separate(columns, right)),
+            Axis("columns", 0.0, right, ticks=columns),
             Axis("rows", bottom, 0.0, ticks=rows),
             caption,
-            left=148,
         )
         chart.cells(cells, *table["range"])
         chart.boxes(
@@ -125,26 +124,6 @@ def _table_figures(table: dict[str, Any]) -> str:
         for code, count in table["codes"]
     )
     return f'{notes}<div class="figures">{"".join(drawn)}</div>'
-
-
-def _separate(ticks: list[tuple[float, str]], size: float) -> list[tuple[float, str]]:
-    """Return the ticks of a horizontal axis, without the texts that would overlap others."""
-    shown: list[tuple[float, str]] = []
-    last: tuple[float, str] | None = None
-    width = 7.5 / 350 * size  # of a character, in the unit of the axis
-    for position, text in ticks:
-        taken = 0 if last is None else width * (1 + (_columns(text) + _columns(last[1])) / 2)
-        if last is None or position - last[0] > taken:
-            last = (position, text)
-            shown.append(last)
-        else:
-            shown.append((position, ""))
-    return shown
-
-
-def _columns(text: str) -> int:
-    """Return the number of characters of the longest line."""
-    return max(map(len, text.split("\n")))
 
 
 # --- Suspects ---
@@ -300,7 +279,7 @@ def _candidate_chart(candidates: list[tuple[str, int, float, float, bool]]) -> s
     high = np.add(errors, standard_errors)
     ticks = [(float(k), short(name).replace(" and ", "\nand ")) for k, name in enumerate(names)]
     chart = Chart(
-        Axis("", -0.6, len(names) - 0.4, ticks=_separate(ticks, float(len(names)))),
+        Axis("", -0.6, len(names) - 0.4, ticks=ticks),
         Axis.over("error on held-out entries", [*low, *high]),
         "Errors of the candidates for the rank on held-out entries",
     )

@@ -12,6 +12,7 @@ import distributed
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from clusters import NAMES, in_pieces
 from typer.testing import CliRunner
@@ -42,6 +43,35 @@ def test_every_form_of_input(client, ratings, tmp_path):
         np.testing.assert_allclose(
             model.fit(data, client=client).row_factors_, wanted, rtol=1e-9, err_msg=form
         )
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "lazy", "arrow", "mapping"])
+def test_a_table_in_memory_is_sent_in_pieces(client, ratings, monkeypatch, library):
+    """Its columns are those of the workers' pieces, and answers have its form and order."""
+    shuffled = ratings.sample(frac=1, random_state=0)
+    table = {
+        "pandas": shuffled,
+        "polars": pl.from_pandas(shuffled),
+        "lazy": pl.from_pandas(shuffled).lazy(),
+        "arrow": pa.table(dict(shuffled)),
+        "mapping": dict(shuffled.items()),
+    }[library]
+    monkeypatch.setattr(
+        "robustmf.backends.dask.source.LOADING", LoadingOptions(piece_lines=len(ratings) // 3)
+    )
+    pieces, _ = pieces_of(Triplets(table, **NAMES))
+    assert [len(piece["user"]) for piece in pieces] == [len(ratings) // 3] * 3 + (
+        [len(ratings) % 3] if len(ratings) % 3 else []
+    )
+    model = RobustMF(2, random_state=0)
+    whole = model.fit([shuffled], client=client, **NAMES)
+    expected = whole.row_factors_, whole.outlier_scores(shuffled)
+    fitted = model.fit(table, client=client, **NAMES)
+    np.testing.assert_allclose(fitted.row_factors_, expected[0], rtol=1e-9)
+    scores = fitted.outlier_scores(table)
+    np.testing.assert_allclose(np.asarray(scores), expected[1], rtol=1e-6)
+    if library == "pandas":
+        assert scores.index.equals(table.index)
 
 
 def test_columns_are_named_in_fit_as_without_a_cluster(ratings):
@@ -104,7 +134,9 @@ def test_parameters_are_checked_before_loading(client):
         (lambda f: [f.drop(columns=["rating", "trust"])], ValueError, "value=2 is not a position"),
         (lambda f: [f.iloc[:0]], ValueError, "at least one entry, got none"),
         (lambda f: [], ValueError, "at least one table"),
-        (lambda f: f, TypeError, "a list of tables, got DataFrame"),
+        (lambda f: f, ValueError, r"named by row=, col= and value=, got .* \['user', 'item'"),
+        (lambda f: Triplets(f, row="who", col="item", value="rating"), ValueError, "'who' is not"),
+        (lambda f: f.to_numpy(), TypeError, "a list of tables, got ndarray"),
         (lambda f: [7], TypeError, "got one of int"),
         (lambda f: "nowhere", FileNotFoundError, "nowhere is neither"),
         (lambda f: [f.assign(rating=np.inf)], ValueError, "values must be finite"),

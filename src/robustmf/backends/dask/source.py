@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from robustmf.data.compressed import Duplicates
-from robustmf.data.table_form import NO_NAMES, ColumnNames
-from robustmf.data.tables import open_table
+from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
+from robustmf.data.tables import is_table, long_form, open_table
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.source import Source
 
@@ -22,6 +23,9 @@ class LoadingOptions:
     ----------
     piece_bytes : int
         Consecutive row groups of a Parquet file are read as one piece up to this size.
+    piece_lines : int
+        Lines of a piece of a table in memory. It is sent to a worker by the scheduler, which takes
+        messages of some megabytes.
     max_blocks : int
         The largest number of blocks per side: loading creates tasks for every pair of a row block
         and a column block.
@@ -33,6 +37,7 @@ class LoadingOptions:
     """
 
     piece_bytes: int = 1 << 27
+    piece_lines: int = 100_000
     max_blocks: int = 256
     whole_share: float = 0.5
     prefix_bits: int = 16
@@ -47,12 +52,13 @@ class Triplets:
 
     Parameters
     ----------
-    data : Dask DataFrame, path, or list
-        A path is a Parquet file or a folder of Parquet files that every worker can read. A list
-        holds tables (pandas, polars, Arrow, …), paths, or delayed objects and futures of tables.
+    data : table, Dask DataFrame, path, or list
+        A table (pandas, polars, Arrow, …) is sent to the workers in pieces, and its columns are
+        named. A path is a Parquet file or a folder of Parquet files that every worker can read. A
+        list holds tables, paths, or delayed objects and futures of tables.
     row, col, value : str, default=None
-        Names of the columns. By default they are guessed as for files ("userId", "movie_id",
-        "rating", …, otherwise the first three columns).
+        Names of the columns, required for a table. Otherwise they are guessed by default as for
+        files ("userId", "movie_id", "rating", …, otherwise the first three columns).
     weight : str, default=None
         Name of a column by which the loss of each entry is multiplied.
     duplicates : {"error", "last", "mean"}, default="error"
@@ -102,6 +108,16 @@ class Triplets:
         """The names of the columns of rows, columns, values and weights."""
         return self.row, self.col, self.value, self.weight
 
+    @property
+    def form(self) -> TableForm | None:
+        """The form of a table with these columns; None unless they are named."""
+        names = ColumnNames(*self.names[:3])
+        if None in names:
+            return None
+        is_local = isinstance(self.data, Mapping) or is_table(self.data)
+        known = long_form(self.data, names, None) if is_local else None
+        return TableForm("pandas", names) if known is None else known.without_order()
+
 
 def as_triplets(data: Any, names: ColumnNames = NO_NAMES) -> Triplets:
     """Convert the argument of ``fit`` to triplets, with the names of its columns if given."""
@@ -124,10 +140,12 @@ def pieces_of(triplets: Triplets) -> tuple[list[Any], Triplets]:
     if hasattr(data, "to_delayed") and hasattr(data, "columns"):
         named = _named(triplets, tuple(data.columns))
         return data[[name for name in named.names if name is not None]].to_delayed(), named
+    if isinstance(data, Mapping) or is_table(data):
+        data = _pieces_of_table(data, triplets)
     if not isinstance(data, (list, tuple)):
         raise TypeError(
-            "data must be a Dask DataFrame, the path of a Parquet file or folder, or a list of "
-            f"tables, got {type(data).__name__}; fit entries in the memory of this machine "
+            "data must be a table, a Dask DataFrame, the path of a Parquet file or folder, or a "
+            f"list of tables, got {type(data).__name__}; fit entries in the memory of this machine "
             "without client="
         )
     if not data:
@@ -140,6 +158,28 @@ def pieces_of(triplets: Triplets) -> tuple[list[Any], Triplets]:
             "Triplets(data, row=…, col=…, value=…)"
         )
     return list(data), replace(triplets, data=None)
+
+
+def _pieces_of_table(table: Any, triplets: Triplets) -> list[dict[Any, Any]]:
+    """The named columns of a long table in the memory of this machine, in pieces of lines."""
+    names, take = open_table(table)
+    if None in triplets.names[:3]:
+        raise ValueError(
+            "data must be a long table whose columns are named by row=, col= and value=, got one "
+            f"with the columns {names}; a wide table is fitted without client="
+        )
+    wanted = [name for name in triplets.names if name is not None]
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"{name!r} is not a column of the data; it has {names}")
+    columns = take(wanted)
+    return [
+        {
+            name: column[low : low + LOADING.piece_lines]
+            for name, column in zip(wanted, columns, strict=True)
+        }
+        for low in range(0, max(1, len(columns[0])), LOADING.piece_lines)
+    ]
 
 
 def _read_parquet(paths: list[Path]) -> Any:
