@@ -1,6 +1,6 @@
 """The parameters of an estimator: checks, the settings of a fit, and the memory that it takes.
 
-All functions read the parameters as attributes of a :class:`robustmf.RobustMF`.
+All functions read the parameters as attributes of an estimator, a :class:`robustmf.RobustMF`.
 """
 
 from __future__ import annotations
@@ -57,45 +57,45 @@ OPTIONS = MemoryOptions()
 # --- Checks ---
 
 
-def check(given: Any, shape: tuple[int, int] | None = None) -> None:
+def check(estimator: Any, shape: tuple[int, int] | None = None) -> None:
     """Raise for invalid parameters; without ``shape``, before the data are read."""
-    require_rank(given.rank, shape)
-    require_integer("max_iter", given.max_iter, 0)
-    require_integer("n_init", given.n_init, 1)
-    require_integer("patience", given.patience, 1)
-    require_flag("reg_by_count", given.reg_by_count)
-    if not isinstance(given.certify, MM):
-        require_flag("certify", given.certify, also="MM(...)")
-    if not isinstance(given.bias, str) or given.bias != "auto":
-        require_flag("bias", given.bias, also="'auto'")
-    require_flag("nonnegative", given.nonnegative)
-    if given.nonnegative and _bias(given) is True:
+    require_rank(estimator.rank, shape)
+    require_integer("max_iter", estimator.max_iter, 0)
+    require_integer("n_init", estimator.n_init, 1)
+    require_integer("patience", estimator.patience, 1)
+    require_flag("reg_by_count", estimator.reg_by_count)
+    if not isinstance(estimator.certify, MM):
+        require_flag("certify", estimator.certify, also="MM(...)")
+    if not isinstance(estimator.bias, str) or estimator.bias != "auto":
+        require_flag("bias", estimator.bias, also="'auto'")
+    require_flag("nonnegative", estimator.nonnegative)
+    if estimator.nonnegative and _bias(estimator) is True:
         raise ValueError(
             "nonnegative=True is for a model without biases: use bias='auto' or False, "
             "got bias=True"
         )
-    require_callables("callbacks", given.callbacks)
-    require_fraction("validation_fraction", given.validation_fraction)
-    if not finds_bounds(given):
-        require_bounds(given.bounds)
-    if given.theta is not None and given.theta != "auto":
-        require_positive("theta", given.theta, also="'auto' or None")
-    if given.reg not in ("auto", "paper"):
-        require_positive("reg", given.reg, also="'auto' or 'paper'")
-    require_positive("tol", given.tol, zero=True)
+    require_callables("callbacks", estimator.callbacks)
+    require_fraction("validation_fraction", estimator.validation_fraction)
+    if not finds_bounds(estimator):
+        require_bounds(estimator.bounds)
+    if estimator.theta is not None and estimator.theta != "auto":
+        require_positive("theta", estimator.theta, also="'auto' or None")
+    if estimator.reg not in ("auto", "paper"):
+        require_positive("reg", estimator.reg, also="'auto' or 'paper'")
+    require_positive("tol", estimator.tol, zero=True)
 
 
 # --- Settings of a fit ---
 
 
 def settings_of(
-    given: Any, shape: tuple[int, int], values: Array, shown: Sequence[Callback] = ()
+    estimator: Any, shape: tuple[int, int], values: Array, shown: Sequence[Callback] = ()
 ) -> Settings:
     """What to fit and how.
 
     Parameters
     ----------
-    given : RobustMF
+    estimator : RobustMF
     shape : (int, int)
         Shape of the matrix.
     values : array
@@ -103,79 +103,79 @@ def settings_of(
     shown : sequence of callables, default=()
         Callbacks beside the user's own.
     """
-    automatic_reg = isinstance(given.reg, str)
-    solver, mm = name_and_options(given.solver)
-    found = rating_scale(values) if finds_bounds(given) else None
+    automatic_reg = isinstance(estimator.reg, str)
+    solver, mm = name_and_options(estimator.solver)
+    found = rating_scale(values) if finds_bounds(estimator) else None
     return Settings(
-        rank=_rank_before_fit(given, shape),
-        auto_rank=finds_rank(given),
-        loss=_loss(given),
-        auto_theta=given.theta == "auto" and isinstance(given.loss, str),
-        reg=paper_reg(shape) if automatic_reg else float(given.reg),
-        auto_reg=given.reg == "auto",
-        reg_by_count=given.reg_by_count,
-        bias=False if given.nonnegative else _bias(given),
+        rank=_rank_before_fit(estimator, shape),
+        auto_rank=finds_rank(estimator),
+        loss=_loss(estimator),
+        auto_theta=estimator.theta == "auto" and isinstance(estimator.loss, str),
+        reg=paper_reg(shape) if automatic_reg else float(estimator.reg),
+        auto_reg=estimator.reg == "auto",
+        reg_by_count=estimator.reg_by_count,
+        bias=False if estimator.nonnegative else _bias(estimator),
         bias_unit=1.0,
-        nonnegative=bool(given.nonnegative),
+        nonnegative=bool(estimator.nonnegative),
         solver=solver,
         mm=mm,
-        init=given.init,
-        n_init=int(given.n_init),
-        certify=_certifying_options(given),
-        max_iter=int(given.max_iter),
-        tol=float(given.tol),
-        callbacks=[*(given.callbacks or ()), *shown],
-        validation_fraction=given.validation_fraction,
-        patience=int(given.patience),
-        bounds=bounds_of(given, found or UNBOUNDED),
+        init=estimator.init,
+        n_init=int(estimator.n_init),
+        certify=_certifying_options(estimator),
+        max_iter=int(estimator.max_iter),
+        tol=float(estimator.tol),
+        callbacks=[*(estimator.callbacks or ()), *shown],
+        validation_fraction=estimator.validation_fraction,
+        patience=int(estimator.patience),
+        bounds=bounds_of(estimator, found or UNBOUNDED),
     )
 
 
-def finds_rank(given: Any) -> bool:
+def finds_rank(estimator: Any) -> bool:
     """Whether a fit finds the rank: ``rank="auto"``, and no initial factors are given."""
-    return bool(given.rank == "auto") and isinstance(given.init, str)
+    return bool(estimator.rank == "auto") and isinstance(estimator.init, str)
 
 
-def rank_text(given: Any) -> str:
+def rank_text(estimator: Any) -> str:
     """The rank of a fitted estimator, and whether it was found or given."""
-    return f"rank {given.rank_}, {'found' if finds_rank(given) else 'given'}"
+    return f"rank {estimator.rank_}, {'found' if finds_rank(estimator) else 'given'}"
 
 
-def finds_bounds(given: Any) -> bool:
+def finds_bounds(estimator: Any) -> bool:
     """Whether a fit looks for a rating scale: ``bounds="auto"``."""
-    return isinstance(given.bounds, str) and given.bounds == "auto"
+    return isinstance(estimator.bounds, str) and estimator.bounds == "auto"
 
 
-def bounds_of(given: Any, found: tuple[float, float]) -> tuple[float, float]:
+def bounds_of(estimator: Any, found: tuple[float, float]) -> tuple[float, float]:
     """The given bounds, or those that were ``found`` with "auto"."""
-    return found if finds_bounds(given) else require_bounds(given.bounds)
+    return found if finds_bounds(estimator) else require_bounds(estimator.bounds)
 
 
-def _loss(given: Any) -> Loss:
-    return make_loss(given.loss, None if given.theta == "auto" else given.theta)
+def _loss(estimator: Any) -> Loss:
+    return make_loss(estimator.loss, None if estimator.theta == "auto" else estimator.theta)
 
 
-def _bias(given: Any) -> bool | Literal["auto"]:
-    return "auto" if given.bias == "auto" else bool(given.bias)
+def _bias(estimator: Any) -> bool | Literal["auto"]:
+    return "auto" if estimator.bias == "auto" else bool(estimator.bias)
 
 
-def _certifying_options(given: Any) -> MM | None:
+def _certifying_options(estimator: Any) -> MM | None:
     """The options of the "mm" iterations that certify a critical point, if any."""
-    if not given.certify:
+    if not estimator.certify:
         return None
-    options = [option for option in (given.certify, given.solver) if isinstance(option, MM)]
+    options = [option for option in (estimator.certify, estimator.solver) if isinstance(option, MM)]
     return (options[0] if options else MM()).certifying()
 
 
-def _rank_before_fit(given: Any, shape: tuple[int, int]) -> int:
+def _rank_before_fit(estimator: Any, shape: tuple[int, int]) -> int:
     """The given rank, or that of initial factors (U, V); an assumed one if it will be found."""
-    if given.rank != "auto":
-        return int(given.rank)
-    if isinstance(given.init, str):
+    if estimator.rank != "auto":
+        return int(estimator.rank)
+    if isinstance(estimator.init, str):
         return min(OPTIONS.assumed_rank, *shape)
-    check_init(given.init)
+    check_init(estimator.init)
     try:
-        first = np.asarray(given.init[0])
+        first = np.asarray(estimator.init[0])
     except ValueError as error:
         raise TypeError(f"init=(U, V) must be two arrays of real numbers: {error}") from None
     if first.ndim != 2 or not 1 <= first.shape[1] <= min(shape):
@@ -190,30 +190,30 @@ def _rank_before_fit(given: Any, shape: tuple[int, int]) -> int:
 
 
 def fit_bytes(
-    given: Any, shape: tuple[int, int], n_entries: int, dtype: Any, source_bytes: int
+    estimator: Any, shape: tuple[int, int], n_entries: int, dtype: Any, source_bytes: int
 ) -> int:
     """Bytes that a fit takes; see :meth:`robustmf.RobustMF.memory_estimate`."""
-    backend = get_backend(given.device)
-    bias = given.bias is True
-    rank = _rank_before_fit(given, shape)
+    backend = get_backend(estimator.device)
+    bias = estimator.bias is True
+    rank = _rank_before_fit(estimator, shape)
     spec, _ = choose_solver(
-        name_and_options(given.solver)[0],
+        name_and_options(estimator.solver)[0],
         shape,
         n_entries,
         rank,
-        _loss(given),
-        plain_model=not bias and not given.reg_by_count,
+        _loss(estimator),
+        plain_model=not bias and not estimator.reg_by_count,
         capabilities=backend.capabilities,
-        nonnegative=bool(given.nonnegative),
+        nonnegative=bool(estimator.nonnegative),
     )
     size = ProblemSize(shape, n_entries, rank + int(bias), np.dtype(dtype).itemsize)
-    automatic = isinstance(given.init, str) and given.init == "auto"
+    automatic = isinstance(estimator.init, str) and estimator.init == "auto"
     plan = FitPlan(
         spec.memory,
         scale_sample=PROBLEM.sample,
         graduated=automatic,
         searched=searched_size(size) if automatic else None,
-        held_out=given.validation_fraction is not None,
+        held_out=estimator.validation_fraction is not None,
         bias=bias,
         source_bytes=int(source_bytes),
     )
