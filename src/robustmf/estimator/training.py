@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf import parameters
 from robustmf.backends.registry import get_backend, get_cluster_backend
 from robustmf.data.accumulate import accumulate
 from robustmf.data.checks import require_magnitude, warn_of_codes, warn_of_empty
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
-from robustmf.fit_state import FitResult
+from robustmf.estimator import parameters
+from robustmf.fit_result import FitResult
 from robustmf.fitting import equilibrated, fit
 from robustmf.io.checkpoint import Checkpoint
 from robustmf.kernels.team import Team
