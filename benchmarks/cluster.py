@@ -20,7 +20,7 @@ from robustmf.backends.dask.source import Triplets
 from robustmf.data.observed import Observed
 from robustmf.distributed.fitting import ClusterFit
 from robustmf.estimator import RobustMF
-from robustmf.parameters import settings_of
+from robustmf.estimator.parameters import settings_of
 
 SMALL = {"entries": 20_000, "grid_entries": 10_000, "workers": 2, "turns": 1}
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import robustmf
-from robustmf import RMFNL, RobustMF, training
+from robustmf import RMFNL, RobustMF
 from robustmf.backends.registry import get_backend
 from robustmf.datasets import make_synthetic
+from robustmf.estimator import training
 from robustmf.report.summary import summary
 from robustmf.selection import RobustMFCV
 

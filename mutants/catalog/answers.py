@@ -11,36 +11,39 @@ _QUERIES = "test_queries.py -k 'recommendations or residuals or bounds'"
 
 MUTANTS = [
     Mutant(
-        "training.py",
+        "estimator/training.py",
         "    grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized",
         "    grown = False",
         _BATCHES + " -k doubled",
     ),
     Mutant(
-        "training.py",
-        '        and given.bias in ("auto", model.factors.has_bias)\n',
+        "estimator/training.py",
+        '        and estimator.bias in ("auto", model.factors.has_bias)\n',
         "",
         _BATCHES + " -k another_rank",
     ),
     Mutant(
-        "training.py",
-        "        elif ignore_given_init and not isinstance(given.init, str):",
+        "estimator/training.py",
+        "        elif ignore_given_init and not isinstance(estimator.init, str):",
         "        elif False:",
         _BATCHES + " -k 'given_init or another_rank'",
     ),
     Mutant(
-        "parameters.py",
-        "    if given.nonnegative and _bias(given) is True:",
+        "estimator/parameters.py",
+        "    if estimator.nonnegative and _bias(estimator) is True:",
         "    if False:",
         "test_nonnegative.py -k refused_by_name",
     ),
     Mutant(
-        "parameters.py", '    require_integer("patience", given.patience, 1)\n', "", _PARAMETERS
+        "estimator/parameters.py",
+        '    require_integer("patience", estimator.patience, 1)\n',
+        "",
+        _PARAMETERS,
     ),
     Mutant(
-        "parameters.py",
-        'require_positive("tol", given.tol, zero=True)',
-        'require_positive("tol", given.tol)',
+        "estimator/parameters.py",
+        'require_positive("tol", estimator.tol, zero=True)',
+        'require_positive("tol", estimator.tol)',
         "test_callbacks_and_validation.py -k tolerance_of_zero",
     ),
     Mutant(

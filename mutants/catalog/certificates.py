@@ -18,14 +18,14 @@ MUTANTS = [
     ),
     Mutant(
         "solvers/mm/criticality.py",
-        "np.clip(witness[free], -slopes[free], slopes[free])",
-        "witness[free]",
+        "np.clip(dual_point[free], -slopes[free], slopes[free])",
+        "dual_point[free]",
         _CERTIFICATES,
         aimed=True,
     ),
     Mutant(
         "solvers/mm/criticality.py",
-        "    x[free] = 0 if witness is None else",
+        "    x[free] = 0 if dual_point is None else",
         "    x[free] = 0 if True else",
         _CERTIFICATES,
         aimed=True,

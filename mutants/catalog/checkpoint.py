@@ -139,7 +139,7 @@ MUTANTS = [
     Mutant("solvers/varpro.py", '        self._steps.damping = state["damping"]\n', "", _WAYS),
     Mutant(
         "solvers/mm/solver.py",
-        '            self._inner.restore(state["inner"], witness)\n',
+        '            self._inner.restore(state["inner"], dual_point)\n',
         "",
         _WAYS,
     ),

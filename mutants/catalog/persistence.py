@@ -165,9 +165,13 @@ MUTANTS = [
     Mutant("io/model_state.py", "        and weights.min() >= 0\n", "", _CONTENT),
     Mutant("io/model_state.py", "or not np.isfinite(array).all():", "or False:", _CONTENT),
     Mutant(
-        "saving.py", "    if n_columns != model.shape[1]:", "    if False:", _VALUES, aimed=True
+        "estimator/saving.py",
+        "    if n_columns != model.shape[1]:",
+        "    if False:",
+        _VALUES,
+        aimed=True,
     ),
-    Mutant("saving.py", "    if reserved:", "    if False:", _FILE),
+    Mutant("estimator/saving.py", "    if reserved:", "    if False:", _FILE),
     Mutant(
         "io/model_file.py",
         "    except CONTENT_ERRORS as error:\n",

@@ -87,7 +87,7 @@ MUTANTS = [
     Mutant("io/reading/npz.py", "size + member.tell() != info.file_size", "False", _MATRIX),
     Mutant(
         "data/observed.py",
-        "            X = _consistent(X)",
+        "            X = consistent_sparse(X)",
         "            pass",
         "data/test_observed.py -k 'inconsistent or modify'",
     ),

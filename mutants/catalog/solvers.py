@@ -150,8 +150,8 @@ MUTANTS = [
     ),
     Mutant(
         "solvers/mm/acceleration.py",
-        "np.clip(self._witness, -w, w)",
-        "self._witness",
+        "np.clip(self._dual_point, -w, w)",
+        "self._dual_point",
         _ACCELERATION,
         aimed=True,
     ),

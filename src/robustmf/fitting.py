@@ -27,7 +27,7 @@ from robustmf.backends.ridge import penalty, ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
 from robustmf.exceptions import InterruptedFitWarning, warn_user
-from robustmf.fit_state import FitResult
+from robustmf.fit_result import FitResult
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.nonnegative import require_nonnegative_init
 from robustmf.initialization.pipeline import initialize

@@ -8,11 +8,11 @@ import pytest
 from robustmf import RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.observed import Observed
+from robustmf.estimator.parameters import settings_of
 from robustmf.exceptions import NotConvergedWarning
 from robustmf.initialization import nonnegative, regularization
 from robustmf.initialization.nonnegative import nonnegative_factors, positive_parts
 from robustmf.losses import Welsch
-from robustmf.parameters import settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 

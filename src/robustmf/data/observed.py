@@ -14,6 +14,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from robustmf.data.arrays import (
+    consistent_sparse,
+    integer_array,
+    real_array,
+    require_equal_lengths,
+    require_finite,
+    require_shape,
+    signed_indices,
+)
 from robustmf.data.compressed import (
     Compressed,
     Duplicates,
@@ -132,13 +141,13 @@ class Observed:
 
     def with_values(self, values: ArrayLike) -> Observed:
         """The same rows and columns with other values, given in row order."""
-        new = cast("Values", np.array(_real(values, "values"), order="C"))
+        new = cast("Values", np.array(real_array(values, "values"), order="C"))
         if new.shape != self.rows.values.shape:
             raise ValueError(
                 f"values must have one number per entry, {self.rows.values.shape}, "
                 f"got shape {new.shape}"
             )
-        _require_finite(new)
+        require_finite(new)
         return Observed(
             Compressed(self.rows.pointers, self.rows.indices, new),
             self.shape,
@@ -164,7 +173,7 @@ class Observed:
                 f"mask must be one bool per entry, {rows.values.shape}, got shape {mask.shape}"
             )
         pointers = np.concatenate(([0], np.cumsum(mask)))[rows.pointers].astype(np.int64)
-        _require_shape(self.shape, int(pointers[-1]))
+        require_shape(self.shape, int(pointers[-1]))
         return type(self)(
             Compressed(pointers, rows.indices[mask], rows.values[mask]),
             self.shape,
@@ -185,7 +194,7 @@ class Observed:
         rows = self.rows
         counts = rows.counts[chosen]
         pointers = np.concatenate(([0], np.cumsum(counts)))
-        _require_shape((len(chosen), self.shape[1]), int(pointers[-1]))
+        require_shape((len(chosen), self.shape[1]), int(pointers[-1]))
         position = np.arange(pointers[-1]) + np.repeat(
             rows.pointers[chosen] - pointers[:-1], counts
         )
@@ -287,9 +296,9 @@ class Observed:
         -------
         Observed
         """
-        i = _indices(rows, "rows")
-        j = _indices(columns, "columns")
-        v = _real(values, "values")
+        i = integer_array(rows, "rows")
+        j = integer_array(columns, "columns")
+        v = real_array(values, "values")
         if not (i.shape == j.shape == v.shape and v.ndim == 1):
             raise ValueError(
                 "rows, columns and values must be 1-dimensional and of the same length, "
@@ -304,15 +313,15 @@ class Observed:
                 max(int(i.max()), 0) + 1 if i.size else 0,
                 max(int(j.max()), 0) + 1 if j.size else 0,
             )
-        _require_shape(shape, len(v))
+        require_shape(shape, len(v))
         for name, index, bound in (("rows", i, shape[0]), ("columns", j, shape[1])):
             if index.min() < 0 or index.max() >= bound:
                 wrong = index[(index < 0) | (index >= bound)][0]
                 raise ValueError(
                     f"{name} must lie in 0 … {bound - 1} for shape {shape}, got {wrong}"
                 )
-        _require_finite(v)
-        compressed = compress(_signed(i), _signed(j), v, shape)
+        require_finite(v)
+        compressed = compress(signed_indices(i), signed_indices(j), v, shape)
         return cls(merge_duplicates(compressed, duplicates), shape)
 
     @classmethod
@@ -344,7 +353,7 @@ class Observed:
         Observed
         """
         shape = (len(ids[0]), len(ids[1]))
-        _require_shape(shape, len(values))
+        require_shape(shape, len(values))
         by_rows = transpose_compressed(
             Compressed(pointers, rows, values), shape[0], np.dtype(dtype)
         )
@@ -371,9 +380,9 @@ class Observed:
                 "convert it, e.g. with X.tocsr()"
             )
         if X.format in ("csr", "csc"):
-            X = _consistent(X)
+            X = consistent_sparse(X)
         if X.format == "lil":
-            _require_equal_lengths(X)
+            require_equal_lengths(X)
         X = sp.coo_array(X)
         if X.ndim != 2:
             raise ValueError(f"X must be 2-dimensional, got {X.ndim} dimension(s)")
@@ -402,11 +411,11 @@ class Observed:
             return X
         if isinstance(X, np.ma.MaskedArray):
             X = (
-                _real(X, "X")
+                real_array(X, "X")
                 if X.mask is np.ma.nomask
-                else np.where(np.ma.getmaskarray(X), np.nan, _real(X.data, "X"))
+                else np.where(np.ma.getmaskarray(X), np.nan, real_array(X.data, "X"))
             )
-        array = _real(X, "X")
+        array = real_array(X, "X")
         if array.ndim != 2:
             raise ValueError(
                 f"Expected 2D array, got {array.ndim}D array instead: "
@@ -520,7 +529,7 @@ def read_table(X: Any, names: ColumnNames = NO_NAMES, *, allow_empty: bool = Fal
 def _from_wide(X: Any, row: Any, *, allow_empty: bool) -> Observed:
     """The entries of a wide table, its labels as ids."""
     table = wide_table(X, row)
-    values = _real(table.values, "X")
+    values = real_array(table.values, "X")
     row_ids = None if table.row_labels is None else listed_ids(table.row_labels, "row")
     column_ids = None if table.column_labels is None else listed_ids(table.column_labels, "column")
     if allow_empty and values.size and np.isnan(values).all():
@@ -547,7 +556,7 @@ def entries_of_lines(
     Lines with the same indices have the same entry.
     """
     numbers = np.arange(len(i), dtype=np.float64)  # exact, and a type that kernels sort
-    ordered = compress(_signed(i), _signed(j), numbers, shape)
+    ordered = compress(signed_indices(i), signed_indices(j), numbers, shape)
     is_new = np.ones(len(i), bool)
     is_new[1:] = ordered.indices[1:] != ordered.indices[:-1]
     is_new[ordered.pointers[:-1][ordered.counts > 0]] = True
@@ -555,97 +564,3 @@ def entries_of_lines(
     lines: NDArray[Any] = np.empty(len(i), np.int32 if small else np.int64)
     lines[ordered.values.astype(np.int64)] = np.cumsum(is_new) - 1
     return lines
-
-
-def _consistent(X: Any) -> Any:
-    """A CSR or CSC matrix with the arrays of X, unless pointers or indices are out of bounds.
-
-    SciPy follows them without checks; its own check modifies the matrix it is given.
-    """
-    try:
-        make = sp.csr_array if X.format == "csr" else sp.csc_array
-        checked = make((X.data, X.indices, X.indptr), shape=X.shape)
-        checked.check_format(full_check=True)
-    except ValueError as error:
-        raise ValueError(f"X is an inconsistent {X.format} matrix: {error}") from None
-    return checked
-
-
-def _require_equal_lengths(X: Any) -> None:
-    """Raise unless a LIL matrix has as many values as indices per row; SciPy would make some up."""
-    lengths = [[len(line) for line in lines] for lines in (X.rows, X.data)]
-    if lengths[0] != lengths[1] or len(lengths[0]) != X.shape[0]:
-        raise ValueError(
-            "X is an inconsistent lil matrix: rows and data must have one list per row, of equal "
-            "lengths"
-        )
-
-
-def _signed(index: NDArray[Any]) -> NDArray[Any]:
-    """int32 and int64, which kernels read, as they are; other integers as int32."""
-    return index if index.dtype in (np.int32, np.int64) else index.astype(np.int32)
-
-
-def _real(values: ArrayLike, name: str) -> Values:
-    """``values`` as float32 or float64 in native byte order; TypeError if they are not real."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        array = _convert_objects(array, name)
-    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    return cast("Values", array.astype(np.float32 if single else np.float64, copy=False))
-
-
-def _convert_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Python numbers as float64; other types are refused."""
-    if array.dtype.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: {name} must hold real numbers, got dtype {array.dtype}"
-        )
-    if array.dtype.kind == "O":
-        try:
-            return array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise TypeError(
-                f"{name} must hold real numbers, got an object array ({error}); "
-                "argument must be a string or a number"
-            ) from None
-    raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-
-
-def _require_finite(values: Values) -> None:
-    if not np.isfinite(values).all():
-        bad = np.flatnonzero(~np.isfinite(values))
-        raise ValueError(
-            f"values must be finite, got {values[bad[0]]} "
-            f"({len(bad)} entries are NaN or infinity); "
-            "leave missing entries out of a sparse input, or mark them NaN in a dense one"
-        )
-
-
-def _require_shape(shape: tuple[int, int], n_entries: int) -> None:
-    if not isinstance(shape, (tuple, list)) or not all(
-        isinstance(size, (int, np.integer)) for size in shape
-    ):
-        raise TypeError(f"shape must be a pair of integers (rows, columns), got shape={shape!r}")
-    if len(shape) != 2:
-        raise ValueError(f"shape must be a pair of integers (rows, columns), got shape={shape!r}")
-    m, n = shape
-    if m < 1 or n < 1:
-        what = "sample(s)" if m < 1 else "feature(s)"
-        raise ValueError(
-            f"X must have rows and columns, got shape {shape}: "
-            f"0 {what} (shape={shape}) while a minimum of 1 is required."
-        )
-    if max(m, n) > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"X may have at most {np.iinfo(np.int32).max} rows and columns, got shape {shape}"
-        )
-    if n_entries < 1:
-        raise ValueError(f"X must have at least one observed entry, got none for shape {shape}")
-
-
-def _indices(values: ArrayLike, name: str) -> NDArray[np.integer[Any]]:
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be an array of integers, got dtype {array.dtype}")
-    return array

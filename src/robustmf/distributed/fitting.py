@@ -24,7 +24,7 @@ from robustmf.distributed.checkpoint import in_folder, open_manifest, saved_layo
 from robustmf.distributed.initialization import SAMPLING, RemoteFactorization, initialize
 from robustmf.distributed.shards import require_storable, write_shards
 from robustmf.exceptions import CheckpointError
-from robustmf.fit_state import FitResult
+from robustmf.fit_result import FitResult
 from robustmf.fitting import Data, check, fit_data
 from robustmf.initialization.state import Initialization
 from robustmf.io.checkpoint import Checkpoint, Progress

@@ -17,9 +17,9 @@ from robustmf.data.sampling import evenly_spaced
 from robustmf.data.statistics import MAD_TO_SIGMA, suspected_codes
 from robustmf.data.table_form import ids_or_numbers
 from robustmf.estimator import RobustMF
+from robustmf.estimator.parameters import finds_rank
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.scores import scores_and_predictions
-from robustmf.parameters import finds_rank
 from robustmf.report.names import isolated, tick
 from robustmf.report.quantities import (
     Grid,

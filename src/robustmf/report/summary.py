@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from robustmf.estimator.parameters import rank_text
 from robustmf.initialization.candidates import ModelCandidate
-from robustmf.parameters import rank_text
 
 
 def summary(estimator: Any) -> dict[str, str]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from robustmf import RobustMF, parameters, training
+from robustmf import RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.estimator import parameters, training
 from robustmf.fitting import Data, iterate
 from robustmf.initialization.state import Initialization
 from robustmf.io.checkpoint import Progress

@@ -39,7 +39,7 @@ def test_a_step_is_repeated_until_its_length_is_safe(curvature, tried):
 
 def test_the_last_dual_point_is_projected_onto_the_new_box(monkeypatch):
     begun = []
-    found = SimpleNamespace(witness=np.array([3.0, -3.0, 0.5]))
+    found = SimpleNamespace(dual_point=np.array([3.0, -3.0, 0.5]))
     monkeypatch.setattr(acceleration, "minimize_surrogate", lambda *_: found)
 
     class Inner(WarmStartedAPG):

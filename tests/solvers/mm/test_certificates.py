@@ -32,7 +32,7 @@ def test_the_gap_of_ladmpsap_bounds_the_distance_to_the_minimum(surrogate, max_i
     assert found.value - found.gap <= best.value + 1e-9
     assert found.gap >= found.value - best.value - 1e-9
     assert found.value >= lower - 1e-9
-    assert (np.abs(found.witness) <= surrogate.weights).all()
+    assert (np.abs(found.dual_point) <= surrogate.weights).all()
 
 
 def test_the_multiplier_of_ladmpsap_is_a_subgradient_at_convergence(surrogate):
@@ -47,7 +47,7 @@ def test_the_multiplier_of_ladmpsap_is_a_subgradient_at_convergence(surrogate):
     far = np.abs(rho) > 0.05
     expected = (surrogate.weights * np.sign(rho))[far]
     assert far.sum() > 50
-    np.testing.assert_allclose(found.witness[far], expected, atol=1e-3)
+    np.testing.assert_allclose(found.dual_point[far], expected, atol=1e-3)
     assert found.gap < 1e-3 * (surrogate.at_zero - found.value)
 
 
@@ -114,18 +114,18 @@ def test_criticality_is_the_norm_of_the_smallest_subgradient(team, name, zeros):
     assert criticality(operations, objective, U, V, e) == pytest.approx(expected, rel=1e-3)
 
 
-def test_a_witness_is_used_and_kept_within_its_bounds(team):
+def test_a_dual_point_is_used_and_kept_within_its_bounds(team):
     U, V, values, residual, free = point_with_zero_residuals(1, 40, 1e-7)
     loss = make_loss("lsp")
     operations = CPUOperations(Observed.from_dense(values.reshape(12, 10)), team)
     objective = Objective(loss, 0.3)
     e = operations.residuals(U, V)
     slopes = loss.derivative(e)
-    witness = np.random.default_rng(2).uniform(-3, 3, len(e))
-    x = np.where(free, np.clip(witness, -slopes, slopes), slopes * np.sign(residual))
+    dual_point = np.random.default_rng(2).uniform(-3, 3, len(e))
+    x = np.where(free, np.clip(dual_point, -slopes, slopes), slopes * np.sign(residual))
     X = x.reshape(12, 10)
     expected = np.sqrt(((0.3 * U - X @ V) ** 2).sum() + ((0.3 * V - X.T @ U) ** 2).sum())
-    found = criticality(operations, objective, U, V, e, witness, polish=False)
+    found = criticality(operations, objective, U, V, e, dual_point, polish=False)
     assert found == pytest.approx(expected, rel=1e-9)
 
 

@@ -62,12 +62,12 @@ def test_primal_and_dual_optimum_agree(name, seed, team):
     surrogate, _ = surrogate_at(name, team, seed)
     found = SparseAPG().solve(surrogate, TIGHT)
     dual = surrogate.dual()
-    products = surrogate.operations.products(found.witness, *surrogate.factors)
-    lower = surrogate.dual_offset - dual.value(found.witness, products)
+    products = surrogate.operations.products(found.dual_point, *surrogate.factors)
+    lower = surrogate.dual_offset - dual.value(found.dual_point, products)
     assert found.value - lower + 1e-9 * found.value >= 0
     assert found.value - lower <= 1e-8 * found.value
     assert found.gap == pytest.approx(found.value - lower, abs=1e-9 * found.value)
-    assert np.all(np.abs(found.witness) <= surrogate.weights)
+    assert np.all(np.abs(found.dual_point) <= surrogate.weights)
     assert found.value < surrogate.at_zero
 
 

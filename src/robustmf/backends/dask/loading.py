@@ -242,7 +242,9 @@ def finish_block(
     holdout = None
     if tiles[0].selected is not None:
         selected = np.concatenate([tile.selected for tile in tiles])
-        holdout = Holdout(*vars(entries.at(selected)).values())
+        held_out = entries.at(selected)
+        in_row_order = np.lexsort((held_out.columns, held_out.rows))
+        holdout = Holdout(*vars(held_out.at(in_row_order)).values())
         entries = entries.at(~selected)
     observed, weights = weighted_entries(entries, (own_size, start))
     return Block(observed, weights, offset, np.concatenate(columns), needed, holdout)

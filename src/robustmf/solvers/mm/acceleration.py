@@ -144,20 +144,20 @@ class WarmStartedAPG:
     make_steps: Callable[[Surrogate, Array], SurrogateSteps]
 
     def __init__(self) -> None:
-        self._witness: Array | None = None
+        self._dual_point: Array | None = None
 
     def solve(self, surrogate: Surrogate, options: MM) -> Increment:
         """Minimize the surrogate from the last dual point, projected onto the new box."""
         w = surrogate.weights
-        x = np.zeros_like(w) if self._witness is None else np.clip(self._witness, -w, w)
+        x = np.zeros_like(w) if self._dual_point is None else np.clip(self._dual_point, -w, w)
         found = minimize_surrogate(type(self).make_steps(surrogate, x), surrogate, options)
-        self._witness = found.witness
+        self._dual_point = found.dual_point
         return found
 
     def state(self) -> dict[str, Any]:
-        """Nothing besides the witness."""
+        """Nothing besides the dual point."""
         return {}
 
-    def restore(self, state: dict[str, Any], witness: Array) -> None:
-        """Start the next solve from the witness."""
-        self._witness = witness
+    def restore(self, state: dict[str, Any], dual_point: Array) -> None:
+        """Start the next solve from the dual point."""
+        self._dual_point = dual_point

@@ -81,7 +81,7 @@ def criticality(
     U: Array,
     V: Array,
     residual: Array,
-    witness: Array | None = None,
+    dual_point: Array | None = None,
     polish: bool = True,
 ) -> float:
     """Norm of the smallest element of the Clarke subdifferential at (U, V).
@@ -90,16 +90,16 @@ def criticality(
     ----------
     residual : array over the entries
         M − UVᵀ.
-    witness : array over the entries, optional
+    dual_point : array over the entries, optional
         A good estimate of x at the zero residuals, such as the dual point of the last inner solve.
     polish : bool, default=True
-        Minimize over x at the zero residuals. Otherwise the witness is used as it is, which gives
-        an upper bound at the cost of one pass.
+        Minimize over x at the zero residuals. Otherwise the dual point is used as it is, which
+        gives an upper bound at the cost of one pass.
     """
     slopes = objective.loss.derivative(residual).astype(residual.dtype, copy=False)
     x = slopes * np.sign(residual)
     free = (np.abs(residual) <= _zero_width(operations, U, V, residual)) & objective.loss.concave
-    x[free] = 0 if witness is None else np.clip(witness[free], -slopes[free], slopes[free])
+    x[free] = 0 if dual_point is None else np.clip(dual_point[free], -slopes[free], slopes[free])
     if polish and free.any():
         x[free] = _smallest(operations, objective, U, V, x, free, slopes)
     XV, XtU = operations.products(x, U, V)

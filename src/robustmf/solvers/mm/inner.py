@@ -39,7 +39,7 @@ class Increment:
     ----------
     dU, dV : array
         The increments.
-    witness : array over the entries
+    dual_point : array over the entries
         The dual point x, a subgradient of the loss at every entry (|x| ≤ w).
     value : float
         F(dU, dV).
@@ -51,7 +51,7 @@ class Increment:
 
     dU: Array
     dV: Array
-    witness: Array
+    dual_point: Array
     value: float
     gap: float
     iterations: int
@@ -65,9 +65,9 @@ class InnerSolver(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """What the next solve starts from, besides the witness of the last one."""
+        """What the next solve starts from, besides the dual point of the last one."""
         ...
 
-    def restore(self, state: dict[str, Any], witness: Array) -> None:
-        """Continue from a :meth:`state` and the witness of the last solve."""
+    def restore(self, state: dict[str, Any], dual_point: Array) -> None:
+        """Continue from a :meth:`state` and the dual point of the last solve."""
         ...

@@ -95,7 +95,7 @@ class LADMPSAP:
         """The splitting."""
         return {} if self._state is None else dict(vars(self._state))
 
-    def restore(self, state: dict[str, Any], witness: Array) -> None:
+    def restore(self, state: dict[str, Any], dual_point: Array) -> None:
         """Start the next solve from the splitting."""
         self._state = Splitting(**state)
 

@@ -48,7 +48,7 @@ class Certificate:
 
     Attributes
     ----------
-    witness : array over the entries
+    dual_point : array over the entries
         The dual point, a subgradient of the loss at every entry.
     gap : float
         The duality gap.
@@ -56,7 +56,7 @@ class Certificate:
         The number of steps.
     """
 
-    witness: Array
+    dual_point: Array
     gap: float
     iterations: int
 
@@ -118,9 +118,9 @@ class MMSolver:
         self._residual = self._operations.residuals(*self._factors)
         last = state["last"]
         if last is not None:
-            (witness,) = require_same_layout((last["witness"],), (self._residual,))
-            self._last = Certificate(witness, last["gap"], last["iterations"])
-            self._inner.restore(state["inner"], witness)
+            (dual_point,) = require_same_layout((last["dual_point"],), (self._residual,))
+            self._last = Certificate(dual_point, last["gap"], last["iterations"])
+            self._inner.restore(state["inner"], dual_point)
 
     def step(self) -> float:
         """One MM iteration: H(new) ≤ F(increments) < F(0) = H(old), or no change."""
@@ -133,7 +133,7 @@ class MMSolver:
                 f"increments of shapes {found.dU.shape} and {found.dV.shape} do not belong to "
                 f"factors of shapes {U.shape} and {V.shape}"
             )
-        self._last = Certificate(found.witness, found.gap, found.iterations)
+        self._last = Certificate(found.dual_point, found.gap, found.iterations)
         if not found.value < surrogate.at_zero:
             return self._value
         new = (U + found.dU, V + found.dV)
@@ -173,9 +173,9 @@ class MMSolver:
         return 100 * unit * (abs(self._value) + size)
 
     @property
-    def witness(self) -> Array | None:
+    def dual_point(self) -> Array | None:
         """The dual point of the last inner solve."""
-        return None if self._last is None else self._last.witness
+        return None if self._last is None else self._last.dual_point
 
     def report(self) -> dict[str, float]:
         """Gap and steps of the inner solve, and an upper bound on the criticality."""
@@ -184,7 +184,7 @@ class MMSolver:
             self._objective,
             *self.factors,
             self._residual,
-            self.witness,
+            self.dual_point,
             polish=False,
         )
         if self._last is None:
@@ -198,5 +198,5 @@ class MMSolver:
     def criticality(self) -> float:
         """The norm of the smallest element of the Clarke subdifferential at the current point."""
         return criticality(
-            self._operations, self._objective, *self.factors, self._residual, self.witness
+            self._operations, self._objective, *self.factors, self._residual, self.dual_point
         )

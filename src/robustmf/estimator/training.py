@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf import parameters
 from robustmf.backends.registry import get_backend, get_cluster_backend
 from robustmf.data.accumulate import accumulate
 from robustmf.data.checks import require_magnitude, warn_of_codes, warn_of_empty
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
-from robustmf.fit_state import FitResult
+from robustmf.estimator import parameters
+from robustmf.fit_result import FitResult
 from robustmf.fitting import equilibrated, fit
 from robustmf.io.checkpoint import Checkpoint
 from robustmf.kernels.team import Team
@@ -57,7 +57,7 @@ OPTIONS = ContinuationOptions()
 
 
 def fit_entries(
-    given: Any,
+    estimator: Any,
     observed: Observed,
     weights: Array | None,
     *,
@@ -69,7 +69,7 @@ def fit_entries(
 
     Parameters
     ----------
-    given : RobustMF
+    estimator : RobustMF
         The parameters.
     observed : Observed
         The entries, on the backend.
@@ -82,12 +82,12 @@ def fit_entries(
         of the first fit.
     checkpoint : Checkpoint or None, default=None
     """
-    parameters.check(given, observed.shape)
+    parameters.check(estimator, observed.shape)
     require_magnitude(observed)
-    rng = _random_numbers(given)
-    with Team(given.n_jobs) as team, _progress(given) as shown:
-        settings = parameters.settings_of(given, observed.shape, observed.rows.values, shown)
-        operations = get_backend(given.device).operations(
+    rng = _random_numbers(estimator)
+    with Team(estimator.n_jobs) as team, _progress(estimator) as shown:
+        settings = parameters.settings_of(estimator, observed.shape, observed.rows.values, shown)
+        operations = get_backend(estimator.device).operations(
             observed,
             team,
             settings.rank + int(settings.bias is True),
@@ -101,8 +101,8 @@ def fit_entries(
             previous = previous.equilibrated
             known = extend(operations, on_entries, previous.columns, previous.factors)
             settings = _continued(settings, previous, known)
-        elif ignore_given_init and not isinstance(given.init, str):
-            settings = replace(settings, auto_rank=given.rank == "auto", init="auto")
+        elif ignore_given_init and not isinstance(estimator.init, str):
+            settings = replace(settings, auto_rank=estimator.rank == "auto", init="auto")
         result = fit(settings, operations, on_entries, rng, checkpoint)
         if scales is not None:
             factors = result.factorization.scaled(*placed)
@@ -113,7 +113,7 @@ def fit_entries(
 
 
 def fit_more_entries(
-    given: Any, model: FittedModel, new: Observed, new_weights: Array | None
+    estimator: Any, model: FittedModel, new: Observed, new_weights: Array | None
 ) -> tuple[FittedModel, Observed]:
     """Fit the entries of a model and new ones, which replace old ones at the same position."""
     observed, weights = accumulate(
@@ -121,13 +121,13 @@ def fit_more_entries(
     )
     grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
     same_model = (
-        given.rank in ("auto", model.factors.rank)
-        and given.bias in ("auto", model.factors.has_bias)
-        and bool(given.nonnegative) == model.nonnegative
+        estimator.rank in ("auto", model.factors.rank)
+        and estimator.bias in ("auto", model.factors.has_bias)
+        and bool(estimator.nonnegative) == model.nonnegative
     )
-    placed = get_backend(given.device).observe(observed)
+    placed = get_backend(estimator.device).observe(observed)
     previous = model if same_model and not grown else None
-    fitted = fit_entries(given, placed, weights, previous=previous, ignore_given_init=True)
+    fitted = fit_entries(estimator, placed, weights, previous=previous, ignore_given_init=True)
     return fitted, placed
 
 
@@ -141,7 +141,7 @@ def require_entries(model: FittedModel) -> None:
 
 
 def fit_on_cluster(
-    given: Any,
+    estimator: Any,
     X: Any,
     weights: Any,
     client: Any,
@@ -149,7 +149,7 @@ def fit_on_cluster(
     names: ColumnNames,
 ) -> tuple[FittedModel, Any]:
     """Fit data on a Dask cluster, and return the model and what is kept of the entries."""
-    backend = get_cluster_backend(given.device)
+    backend = get_cluster_backend(estimator.device)
     backend.check_available()
     from robustmf.backends.dask.source import as_triplets  # noqa: PLC0415 - Dask is an extra
     from robustmf.distributed.fitting import ClusterFit  # noqa: PLC0415
@@ -159,43 +159,43 @@ def fit_on_cluster(
             "weights must be a column of the data with client=: "
             "give X as robustmf.backends.dask.Triplets(data, weight=name)"
         )
-    solver, _ = name_and_options(given.solver)
-    parameters.check(given)  # before the data are read
+    solver, _ = name_and_options(estimator.solver)
+    parameters.check(estimator)  # before the data are read
     require_possible(
         solver,
         plain_model=True,
         capabilities=backend.capabilities,
-        nonnegative=bool(given.nonnegative),
-        has_rank=not parameters.finds_rank(given),
-        certify=bool(given.certify),
-        n_init=given.n_init,
+        nonnegative=bool(estimator.nonnegative),
+        has_rank=not parameters.finds_rank(estimator),
+        certify=bool(estimator.certify),
+        n_init=estimator.n_init,
     )
     triplets = as_triplets(X, names)
-    rng = _random_numbers(given)
-    job = ClusterFit(client, triplets, checkpoint, given.validation_fraction, rng)
+    rng = _random_numbers(estimator)
+    job = ClusterFit(client, triplets, checkpoint, estimator.validation_fraction, rng)
     shape = job.matrix.shape
-    parameters.check(given, shape)
-    with _progress(given) as shown:
-        values = job.sample.values if parameters.finds_bounds(given) else np.empty(0)
-        settings = parameters.settings_of(given, shape, values, shown)
+    parameters.check(estimator, shape)
+    with _progress(estimator) as shown:
+        values = job.sample.values if parameters.finds_bounds(estimator) else np.empty(0)
+        settings = parameters.settings_of(estimator, shape, values, shown)
         result, entries = job.fit(settings)
     model = fitted_model(settings, result, entries, None, entries.n_entries)
     job.write_shards(model)
     return checked(model, entries, None), entries
 
 
-def warn_of_result(given: Any, observed: Any) -> None:
+def warn_of_result(estimator: Any, observed: Any) -> None:
     """Warn of failed checks, and of rows and columns without an entry; print the solver."""
-    model: FittedModel = given.model_
+    model: FittedModel = estimator.model_
     warn_of_failed_checks(model.summary.failed_checks)
     if not model.has_all_entries:
         return
     warn_of_codes(observed)
     warn_of_empty(observed, model.factors.has_bias)
-    if given.verbose:
+    if estimator.verbose:
         summary = model.summary
         print(
-            f"{type(given).__name__}: {parameters.rank_text(given)}; "
+            f"{type(estimator).__name__}: {parameters.rank_text(estimator)}; "
             f"solver {summary.solver} ({summary.solver_reason}); {summary.stop_reason}",
             file=sys.stderr,
         )
@@ -272,19 +272,19 @@ def _continued(settings: Settings, previous: FittedModel, known: Any) -> Setting
     return replace(settings, reg=previous.reg, auto_reg=False, bias_unit=previous.bias_unit)
 
 
-def _random_numbers(given: Any) -> np.random.Generator:
+def _random_numbers(estimator: Any) -> np.random.Generator:
     """A separate stream: with the one that drew the data, random factors would be the truth."""
-    return as_generator(given.random_state).spawn(1)[0]
+    return as_generator(estimator.random_state).spawn(1)[0]
 
 
 @contextmanager
-def _progress(given: Any) -> Iterator[Sequence[Callback]]:
-    if not given.verbose:
+def _progress(estimator: Any) -> Iterator[Sequence[Callback]]:
+    if not estimator.verbose:
         yield ()
         return
     from robustmf.solvers.progress import ProgressBar  # noqa: PLC0415 - imports rich
 
-    name = type(given).__name__
-    title = name if given.rank == "auto" else f"{name} rank {given.rank}"
-    with ProgressBar(title, given.max_iter, given.tol) as bar:
+    name = type(estimator).__name__
+    title = name if estimator.rank == "auto" else f"{name} rank {estimator.rank}"
+    with ProgressBar(title, estimator.max_iter, estimator.tol) as bar:
         yield (bar,)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from robustmf.data.table_form import TableForm
+from robustmf.estimator.parameters import bounds_of
+from robustmf.estimator.sklearn_interface import OUTPUT_CONFIG
 from robustmf.exceptions import ModelFileError, NotSavableError
 from robustmf.io.model_file import Saved, read, refusing, write
 from robustmf.io.model_state import STATE_NAMES
 from robustmf.model import FittedModel
-from robustmf.parameters import bounds_of
-from robustmf.sklearn_interface import OUTPUT_CONFIG
 from robustmf.solvers.mm.options import MM
 
 

@@ -15,21 +15,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from robustmf import parameters, saving, sklearn_interface, training
-from robustmf.answers import errors, matrices, recommendations
+from robustmf.answers import errors, matrices, recommendations, scores
 from robustmf.answers.tables import factor_rows, per_pair
 from robustmf.backends.registry import get_backend
 from robustmf.data.checks import entry_weights, new_rows, require_in_memory
 from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.table_form import ColumnNames
+from robustmf.estimator import parameters, saving, sklearn_interface, training
 from robustmf.io.checkpoint import as_checkpoint
 from robustmf.losses import Loss
 from robustmf.model import FittedModel
-from robustmf.outliers import cleaning, labelled, scores
+from robustmf.outliers import cleaning
 from robustmf.outliers.audit import Audit
 from robustmf.outliers.cleaning import Cleaned
 from robustmf.outliers.scores import Rows
+from robustmf.outliers.scores import audit as find_suspects
 from robustmf.solvers.base import Callback
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.settings import Init
@@ -819,7 +820,7 @@ class RobustMF(
             (the model was loaded from a file, or entries were added by ``partial_fit``), a table
             of row ids, column ids and scores. Otherwise an array in row order.
         """
-        return labelled.outlier_scores(
+        return scores.outlier_scores(
             self._model(), self._entries(X, rows), rows=rows, attacks=attacks
         )
 
@@ -844,7 +845,7 @@ class RobustMF(
             Series whose index is the row labels, for one of polars or Arrow a table of labels and
             scores.
         """
-        return labelled.row_scores(self._model(), self._entries(X, rows), rows=rows)
+        return scores.row_scores(self._model(), self._entries(X, rows), rows=rows)
 
     def column_scores(self, X: Any = None, *, rows: Rows = "fitted") -> Any:
         """For each column, the share of clean columns that would look as bad or worse.
@@ -864,7 +865,7 @@ class RobustMF(
         ndarray, Series or table
             One score per column, with its label as in :meth:`row_scores`.
         """
-        return labelled.column_scores(self._model(), self._entries(X, rows), rows=rows)
+        return scores.column_scores(self._model(), self._entries(X, rows), rows=rows)
 
     def audit(
         self, X: Any = None, *, rows: Rows = "fitted", top: int = 10, at_most: float = 0.01
@@ -893,7 +894,7 @@ class RobustMF(
         >>> round(1 - found.clean_share, 2), len(found.entries)
         (0.05, 3)
         """
-        return scores.audit(
+        return find_suspects(
             self._model(), self._entries(X, rows), rows=rows, top=top, at_most=at_most
         )
 
