@@ -11,14 +11,14 @@ import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.initialization.candidates import ModelCandidate
+from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.model_choice import (
     Biases,
     ConsideredModel,
     _errors,
     _truncated,
+    _with_more_evidence,
     learned_biases,
-    simplest,
 )
 from robustmf.initialization.search import Block
 from robustmf.kernels.team import Team
@@ -113,25 +113,38 @@ def test_candidates_have_errors_of_entries_that_were_not_used():
 
 def test_the_simplest_model_within_a_standard_error_is_chosen():
     rng = np.random.default_rng(0)
-    best = -rng.exponential(size=1000)
+    best = rng.exponential(size=1000)
+    noise = 0.1 * rng.standard_normal(1000)
+    noise -= noise.mean()
+    assert simplest([best + noise + 0.002, best]) == 0
+    assert simplest([best + noise + 0.02, best]) == 1
+    assert simplest([best + 5, best + noise + 0.002, best]) == 1
+
+
+def test_of_two_models_with_factors_the_one_with_more_evidence_is_considered():
+    rng = np.random.default_rng(0)
+    densities = -rng.exponential(size=1000)
     noise = 0.1 * rng.standard_normal(1000)  # the standard error of the sum is 3.2
     noise -= noise.mean()
 
-    def models(*own):
-        return [
-            ConsideredModel("", factors(densities, residuals), None, evidence)
-            for densities, evidence, *residuals in own
+    def considered(one, other, rank=3, spread=0.1):
+        factors = [
+            SimpleNamespace(log_densities=densities, rank=3),
+            SimpleNamespace(
+                log_densities=densities + noise, rank=rank, noise=SimpleNamespace(spread=spread)
+            ),
         ]
+        models = [
+            ConsideredModel("factors", factors[0], None, one),
+            ConsideredModel("biases and factors", factors[1], SimpleNamespace(), other),
+        ]
+        return models.index(_with_more_evidence(models))
 
-    def factors(densities, residuals):
-        return SimpleNamespace(log_densities=densities, residuals=np.array([*residuals, 1.0]))
-
-    assert simplest(models((best + noise, -2.0), (best, 0.0)), 1.0) == 0
-    assert simplest(models((best + noise, -5.0), (best, 0.0)), 1.0) == 1
-    assert simplest(models((best - 5, -5000.0), (best + noise, -2.0), (best, 0.0)), 1.0) == 1
-    exact = (best - 5, -5000.0, 0.0, 1e-9, 1e-7, -1e-7, 1e-8)  # and one outlier
-    assert simplest(models(exact, (best, 0.0)), 1.0) == 0
-    assert simplest(models(exact, (best, 0.0)), 0.01) == 1
+    assert considered(0.0, 2.0) == 0  # the simpler one, up to a standard error
+    assert considered(0.0, 5.0) == 1
+    assert considered(0.0, -2.0, rank=1) == 1  # it is the simpler one
+    assert considered(0.0, -5.0, rank=1) == 0
+    assert considered(0.0, 5.0, spread=2.0) == 0  # noise levels that it cannot have
 
 
 def test_divergence_of_biases_is_that_of_gaussian_posteriors():
@@ -199,9 +212,13 @@ def test_a_candidate_has_the_standard_error_of_its_mean_error():
     assert found.standard_error == pytest.approx(np.sqrt(3.5) / 2)
 
 
+def considered(biases=None, **factors):
+    return ConsideredModel("", SimpleNamespace(**factors), biases, 0.0)
+
+
 def test_errors_are_truncated_at_the_lowest_noise_level():
     """A model is not better because it fits outliers, or because its own noise is larger."""
-    models = [SimpleNamespace(sigma=2.0), SimpleNamespace(sigma=0.5)]
+    models = [considered(sigma=2.0), considered(sigma=0.5)]
     found = _truncated([np.array([1.0, 4.0, 90.0]), np.array([0.1, 0.3, 9.0])], models)
     np.testing.assert_allclose(found, [[1.0, 1.5, 1.5], [0.1, 0.3, 1.5]])
 
@@ -209,7 +226,7 @@ def test_errors_are_truncated_at_the_lowest_noise_level():
 def test_errors_are_not_truncated_below_those_of_most_entries():
     """The noise level is that of an entry of scale 1, which may be far below the others'."""
     errors = [np.array([1.0, 1.0, 4.0, 90.0]), np.array([0.0, 1.0, 1.0, 2.0])]
-    models = [SimpleNamespace(sigma=0.1), SimpleNamespace(sigma=0.3)]
+    models = [considered(sigma=0.1), considered(sigma=0.3)]
     found = _truncated(errors, models)
     most = 3 * MAD_TO_SIGMA
     np.testing.assert_allclose(found[0], [1.0, 1.0, 4.0, most])
@@ -217,7 +234,7 @@ def test_errors_are_not_truncated_below_those_of_most_entries():
 
 
 def test_without_noise_errors_are_truncated_far_below_those_of_the_simplest_model():
-    exact = [SimpleNamespace(sigma=0.0)]
+    exact = [considered(sigma=0.0)]
     found, _ = _truncated([np.array([1.0, 2.0, 3.0]), np.zeros(3)], exact)
     np.testing.assert_allclose(found, 2e-6)
 
@@ -234,10 +251,10 @@ def test_errors_of_biases_are_those_of_entries_left_out():
     expected = np.full(12, 1 / 4)
     expected[5] = 0.1 / 4  # Huber's weight of an outlier of ten widths
     np.testing.assert_allclose(leverage, expected)
-    found = _errors(SimpleNamespace(residuals=residual), rows, block)
+    found = _errors(considered(rows, residuals=residual), block)
     np.testing.assert_allclose(found, np.abs(residual) / (1 - expected))
     alone = Biases(0.0, *zeros, -3.0, np.inf, 1.0)  # as of a row with one entry
-    found = _errors(SimpleNamespace(residuals=np.full(12, 0.1)), alone, block)
+    found = _errors(considered(alone, residuals=np.full(12, 0.1)), block)
     np.testing.assert_allclose(found, 0.1 / 0.05)
 
 

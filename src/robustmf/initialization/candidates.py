@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,3 +56,17 @@ class ModelCandidate:
         """The candidate with these absolute errors."""
         standard_error = float(errors.std() / np.sqrt(len(errors)))
         return cls(model, rank, float(errors.mean()), standard_error, chosen)
+
+
+def simplest(errors: Sequence[Array]) -> int:
+    """The index of the first model that is as good as the best, up to one standard error.
+
+    Models are in order of complexity. The standard error is that of the mean difference of the
+    errors of the same entries, in which outliers nearly cancel.
+    """
+    best = min(errors, key=lambda own: float(own.mean()))
+    for k, own in enumerate(errors):
+        difference = own - best
+        if difference.mean() <= difference.std() / np.sqrt(len(difference)):
+            return k
+    raise AssertionError("the best model is as good as itself")

@@ -1,7 +1,8 @@
 """The choice of the model: a center, biases, factors, or factors beside a center or biases.
 
-Models are compared by their evidence, and the simplest one is chosen whose evidence is that of the
-best up to one standard error. See docs/design/regularization.md.
+Models are compared by the errors of entries that are predicted from the others, and the simplest
+one is chosen that is as good as the best up to one standard error. Of two models with factors the
+one with more evidence is considered. See docs/design/regularization.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.initialization.candidates import ModelCandidate
+from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
 from robustmf.initialization.problem import sampled_entries
@@ -38,8 +39,6 @@ class ModelChoiceOptions:
         Errors are truncated at this many standard deviations of the noise,
     exact : float
         or where there is no noise at this share of a typical error of the simplest model.
-    exact_quantile : float
-        A model is exact if this quantile of its errors is below that share.
     constant_share : float
         The share of the constant vector in the span of factors above which these may contain
         biases.
@@ -57,7 +56,6 @@ class ModelChoiceOptions:
 
     cutoff: float = 3.0
     exact: float = 1e-6
-    exact_quantile: float = 0.75
     constant_share: float = 0.5
     worthwhile: float = 0.01
     unequal_noise: float = 1.5
@@ -144,14 +142,6 @@ class ConsideredModel:
     biases: Biases | None
     evidence: float
 
-    def is_exact(self, typical: float) -> bool:
-        """Whether nearly all entries are predicted up to rounding errors, for values of this size.
-
-        Densities of rounding errors do not distinguish models.
-        """
-        sizes = np.abs(self.factors.residuals)
-        return float(np.quantile(sizes, OPTIONS.exact_quantile)) <= OPTIONS.exact * typical
-
     @property
     def complexity(self) -> int:
         """The number of parameters of a row."""
@@ -200,7 +190,6 @@ def choose_model(
         None where there are too few entries to compare models.
     """
     block = Block.to_search(operations)
-    typical = float(np.median(np.abs(block.of(block.observed).rows.values)))
     plain = None
     if without_biases:
         plain = search_block(operations, rank, rng, block)
@@ -208,41 +197,40 @@ def choose_model(
             return None
     considered: list[ConsideredModel] = []
     base: Biases | None = None
-    variance = 1.0
     if with_biases:
-        zero = noise_of_block(operations, block)
-        if zero is None:
-            return None
-        simple = [ConsideredModel("zero", zero, None, zero.evidence)]
         biases = _placed_biases(operations, block)
         center = replace(_without_biases(operations), center=biases.center, width=biases.width)
         for name, own in (("center", center), ("biases", biases)):
             left = noise_of_block(own.subtracted_from(operations), block)
             if left is None:
                 return None
-            evidence = left.evidence - own.divergence(block, 1.0)
-            simple.append(ConsideredModel(name, left, own, evidence))
-        variance = simple[-1].factors.sigma ** 2
-        considered = simple[1:]
-        base = biases if plain is None else simple[simplest(simple, typical)].biases
+            considered.append(ConsideredModel(name, left, own, left.evidence))
+        zero = np.abs(block.of(block.observed).rows.values)
+        errors = [zero, *(_errors(one, block) for one in considered)]
+        base = (None, center, biases)[simplest(_truncated(errors, considered))]
+        if plain is None:
+            base = biases
+    with_factors = []
     if plain is not None and plain.rank > 0:
-        considered.append(ConsideredModel("factors", plain, None, plain.evidence))
+        with_factors.append(ConsideredModel("factors", plain, None, plain.evidence))
     if base is not None and (plain is None or _may_have_biases(operations, plain, block)):
         both = search_block(base.subtracted_from(operations), rank, rng, block)
-        if both is not None and both.rank > 0 and not _needs_scales(both, plain):
+        if both is not None and both.rank > 0:
             name = "biases" if base is biases else "center"
-            cost = base.divergence(block, both.sigma**2 / variance)
-            considered.append(
+            cost = base.divergence(block, (both.sigma / considered[-1].factors.sigma) ** 2)
+            with_factors.append(
                 ConsideredModel(f"{name} and factors", both, base, both.evidence - cost)
             )
+    considered += with_factors
     if not considered:
         assert plain is not None
         return ModelChoice(extended(operations, plain, block), None, ())
     # the sort is stable: of models with as many parameters the first is the simpler one
     considered.sort(key=lambda one: one.complexity)
-    best = simplest(considered, typical)
-    errors = [_errors(one.factors, one.biases, block) for one in considered]
-    errors = _truncated(errors, [one.factors for one in considered])
+    errors = _truncated([_errors(one, block) for one in considered], considered)
+    preferred = _with_more_evidence(with_factors)
+    open_ = [k for k, one in enumerate(considered) if one is preferred or one not in with_factors]
+    best = open_[simplest([errors[k] for k in open_])]
     candidates = tuple(
         ModelCandidate.from_errors(one.name, one.factors.rank, own, k == best)
         for k, (one, own) in enumerate(zip(considered, errors, strict=True))
@@ -253,30 +241,23 @@ def choose_model(
     return ModelChoice(extended(remaining, found, block), chosen, candidates)
 
 
-def simplest(models: Sequence[ConsideredModel], typical: float) -> int:
-    """The index of the first model whose evidence is that of the best, up to one standard error.
+def _with_more_evidence(models: Sequence[ConsideredModel]) -> ConsideredModel | None:
+    """The model with factors that is considered, without biases or beside them.
 
-    Models are in order of complexity. The standard error is that of the difference of the log
-    densities of the same entries. A model that is exact, for values of the size ``typical``, is as
-    good as any.
+    The simpler one if its evidence is that of the other up to one standard error, which is that of
+    the difference of the log densities of the same entries; and the one without biases where the
+    noise levels of rows and columns differ much: models with biases are fitted in the given units,
+    with one noise level for all entries.
     """
-    best = max(models, key=lambda own: own.evidence)
-    for k, own in enumerate(models):
-        if own.is_exact(typical):
-            return k
-        difference = best.factors.log_densities - own.factors.log_densities
-        error = float(difference.std()) * math.sqrt(len(difference))
-        if best.evidence - own.evidence <= error:
-            return k
-    raise AssertionError("the best model is as good as itself")
-
-
-def _needs_scales(both: FoundFactors, plain: FoundFactors | None) -> bool:
-    """Whether noise levels differ so much that the model without biases is preferred.
-
-    Models with biases are fitted in the given units, with one noise level for all entries.
-    """
-    return plain is not None and plain.rank > 0 and both.noise.spread > OPTIONS.unequal_noise
+    if len(models) < 2:
+        return models[0] if models else None
+    plain, both = models
+    if both.factors.noise.spread > OPTIONS.unequal_noise:
+        return plain
+    simple, other = sorted(models, key=lambda one: one.complexity)
+    difference = other.factors.log_densities - simple.factors.log_densities
+    error = float(difference.std()) * math.sqrt(len(difference))
+    return simple if other.evidence - simple.evidence <= error else other
 
 
 def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Block) -> bool:
@@ -301,12 +282,16 @@ def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Bl
         plain, residuals=np.asarray(biases.subtracted_from(left).observed.rows.values)
     )
     whole = Block(left.observed, None, None)
-    errors = [_errors(plain, None, whole), _errors(explained, biases, whole)]
-    own, less = (float(error.mean()) for error in _truncated(errors, [plain]))
+    models = [
+        ConsideredModel("", plain, None, plain.evidence),
+        ConsideredModel("", explained, biases, plain.evidence),
+    ]
+    errors = _truncated([_errors(one, whole) for one in models], models[:1])
+    own, less = (float(error.mean()) for error in errors)
     return less < (1 - OPTIONS.worthwhile) * own
 
 
-def _truncated(errors: Sequence[Array], models: Sequence[FoundFactors]) -> list[Array]:
+def _truncated(errors: Sequence[Array], models: Sequence[ConsideredModel]) -> list[Array]:
     """Errors, but at most three noise levels: a model must not be better by fitting outliers.
 
     The noise level is the lowest of the models'. Errors below that of an exact fit are all equal.
@@ -315,23 +300,23 @@ def _truncated(errors: Sequence[Array], models: Sequence[FoundFactors]) -> list[
     least = least_sigma(typical, errors[0].dtype)
     # σ belongs to an entry whose row and column have scale 1: most errors may be larger
     noise = min(
-        max(model.sigma, MAD_TO_SIGMA * float(np.median(own)))
+        max(model.factors.sigma, MAD_TO_SIGMA * float(np.median(own)))
         for model, own in zip(models, errors[-len(models) :], strict=True)
     )
     most = max(OPTIONS.cutoff * noise, OPTIONS.exact * typical)
     return [np.clip(own, least, most) for own in errors]
 
 
-def _errors(factors: FoundFactors, biases: Biases | None, block: Block) -> Array:
+def _errors(model: ConsideredModel, block: Block) -> Array:
     """Absolute errors of the entries of a block, each predicted from the others.
 
     Biases were fitted to all entries: the leave-one-out residual is larger by the leverage.
     """
-    sizes = np.abs(factors.residuals)
-    if biases is None:
-        return sizes
-    leverage = biases.leverage(block, factors.residuals)
-    return np.asarray(sizes / np.maximum(1 - leverage, OPTIONS.min_freedom))
+    residuals = model.factors.residuals
+    if model.biases is None:
+        return np.abs(residuals)
+    leverage = model.biases.leverage(block, residuals)
+    return np.asarray(np.abs(residuals) / np.maximum(1 - leverage, OPTIONS.min_freedom))
 
 
 def _placed_biases(operations: EntryOperations, block: Block) -> Biases:
