@@ -328,12 +328,6 @@ MUTANTS = [
     ),
     Mutant(
         "initialization/model_choice.py",
-        "    considered.sort(key=lambda one: one.complexity)\n",
-        "",
-        _CHOICE,
-    ),
-    Mutant(
-        "initialization/model_choice.py",
         "[np.clip(own, least, most) for own in errors]",
         "list(errors)",
         _CHOICE,

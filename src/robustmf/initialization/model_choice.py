@@ -225,8 +225,6 @@ def choose_model(
     if not considered:
         assert plain is not None
         return ModelChoice(extended(operations, plain, block), None, ())
-    # the sort is stable: of models with as many parameters the first is the simpler one
-    considered.sort(key=lambda one: one.complexity)
     errors = _truncated([_errors(one, block) for one in considered], considered)
     preferred = _with_more_evidence(with_factors)
     open_ = [k for k, one in enumerate(considered) if one is preferred or one not in with_factors]
