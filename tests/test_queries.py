@@ -351,3 +351,11 @@ def test_residuals_of_the_fitted_rows_are_found_by_id(model, ratings):
     expected = np.abs(few["stars"] - model.predict(few["user"], few["film"])).mean()
     assert model.score(part, rows="fitted") == pytest.approx(-expected)
     assert model.entry_weights(part).shape == (30,)
+
+
+@pytest.mark.parametrize("name", ["position", "item", "prediction"])
+def test_answers_whose_columns_would_have_one_name_are_refused(name):
+    X = np.random.default_rng(0).normal(size=(8, 6))
+    model = RobustMF(1, random_state=0).fit(pd.DataFrame(X, columns=list("abcdef")))
+    with pytest.raises(ValueError, match="rename the column of ids"):
+        model.recommend(pd.Series([0, 1], name=name), exclude_seen=False)

@@ -123,8 +123,8 @@ MUTANTS = [
     Mutant(_NOISE, "posterior = shifted * self.prior", "posterior = shifted * 1.0", _UNITS),
     Mutant(
         _NOISE,
-        "unequal = self.spread > OPTIONS.equal_levels",
-        "unequal = self.spread > 0",
+        "unequal = self.log_deviation > OPTIONS.equal_levels",
+        "unequal = self.log_deviation > 0",
         _PARTS,
         aimed=True,
     ),
@@ -171,7 +171,7 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "if variance > OPTIONS.repairable_noise * self.spread:",
+        "if variance > OPTIONS.repairable_noise * self.log_deviation:",
         "if False:",
         _PARTS,
         aimed=True,
@@ -300,10 +300,10 @@ MUTANTS = [
         "models",
         _CHOICE,
     ),
-    Mutant("initialization/model_choice.py", "+ n / (n + own)", "", _CHOICE),
+    Mutant("initialization/model_choice.py", " + n / (side.counts[kept] + own)", "", _CHOICE),
     Mutant(
         "initialization/model_choice.py",
-        "    if both.factors.noise.spread > OPTIONS.unequal_noise:\n        return plain\n",
+        "    if both.factors.noise.log_deviation > OPTIONS.unequal_noise:\n        return plain\n",
         "",
         _CHOICE,
     ),

@@ -205,12 +205,12 @@ def cleaning(
 
 
 def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
-    """Draw the errors of the candidates for the rank on held-out entries.
+    """Draw the errors of the models that were compared, of entries predicted from the others.
 
     Parameters
     ----------
     model : RobustMF, or sequence of candidates
-        A model fitted with ``rank="auto"``; or its attribute ``candidates_``, objects with the
+        A fitted model; or its attribute ``candidates_``, objects with the
         attributes ``model``, ``rank``, ``error``, ``standard_error`` and ``chosen``.
     ax : matplotlib Axes, default=None
         Where to draw; None creates a figure.
@@ -219,18 +219,18 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     -------
     Axes
         Errors with one standard error, the chosen candidate marked. If the fit compared no
-        candidates, since the rank was given, a text states it.
+        models, a text states it.
     """
     if hasattr(model, "fit"):
         check_is_fitted(model)
     candidates = quantities.rank_candidates(model)
     ax = _axes(ax)
-    ax.set_title("Candidates for the rank")
+    ax.set_title("Models compared")
     if not candidates:
         ax.text(
             0.5,
             0.5,
-            "no candidates were compared\non held-out entries",
+            "no models were compared",
             ha="center",
             va="center",
             transform=ax.transAxes,
@@ -255,7 +255,7 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     )
     names = [candidate.model.replace(" and ", "\nand ") for candidate in candidates]
     ax.set_xticks(positions, names, parse_math=False)
-    ax.set_ylabel("error on held-out entries")
+    ax.set_ylabel("error of entries predicted from the others")
     if chosen:
         ax.legend()
     return ax

@@ -131,7 +131,9 @@ def test_of_two_models_with_factors_the_one_with_more_evidence_is_considered():
         factors = [
             SimpleNamespace(log_densities=densities, rank=3),
             SimpleNamespace(
-                log_densities=densities + noise, rank=rank, noise=SimpleNamespace(spread=spread)
+                log_densities=densities + noise,
+                rank=rank,
+                noise=SimpleNamespace(log_deviation=spread),
             ),
         ]
         models = [
@@ -162,6 +164,11 @@ def test_divergence_of_biases_is_that_of_gaussian_posteriors():
     own = ridge * variance
     expected = 0.5 * (np.log((n + own) / own) + n / (n + own)).sum()
     assert biases.divergence(block, variance) == pytest.approx(expected)
+    part = Block(block.observed, np.arange(6) < 2, np.arange(4) < 3)  # biases of all entries
+    inside = np.array([1, 3])
+    expected = 0.5 * (np.log((inside + own) / own) + inside / (n[:2] + own)).sum()
+    assert part.of(part.observed).rows.counts.tolist() == [1, 3]
+    assert biases.divergence(part, variance) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -219,7 +226,8 @@ def considered(biases=None, **factors):
 def test_errors_are_truncated_at_the_lowest_noise_level():
     """A model is not better because it fits outliers, or because its own noise is larger."""
     models = [considered(sigma=2.0), considered(sigma=0.5)]
-    found = _truncated([np.array([1.0, 4.0, 90.0]), np.array([0.1, 0.3, 9.0])], models)
+    errors = [np.array([1.0, 4.0, 90.0]), np.array([0.1, 0.3, 9.0])]
+    found = _truncated(errors, errors, models)
     np.testing.assert_allclose(found, [[1.0, 1.5, 1.5], [0.1, 0.3, 1.5]])
 
 
@@ -227,7 +235,7 @@ def test_errors_are_not_truncated_below_those_of_most_entries():
     """The noise level is that of an entry of scale 1, which may be far below the others'."""
     errors = [np.array([1.0, 1.0, 4.0, 90.0]), np.array([0.0, 1.0, 1.0, 2.0])]
     models = [considered(sigma=0.1), considered(sigma=0.3)]
-    found = _truncated(errors, models)
+    found = _truncated(errors, errors, models)
     most = 3 * MAD_TO_SIGMA
     np.testing.assert_allclose(found[0], [1.0, 1.0, 4.0, most])
     np.testing.assert_allclose(found[1][1:], errors[1][1:])
@@ -235,7 +243,7 @@ def test_errors_are_not_truncated_below_those_of_most_entries():
 
 def test_without_noise_errors_are_truncated_far_below_those_of_the_simplest_model():
     exact = [considered(sigma=0.0)]
-    found, _ = _truncated([np.array([1.0, 2.0, 3.0]), np.zeros(3)], exact)
+    found, _ = _truncated([np.array([1.0, 2.0, 3.0]), np.zeros(3)], [np.zeros(3)], exact)
     np.testing.assert_allclose(found, 2e-6)
 
 

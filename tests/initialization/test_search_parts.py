@@ -156,7 +156,7 @@ def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     with_mean = 2 * np.log(8) + np.log(own / v) + (e - 4 * np.sqrt(level)) ** 2 / own
     expected = np.minimum(np.minimum(e**2 / v, with_mean), largest)
     w = np.full(6, np.nan)
-    total = kernels._truncated_squares(
+    total = kernels._subset_cost(
         B, B @ u + e, 1 / v, costs, (lowest, largest), precision, u, np.inf, w
     )
     np.testing.assert_allclose(w, np.where([1, 1, 1, 0, 0, 0], 1 / v, 0))

@@ -71,6 +71,12 @@ def ranked_lines(
     form: TableForm, query: Any, ids: Sequence[Any], item: Any, ranked: Ranked, name: str
 ) -> Any:
     """What is ranked as a long table: a line per query and position, with item and score."""
+    names = [query, "position", item, name]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"the answer would have the columns {names}: rename the column of ids {query!r} or "
+            f"{item!r}, so that all are different"
+        )
     rows, positions = np.nonzero(~np.isnan(ranked.scores))
     columns = {
         query: [ids[k] for k in rows.tolist()],

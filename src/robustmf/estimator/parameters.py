@@ -78,11 +78,15 @@ def check(estimator: Any, shape: tuple[int, int] | None = None) -> None:
     require_fraction("validation_fraction", estimator.validation_fraction)
     if not finds_bounds(estimator):
         require_bounds(estimator.bounds)
-    if estimator.theta is not None and estimator.theta != "auto":
+    if estimator.theta is not None and not _is_one_of(estimator.theta, "auto"):
         require_positive("theta", estimator.theta, also="'auto' or None")
-    if estimator.reg not in ("auto", "paper"):
+    if not _is_one_of(estimator.reg, "auto", "paper"):
         require_positive("reg", estimator.reg, also="'auto' or 'paper'")
     require_positive("tol", estimator.tol, zero=True)
+
+
+def _is_one_of(value: Any, *names: str) -> bool:
+    return isinstance(value, str) and value in names
 
 
 # --- Settings of a fit ---

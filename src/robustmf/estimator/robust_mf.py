@@ -468,12 +468,11 @@ class RobustMF(
         """Bytes that ``fit`` takes at its peak for X, or for entries of this number and shape.
 
         Counted are the entries by rows and by columns, the factors and the working arrays; not the
-        interpreter (about 0.2 GB). Biases count where they are requested, not where
-        ``bias="auto"`` may choose them. With ``rank="auto"`` the estimate is for rank 16, or
-        min(m, n) if that is less. The search itself tries ranks up to min(m, n) − 1, and no more
-        than 50 (40 and a margin of 25 %): the estimate with ``rank=50`` is an upper bound.
-        A checkpoint takes three times the size of its file while
-        it is written, in addition. With ``device="cuda"`` the bytes are those of the GPU, the
+        interpreter (about 0.2 GB). Biases count where they are requested, not where ``bias="auto"``
+        may choose them. With ``rank="auto"`` the estimate is for rank 16, or min(m, n) if that is
+        less. The search itself tries ranks up to min(m, n) − 1, and no more than 50: the estimate
+        with ``rank=50`` is an upper bound. A checkpoint takes three times the size of its file
+        while it is written, in addition. With ``device="cuda"`` the bytes are those of the GPU, the
         larger of two peaks: sorting the entries, and the fit.
 
         Parameters

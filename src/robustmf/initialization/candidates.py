@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ class ModelCandidate:
         The mean absolute error of entries that are predicted from the others, where errors above
         three noise levels count as that, and the standard error of this mean.
     chosen : bool
+        The simplest that is as good as the best up to one standard error. Of two models with
+        factors the one with more evidence is considered, whatever its error.
     """
 
     model: str
@@ -45,8 +48,11 @@ class ModelCandidate:
             found is None
             or not isinstance(found.model, str)
             or not isinstance(found.chosen, bool)
-            or not (isinstance(found.rank, int) and found.rank >= 0)
-            or not all(isinstance(value, float) for value in (found.error, found.standard_error))
+            or not (type(found.rank) is int and found.rank >= 0)
+            or not all(
+                isinstance(value, float) and 0 <= value < math.inf
+                for value in (found.error, found.standard_error)
+            )
         ):
             raise ValueError("a candidate of the model choice is invalid")
         return found

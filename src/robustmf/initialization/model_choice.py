@@ -107,19 +107,22 @@ class Biases:
         return np.asarray(weights * (rows[entries.group_of_entry()] + columns[entries.indices]))
 
     def divergence(self, block: Block, variance: float) -> float:
-        """What the evidence loses by the biases of a block: their information about the entries.
+        """What the evidence of a block loses by the biases: their information about its entries.
 
-        Half of log(1 + n/λ) + n/(n + λ), for each bias that n entries determine, is the divergence
-        of its posterior from its prior and the expected loss of its uncertainty. ``variance`` is
-        that of the noise beside factors, relative to that beside biases alone.
+        Half of log(1 + n/λ) + n/(N + λ), for each bias that N entries determine, n of them in the
+        block, is the divergence of its posterior from its prior and the expected loss of its
+        uncertainty. ``variance`` is that of the noise beside factors, relative to that beside
+        biases alone.
         """
         total = 0.0
-        groups = (block.observed.rows, block.observed.columns)
+        entries = block.of(block.observed)
+        of_block = (entries.rows, entries.columns)
+        of_all = (block.observed.rows, block.observed.columns)
         ridges = (self.row_ridge, self.column_ridge)
-        for side, kept, ridge in zip(groups, block.indices, ridges, strict=True):
-            n = side.counts[kept]
+        for inside, side, kept, ridge in zip(of_block, of_all, block.indices, ridges, strict=True):
+            n = inside.counts
             own = ridge * variance
-            total += 0.5 * float((np.log1p(n / own) + n / (n + own)).sum())
+            total += 0.5 * float((np.log1p(n / own) + n / (side.counts[kept] + own)).sum())
         return total
 
 
@@ -130,11 +133,13 @@ class ConsideredModel:
     Attributes
     ----------
     name : str
+        As in :class:`ModelCandidate`.
     factors : FoundFactors
         Perhaps none, and the noise.
     biases : Biases or None
+        Center and biases; None without.
     evidence : float
-        Its log evidence, that of the biases included.
+        The log evidence; of a model with factors and biases, less what the biases cost.
     """
 
     name: str
@@ -187,7 +192,8 @@ def choose_model(
     Returns
     -------
     ModelChoice or None
-        None where there are too few entries to compare models.
+        None where there are too few entries to compare models, or where the center leaves nothing
+        but zeros.
     """
     block = Block.to_search(operations)
     plain = None
@@ -207,7 +213,7 @@ def choose_model(
             considered.append(ConsideredModel(name, left, own, left.evidence))
         zero = np.abs(block.of(block.observed).rows.values)
         errors = [zero, *(_errors(one, block) for one in considered)]
-        base = (None, center, biases)[simplest(_truncated(errors, considered))]
+        base = (None, center, biases)[simplest(_truncated(errors, errors[1:], considered))]
         if plain is None:
             base = biases
     with_factors = []
@@ -225,9 +231,10 @@ def choose_model(
     if not considered:
         assert plain is not None
         return ModelChoice(extended(operations, plain, block), None, ())
-    errors = _truncated([_errors(one, block) for one in considered], considered)
+    errors = [_errors(one, block) for one in considered]
     preferred = _with_more_evidence(with_factors)
     open_ = [k for k, one in enumerate(considered) if one is preferred or one not in with_factors]
+    errors = _truncated(errors, [errors[k] for k in open_], [considered[k] for k in open_])
     best = open_[simplest([errors[k] for k in open_])]
     candidates = tuple(
         ModelCandidate.from_errors(one.name, one.factors.rank, own, k == best)
@@ -250,7 +257,7 @@ def _with_more_evidence(models: Sequence[ConsideredModel]) -> ConsideredModel | 
     if len(models) < 2:
         return models[0] if models else None
     plain, both = models
-    if both.factors.noise.spread > OPTIONS.unequal_noise:
+    if both.factors.noise.log_deviation > OPTIONS.unequal_noise:
         return plain
     simple, other = sorted(models, key=lambda one: one.complexity)
     difference = other.factors.log_densities - simple.factors.log_densities
@@ -284,22 +291,25 @@ def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Bl
         ConsideredModel("", plain, None, plain.evidence),
         ConsideredModel("", explained, biases, plain.evidence),
     ]
-    errors = _truncated([_errors(one, whole) for one in models], models[:1])
-    own, less = (float(error.mean()) for error in errors)
+    errors = [_errors(one, whole) for one in models]
+    own, less = (float(error.mean()) for error in _truncated(errors, errors[1:], models[1:]))
     return less < (1 - OPTIONS.worthwhile) * own
 
 
-def _truncated(errors: Sequence[Array], models: Sequence[ConsideredModel]) -> list[Array]:
+def _truncated(
+    errors: Sequence[Array], of_models: Sequence[Array], models: Sequence[ConsideredModel]
+) -> list[Array]:
     """Errors, but at most three noise levels: a model must not be better by fitting outliers.
 
-    The noise level is the lowest of the models'. Errors below that of an exact fit are all equal.
+    The noise level is the lowest of these models, which have the errors ``of_models``. Errors below
+    that of an exact fit are all equal.
     """
     typical = float(np.median(errors[0])) or 1.0
     least = least_sigma(typical, errors[0].dtype)
     # σ belongs to an entry whose row and column have scale 1: most errors may be larger
     noise = min(
         max(model.factors.sigma, MAD_TO_SIGMA * float(np.median(own)))
-        for model, own in zip(models, errors[-len(models) :], strict=True)
+        for model, own in zip(models, of_models, strict=True)
     )
     most = max(OPTIONS.cutoff * noise, OPTIONS.exact * typical)
     return [np.clip(own, least, most) for own in errors]
@@ -318,7 +328,7 @@ def _errors(model: ConsideredModel, block: Block) -> Array:
 
 
 def _placed_biases(operations: EntryOperations, block: Block) -> Biases:
-    """Biases, where the entries are.
+    """Biases in the memory of the device that has the entries.
 
     Those of data that are searched whole are computed on the host, as factors are: with the same
     bits on every device.

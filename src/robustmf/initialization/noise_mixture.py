@@ -274,11 +274,11 @@ class NoiseModel:
 
         Weights that differ by less than 20 % cost less than 1 % of efficiency.
         """
-        unequal = self.spread > OPTIONS.equal_levels
+        unequal = self.log_deviation > OPTIONS.equal_levels
         return (self.row_scales, self.column_scales) if unequal else None
 
     @property
-    def spread(self) -> float:
+    def log_deviation(self) -> float:
         """The standard deviation of the logarithms of the noise levels."""
         return float(np.hypot(np.std(np.log(self.row_scales)), np.std(np.log(self.column_scales))))
 

@@ -729,7 +729,7 @@ class VariationalSearch:
         return best is not None
 
     def state(self) -> dict[str, Any]:
-        """A copy of what a sweep changes."""
+        """A copy of the posterior and the noise; not of the records of repairs."""
         sides = [side.changed() for side in self.sides]
         names = ("precision", "variances", "noise", "weights", "sums", *_OF_ENTRIES)
         return deepcopy({name: getattr(self, name) for name in names} | {"sides": sides})
@@ -839,24 +839,25 @@ def search_factors(
     seed = int(rng.integers(1 << 40))
     if not is_searchable(observed):
         return None
-    best: tuple[float, VariationalSearch] | None = None
-    completed = False
+    attempts: list[VariationalSearch] = []
+    many_outliers = False
+    n_complete = 0
     for least_prior in OPTIONS.least_priors:
         search = VariationalSearch(observed, team, seed)
         _attempt(search, rank, least_prior)
+        attempts.append(search)
         # with many outliers the removal of factors decides which attempt is the better one
-        completed |= search.noise.outlier_share > OPTIONS.many_outliers
-        if completed:
-            _complete(search, rank)
-        evidence = search.evidence()
-        if best is None or evidence > best[0]:
-            best = (evidence, search)
+        many_outliers |= search.noise.outlier_share > OPTIONS.many_outliers
+        if many_outliers:
+            for attempt in attempts[n_complete:]:
+                _complete(attempt, rank)
+            n_complete = len(attempts)
         if search.is_clear:
             break
-    assert best is not None
-    if not completed:
-        _complete(best[1], rank)
-    return best[1].found()
+    best = max(attempts, key=lambda attempt: attempt.evidence())
+    if n_complete == 0:
+        _complete(best, rank)
+    return best.found()
 
 
 def is_searchable(observed: Observed) -> bool:

@@ -443,7 +443,7 @@ def _largest_cost(log_shares, centers, variances):
 
 
 @inlined
-def _truncated_squares(B, y, scales, costs, bounds, precision, u, limit, w):
+def _subset_cost(B, y, scales, costs, bounds, precision, u, limit, w):
     """Σ min(e²·scale, cost as an outlier) + penalty of u, or more than ``limit``.
 
     ``bounds`` are those of the costs. w receives the scales of the entries that are not outliers,
@@ -480,7 +480,7 @@ def _inliers(B, y, scales, u):
 
 @inlined
 def _best_subset(B, y, scales, costs, bounds, precision, n_subsets, order, state, A, u, w, best_u):
-    """best_u ← the fit with the least truncated squares, of random subsets; return the state."""
+    """best_u ← the fit of least cost to the entries, of random subsets; return the state."""
     best = np.inf
     for _ in range(n_subsets):
         for step in range(3):  # a promising fit is repeated with all entries near it
@@ -488,7 +488,7 @@ def _best_subset(B, y, scales, costs, bounds, precision, n_subsets, order, state
                 state = _subset(B, y, scales, precision, order, state, A, u)
             else:
                 _regress(B, y, w, precision, A, u)
-            score = _truncated_squares(B, y, scales, costs, bounds, precision, u, best, w)
+            score = _subset_cost(B, y, scales, costs, bounds, precision, u, best, w)
             if score >= best:
                 break
             best = score

@@ -268,7 +268,9 @@ def _rank_figures(rank: dict[str, Any]) -> str:
 
 
 _CANDIDATES = (
-    "Candidates: error on held-out entries with one standard error; the marked one was chosen."
+    "Models compared: error of entries that are predicted from the others, with one standard "
+    "error; the marked one was chosen. Of two models with factors the one with more evidence was "
+    "considered."
 )
 
 
@@ -280,8 +282,8 @@ def _candidate_chart(candidates: list[tuple[str, int, float, float, bool]]) -> s
     ticks = [(float(k), short(name).replace(" and ", "\nand ")) for k, name in enumerate(names)]
     chart = Chart(
         Axis("", -0.6, len(names) - 0.4, ticks=ticks),
-        Axis.over("error on held-out entries", [*low, *high]),
-        "Errors of the candidates for the rank on held-out entries",
+        Axis.over("error of entries predicted from the others", [*low, *high]),
+        "Errors of the models that were compared",
     )
     chart.error_bars(x, low, high, _BLUE)
     chart.line(x, errors, _BLUE)
