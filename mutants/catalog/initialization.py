@@ -171,7 +171,7 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "if variance > OPTIONS.repairable_noise * self.log_deviation:",
+        "if variance > OPTIONS.repairable_noise * self.spread:",
         "if False:",
         _PARTS,
         aimed=True,
@@ -214,8 +214,15 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "evidence > best[0]:",
-        "evidence < best[0]:",
+        "max(attempts, key=lambda attempt: attempt.evidence())",
+        "min(attempts, key=lambda attempt: attempt.evidence())",
+        _PARTS,
+        aimed=True,
+    ),
+    Mutant(
+        _SEARCH,
+        "for attempt in attempts[n_complete:]:",
+        "for attempt in attempts[-1:]:",
         _PARTS,
         aimed=True,
     ),

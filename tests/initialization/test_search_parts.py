@@ -374,6 +374,32 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         assert len(left) == (1 if attempts[0][1] else 0)
 
 
+def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatch):
+    shares = [0.05, 0.2]
+    completed = []
+
+    class Search:
+        is_clear = False
+
+        def __init__(self, *_):
+            self.value = len(shares)
+            self.noise = SimpleNamespace(outlier_share=shares.pop(0))
+
+        def evidence(self):
+            return self.value
+
+        def found(self):
+            return self
+
+    monkeypatch.setattr(variational, "VariationalSearch", Search)
+    monkeypatch.setattr(variational, "_attempt", lambda *_: None)
+    monkeypatch.setattr(variational, "_complete", lambda search, _: completed.append(search))
+    found = variational.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+    assert found.value == 2
+    assert found in completed
+    assert len(completed) == 2
+
+
 def test_too_few_entries_are_not_searched():
     rng = np.random.default_rng(0)
     few = Observed.from_dense(np.where(np.eye(8) > 0, 1.0, np.nan))
