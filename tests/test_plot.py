@@ -131,7 +131,7 @@ def test_candidates_are_in_the_order_of_their_ranks(ax):
 
 def test_a_model_without_candidates_has_a_note(ax):
     plot.rank_candidates(SimpleNamespace(), ax=ax)
-    assert "no candidates" in ax.texts[0].get_text()
+    assert "no models were compared" in ax.texts[0].get_text()
 
 
 def test_factor_map_has_rows_and_columns_with_labels(model, ax):

@@ -97,7 +97,7 @@ def test_evidence_for_the_rank(fitted, monkeypatch):
     assert [one[0] for one in rank["candidates"] if one[-1]] == ["factors"]
     monkeypatch.setattr(RobustMF, "candidates_", (), raising=False)
     text = "".join(fit_page.sections(fit_record(fitted)))
-    assert "Candidates: error" not in text
+    assert "Models compared: error" not in text
     compared = [
         SimpleNamespace(model=f"rank {k}", rank=k, error=1 / k, standard_error=0.1, chosen=k == 2)
         for k in (1, 2, 3)
@@ -106,7 +106,7 @@ def test_evidence_for_the_rank(fitted, monkeypatch):
     record = fit_record(fitted)
     assert [one[0] for one in record["rank"]["candidates"]] == ["rank 1", "rank 2", "rank 3"]
     text = "".join(fit_page.sections(record))
-    assert "Candidates: error" in text
+    assert "Models compared: error" in text
     assert text.count("<title>rank 2: 0.5</title>") == 1
 
 
