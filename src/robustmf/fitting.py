@@ -26,7 +26,7 @@ from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.ridge import penalty, ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.holdout import Holdout, hold_out, holdout_seed, select_by_hash
-from robustmf.exceptions import InterruptedFitWarning, warn_user
+from robustmf.exceptions import CheckpointError, InterruptedFitWarning, warn_user
 from robustmf.fit_result import FitResult
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.nonnegative import require_nonnegative_init
@@ -100,6 +100,20 @@ class Data:
         shapes = ((m, rank), (n, rank), (m,), (n,))
         require_same_layout(saved, [np.broadcast_to(number, shape) for shape in shapes])
         return found
+
+    def require_weights(self, weights: Array) -> None:
+        """Refuse weights from a file that are not a number up to 1 per entry of this fit."""
+        entries = np.broadcast_to(np.float64(0), (self.operations.observed.n_entries,))
+        require_same_layout((weights,), (entries,))
+        if not ((weights >= 0) & (weights <= 1)).all():
+            raise CheckpointError("its weights of entries must be between 0 and 1")
+
+    def weights(self, reliability: Array | None) -> Array | None:
+        """The factors of the entries' losses, where entries are reliable to this degree."""
+        if reliability is None:
+            return self.sample_weights
+        placed = self.operations.array(reliability.astype(self.operations.observed.dtype))
+        return placed if self.sample_weights is None else self.sample_weights * placed
 
 
 def fit(
@@ -296,7 +310,7 @@ def iterate(
         initial.sigma,
         center,
         initial.bias_unit,
-        data.sample_weights,
+        data.weights(initial.reliability),
         settings.reg_by_count,
         initial.ridges,
         settings.nonnegative,

@@ -48,14 +48,42 @@ def symmetric(packed):
     return (A + A.T) / 2
 
 
-def test_weights_and_density_use_levels_and_outliers_have_no_weight():
+def log_density(e, log_shares, centers, variances):
+    """Log density of a mixture of normal distributions."""
+    return np.logaddexp.reduce(
+        log_shares - 0.5 * ((e - centers) ** 2 / variances + np.log(variances))
+    )
+
+
+def information(e, log_shares, centers, variances, step=1e-3):
+    """The derivative of the log density of a mixture, and its negative second derivative."""
+    low, middle, high = (
+        log_density(e + d, log_shares, centers, variances) for d in (-step, 0.0, step)
+    )
+    return (high - low) / (2 * step), (2 * middle - low - high) / step**2
+
+
+def of_outliers(e, probability, extra, mixture):
+    """The weight and the mean of an outlier: a mixture tells as much as its curvature."""
+    slope, known = information(e, *mixture)
+    if known * probability <= 1e-4:
+        return 0.0, 0.0
+    return probability * known / max(0.05, 1 - extra * known), e + slope / known
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_weights_and_density_of_entries(learned):
     search = searching()
-    search.noise.is_free = True
+    search.noise.is_free = learned
+    search.expectations()
     before = search.weights.copy()
+    targets = search.targets.copy()
+    assert np.array_equal(targets, search.values) is not learned
     search.expectations()
     used, log_shares, centers, variances = search.noise.components()
     assert (centers != 0).any()
     energy = 0.0
+    n_informative = 0
     moments = np.zeros((3, len(used)))
     for t, (i, j) in enumerate(zip(search.i, search.j, strict=True)):
         u = search.rows.U[i]
@@ -68,10 +96,9 @@ def test_weights_and_density_use_levels_and_outliers_have_no_weight():
         by_column = u @ T @ u
         assert search.energies[t] == pytest.approx((e**2 + by_row + by_column) / level)
         # an entry that determines its row alone is not divided by zero
-        row_part = by_row / max(0.05, 1 - before[t] * by_row)
-        column_part = by_column / max(0.05, 1 - before[t] * by_column)
-        e = e * (1 + before[t] * (row_part + column_part)) / np.sqrt(level)
-        total = variances + (row_part + column_part) / level
+        others = sum(part / max(0.05, 1 - before[t] * part) for part in (by_row, by_column))
+        e = (e + before[t] * others * (targets[t] - u @ v)) / np.sqrt(level)
+        total = variances + others / level
         terms = log_shares - 0.5 * ((e - centers) ** 2 / total + np.log(total * level))
         p = np.exp(terms - terms.max())
         assert search.log_densities[t] == pytest.approx(np.log(p.sum()) + terms.max(), rel=1e-6)
@@ -82,10 +109,22 @@ def test_weights_and_density_use_levels_and_outliers_have_no_weight():
         moments += p * np.array(
             [np.ones_like(p), outlier * x, outlier * (x * x + gain * (total - variances))]
         )
+        clean = (centers == 0) & (variances <= 10 * variances[0])
+        assert search.reliability[t] == pytest.approx(float(p[clean].sum()), abs=1e-6)
         weight = float((p / variances)[centers == 0].sum())
-        assert search.weights[t] == pytest.approx(weight / level, rel=1e-6, abs=1e-12)
         energy += weight * search.energies[t]
-    np.testing.assert_allclose(search.sums[1], moments, rtol=1e-6, atol=1e-6)
+        informative, shift = 0.0, 0.0
+        if learned:
+            mixture = (log_shares[outlier], centers[outlier], total[outlier])
+            informative, shift = of_outliers(e, p[outlier].sum(), others / level, mixture)
+        total_weight = weight + informative
+        assert search.weights[t] == pytest.approx(total_weight / level, rel=1e-2, abs=2e-3)
+        offset = informative * shift / total_weight * np.sqrt(level)
+        assert search.values[t] - search.targets[t] == pytest.approx(offset, rel=2e-2, abs=2e-2)
+        n_informative += informative > 0.1
+    assert bool(n_informative) is learned
+    expected = moments if learned else moments * np.array([[1.0], [0.0], [0.0]])
+    np.testing.assert_allclose(search.sums[1], expected, rtol=1e-6, atol=1e-6)
     assert search.sums[2] == pytest.approx(energy)
     assert np.array_equal(search.sums[0], used)
 

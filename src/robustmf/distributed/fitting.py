@@ -81,6 +81,10 @@ class ClusterData(Data):
                 raise CheckpointError("its arrays are not those of this fit")
         return found
 
+    def require_weights(self, weights: Array) -> None:
+        """Refuse weights from a file: an initialization of a sample has none of all entries."""
+        raise CheckpointError("its weights of entries are not those of this fit")
+
 
 class ClusterFit:
     """A fit on a cluster; its data are loaded when it is created.

@@ -95,6 +95,8 @@ class Candidate:
         The ridge that corresponds to the noise and to the size of the factors.
     ridges : (FactorRidge, FactorRidge) or None, default=None
         The same for each factor.
+    reliability : array over the entries, or None, default=None
+        The probability that an entry is no outlier, where that was learned.
     """
 
     U: Array
@@ -103,6 +105,7 @@ class Candidate:
     noise: NoiseModel | None = None
     ridge: float | None = None
     ridges: Ridges | None = None
+    reliability: Array | None = None
 
     @property
     def rank(self) -> int:

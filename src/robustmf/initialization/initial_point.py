@@ -71,6 +71,8 @@ class InitialPoint:
         Scales of rows and columns and the distribution, where they were learned.
     ridges : (FactorRidge, FactorRidge) or None, default=None
         The ridge of each factor of rows and columns, where it was learned.
+    reliability : array over the entries, or None, default=None
+        The probability that an entry is no outlier, where that was learned.
     """
 
     factorization: Factorization
@@ -80,6 +82,7 @@ class InitialPoint:
     missed_signal: bool = False
     noise: NoiseModel | None = None
     ridges: Ridges | None = None
+    reliability: Array | None = None
 
     @property
     def transposed(self) -> InitialPoint:
@@ -102,6 +105,7 @@ class InitialPoint:
             missed,
             found.noise,
             found.ridges,
+            found.reliability,
         )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.kernels.variational import OUTLIER_VARIANCE
 from robustmf.losses import Loss
 
 Array = NDArray[np.floating[Any]]
@@ -243,7 +244,8 @@ class NoiseMixture:
     @property
     def outlier_share(self) -> float:
         """The share of components that are not noise: ten times its variance and more."""
-        return float(self.shares[(self.centers != 0) | (self.variances > 10)].sum())
+        outliers = (self.centers != 0) | (self.variances > OUTLIER_VARIANCE)
+        return float(self.shares[outliers].sum())
 
 
 @dataclass(frozen=True)

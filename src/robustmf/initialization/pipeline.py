@@ -69,6 +69,10 @@ def initialize(
             rng,
             choice,
         ).transposed
+        if found.reliability is not None:
+            by_row = np.empty_like(found.reliability)
+            by_row[np.asarray(order)] = found.reliability
+            found = replace(found, reliability=by_row)
     if found.factorization.has_bias and settings.bias is not True:
         settings = replace(settings, rank=found.factorization.rank)
         spec, reason = solver_for(settings, operations, plain_model=False)
@@ -145,6 +149,7 @@ def _initialize_oriented(
         *_noise_settings(settings, initial),
         ridges,
         candidates,
+        None if ridges is None else _of_all_entries(initial.reliability, sample_weights),
     )
 
 
@@ -241,6 +246,7 @@ def _with_biases(
         None,
         ridges,
         model.candidates,
+        None if ridges is None else _of_all_entries(factors.reliability, sample_weights),
     )
 
 
@@ -266,6 +272,15 @@ def _weighted(operations: EntryOperations, sample_weights: Array | None) -> Entr
     if sample_weights is None or sample_weights.all():
         return operations
     return operations.on(operations.observed.select(sample_weights > 0))
+
+
+def _of_all_entries(reliability: Array | None, sample_weights: Array | None) -> Array | None:
+    """The reliability of all entries; that of entries without weight has no influence."""
+    if reliability is None or sample_weights is None or sample_weights.all():
+        return reliability
+    of_all = np.ones(len(sample_weights))
+    of_all[np.asarray(sample_weights) > 0] = reliability
+    return of_all
 
 
 def _noise_settings(

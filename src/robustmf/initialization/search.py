@@ -154,7 +154,7 @@ def extended(operations: EntryOperations, found: FoundFactors, block: Block) -> 
     if block.rows is not None and block.columns is not None:
         return _extended(operations, found, block.rows, block.columns)
     U, V = (operations.array(A.astype(operations.observed.dtype)) for A in (found.U, found.V))
-    return Candidate(U, V, found.sigma, found.noise, found.ridge, found.ridges)
+    return Candidate(U, V, found.sigma, found.noise, found.ridge, found.ridges, found.reliability)
 
 
 def dense_block(observed: Observed) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -262,11 +262,16 @@ def _extended_ridges(
 ) -> tuple[FactorRidge, FactorRidge]:
     """The ridges for all rows and columns.
 
-    The uncertainty of the other side's factors falls with the number of their entries.
+    The uncertainty of the other side's factors falls with the number of their entries, of which
+    outliers do not count.
     """
-    per_entry = found.n_entries / operations.observed.n_entries
+    per_entry = len(found.reliability) / operations.observed.n_entries
+    clean = float(found.reliability.mean())
     ridges = [
-        FactorRidge(ridge.constant, ridge.by_count * min(1.0, per_entry * len(kept) / kept.sum()))
+        FactorRidge(
+            ridge.constant,
+            ridge.by_count * (min(1.0, per_entry * len(kept) / kept.sum()) * clean),
+        )
         for ridge, kept in zip(found.ridges, (columns, rows), strict=True)
     ]
     return ridges[0], ridges[1]

@@ -27,6 +27,9 @@ class Restorer(Protocol):
     def restored(self, parts: dict[str, Any], rank: int | None) -> Factorization:
         """A factorization from a file; its arrays must be those of this fit."""
 
+    def require_weights(self, weights: Array) -> None:
+        """Refuse weights from a file that are not those of the entries of this fit."""
+
 
 @dataclass(frozen=True)
 class Initialization:
@@ -52,6 +55,9 @@ class Initialization:
         The ridge of each augmented factor of rows and columns, where it was learned.
     candidates : tuple of ModelCandidate, default=()
         The models that were compared.
+    reliability : array over the entries, or None, default=None
+        The probability that an entry is no outlier, where that was learned with the ridges: a
+        factor of its loss.
     """
 
     factorization: Factorization
@@ -64,6 +70,7 @@ class Initialization:
     scales: tuple[Array, Array] | None = None
     ridges: Ridges | None = None
     candidates: tuple[ModelCandidate, ...] = ()
+    reliability: Array | None = None
 
     def parts(self) -> dict[str, Any]:
         """The initialization as plain values for a checkpoint."""
@@ -88,6 +95,8 @@ class Initialization:
             rows.require_shape(found.row_factors.shape[0], n_factors)
             columns.require_shape(found.column_factors.shape[0], n_factors)
             ridges = (rows, columns)
+        if parts["reliability"] is not None:
+            data.require_weights(parts["reliability"])
         restored = {"factorization": found, "ridges": ridges}
         return cls(**parts | restored | {"candidates": restored_candidates(parts)})
 

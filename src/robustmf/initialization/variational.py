@@ -211,7 +211,7 @@ class VariationalOptions:
 OPTIONS = VariationalOptions()
 
 #: What a pass over the entries finds of each of them, beside its weight.
-_OF_ENTRIES = ("energies", "clean", "log_densities", "residuals")
+_OF_ENTRIES = ("energies", "clean", "reliability", "log_densities", "residuals")
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,8 @@ class FoundFactors:
     ridges : (FactorRidge, FactorRidge)
         The same for each factor of rows and columns in units of the noise scales, with the
         uncertainty of the other side's factors.
-    n_entries : int
+    reliability : array over the entries
+        The probability that the entry is no outlier.
     residuals : array over the entries
         The difference of each entry from its prediction by the others.
     evidence : float
@@ -245,7 +246,7 @@ class FoundFactors:
     noise: NoiseModel
     ridge: float
     ridges: Ridges
-    n_entries: int
+    reliability: Array
     residuals: Array
     evidence: float
     log_densities: Array
@@ -283,6 +284,8 @@ class VariationalSearch:
         )
         self.sides = (self.rows, self.columns)
         self.weights = np.zeros(len(values))
+        self.targets = self.values.copy()
+        self.reliability = np.empty(len(values))
         self.energies = np.empty(len(values))
         self.clean = np.empty(len(values))
         self.log_densities = np.empty(len(values))
@@ -341,7 +344,7 @@ class VariationalSearch:
             own.bounds,
             own.groups.pointers,
             own.groups.indices,
-            own.values,
+            own.take(self.targets),
             weights,
             other.U,
             other.covariances,
@@ -377,8 +380,10 @@ class VariationalSearch:
             *components,
             self.noise.is_free,
             self.weights,
+            self.targets,
             self.energies,
             self.clean,
+            self.reliability,
             self.log_densities,
             self.residuals,
             sums,
@@ -508,6 +513,7 @@ class VariationalSearch:
         changed = 0
         for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
             weights = own.take(self.weights)
+            targets = own.take(self.targets)
             rows, n_subsets = self._suspects(own, OPTIONS.max_subsets[last])
             new_weights = weights.copy()
             improved = np.zeros(len(rows), np.int64)
@@ -520,6 +526,7 @@ class VariationalSearch:
                 own.groups.indices,
                 own.values,
                 weights,
+                targets,
                 own.U,
                 other.U,
                 other.covariances,
@@ -540,6 +547,9 @@ class VariationalSearch:
                 changed += int(np.count_nonzero(improved))
                 own.levels.reset(rows[improved == 2])
                 own.put(new_weights, self.weights)
+                # weights of a new fit are those of entries that are no outliers
+                refitted = np.isin(own.of_entry, rows[improved > 0])
+                own.put(np.where(refitted, own.values, targets), self.targets)
                 self.posteriors(own, other)
                 self.posteriors(other, own)
                 self.expectations()
@@ -731,7 +741,7 @@ class VariationalSearch:
     def state(self) -> dict[str, Any]:
         """A copy of the posterior and the noise; not of the records of repairs."""
         sides = [side.changed() for side in self.sides]
-        names = ("precision", "variances", "noise", "weights", "sums", *_OF_ENTRIES)
+        names = ("precision", "variances", "noise", "weights", "targets", "sums", *_OF_ENTRIES)
         return deepcopy({name: getattr(self, name) for name in names} | {"sides": sides})
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -751,8 +761,9 @@ class VariationalSearch:
         The cost is the Kullback–Leibler divergence of the factors' posterior from their prior.
         """
         weights = self.weights
-        kept = {name: getattr(self, name) for name in (*_OF_ENTRIES, "sums")}
+        kept = {name: getattr(self, name) for name in (*_OF_ENTRIES, "targets", "sums")}
         self.weights = np.zeros_like(weights)  # without the removal of an entry's own influence
+        self.targets = self.targets.copy()
         vars(self).update({name: np.empty_like(weights) for name in _OF_ENTRIES})
         self.expectations()
         fit = float(self.log_densities.sum())
@@ -764,11 +775,12 @@ class VariationalSearch:
         """The ridge of one side's factors, in units in which the noise of all entries is equal."""
         levels = own.levels.values
         unit = self.noise.variance * self.unit * other_unit**2
-        precisions = own.take(self.weights) * levels[own.of_entry]
+        reliability = own.take(self.reliability)
+        precisions = reliability * own.take(self.weights) * levels[own.of_entry]
         of_other = np.bincount(own.groups.indices, precisions, minlength=len(other.U))
         a, c = np.tril_indices(self.rank)
         variances = other.covariances[:, a == c]
-        by_count = of_other @ variances / len(self.values)
+        by_count = of_other @ variances / reliability.sum()
         shared = self._shared(own, other, precisions, by_count)
         return FactorRidge(unit * self.precision, unit * by_count, levels, shared)
 
@@ -785,7 +797,8 @@ class VariationalSearch:
             i = own.of_entry[part]
             spread = np.einsum("tk,tk->t", other.covariances[own.groups.indices[part]], outer[i])
             sums += np.bincount(i, precisions[part] * spread, minlength=len(sums))
-        expected = own.groups.counts * (np.square(own.U) @ by_count)
+        counts = np.bincount(own.of_entry, own.take(self.reliability), minlength=len(own.U))
+        expected = counts * (np.square(own.U) @ by_count)
         return np.divide(sums, expected, out=np.ones_like(sums), where=expected > 0)
 
     def found(self) -> FoundFactors:
@@ -810,7 +823,7 @@ class VariationalSearch:
                 self._ridge(self.rows, self.columns, column_unit),
                 self._ridge(self.columns, self.rows, row_unit),
             ),
-            len(self.values),
+            self.reliability.clip(0.0, 1.0),
             self.residuals * scales,
             self.evidence() - float(log_scales.sum()),
             self.log_densities - log_scales,

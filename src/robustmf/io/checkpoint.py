@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 #: Kind of the file, and version of its content.
 _KIND = "checkpoint"
-_VERSION = 5
+_VERSION = 6
 
 _PARTS = frozenset({"seed", "ended", "prepared", "loops"})
 

@@ -29,6 +29,9 @@ _REFINEMENTS = 3
 #: hardly change which fit is the better one.
 _NOISY = 2.0
 
+#: Components with mean zero and a variance above this multiple of the first one are outliers.
+OUTLIER_VARIANCE = 10.0
+
 #: Entries whose mixtures are evaluated together.
 _BATCH = 32
 
@@ -185,11 +188,43 @@ def _mixture(e, extra, log_shares, centers, variances, probabilities, log_densit
             log_densities[z] = log64(log_densities[z])
 
 
+@inlined
+def _shifted(p, e, extra, centers, variances, sums, weight, shift):
+    """Weights and mean shifts of a batch ← those of outliers with the learned means.
+
+    An outlier of a narrow component says where the clean value is: the residual less the mean. The
+    precision is the observed information about the prediction: that of the components, less the
+    variance of their scores, which is what is unknown about the component (Louis 1982). Where
+    several components overlap, as for outliers of any size, none is left.
+    """
+    sums[:] = 0
+    probability, information, score, square = sums[0], sums[1], sums[2], sums[3]
+    for k in range(variances.size):
+        if centers[k] != 0:
+            for z in range(_BATCH):
+                precision = 1 / (variances[k] + extra[z])
+                g = (e[z] - centers[k]) * precision
+                probability[z] += p[k, z]
+                information[z] += p[k, z] * precision
+                score[z] += p[k, z] * g
+                square[z] += p[k, z] * g * g
+    for z in range(_BATCH):
+        total = max(probability[z], 1e-300)
+        mean = score[z] / total
+        known = (information[z] - square[z]) / total + mean * mean
+        if known * total > 1e-12:
+            weight[z] = probability[z] * known / max(_MIN_FREEDOM, 1 - extra[z] * known)
+            shift[z] = e[z] - mean / known
+        else:
+            weight[z] = 0.0
+            shift[z] = 0.0
+
+
 @kernel
 def expectations(  # noqa: PLR0915
     first, last, bounds, pointers, indices, values, U, covariances, V, column_covariances,
-    row_levels, column_levels, log_shares, centers, variances, is_free, weights,
-    energies, clean, log_densities, residuals, sums,
+    row_levels, column_levels, log_shares, centers, variances, is_free, weights, targets,
+    energies, clean, reliability, log_densities, residuals, sums,
 ):  # fmt: skip
     """Judge each entry by its leave-one-out residual and the predictive variance.
 
@@ -203,15 +238,19 @@ def expectations(  # noqa: PLR0915
         The noise variance of an entry is a component's variance times both levels.
     log_shares, centers, variances : array
         The components of the noise distribution. Those with a center other than zero are
-        outliers, without weight.
+        outliers.
     is_free : bool
-        Whether centers and variances of outliers are learned, and their moments needed.
-    weights : array over the entries
-        The weights of the last pass; receives the expected precisions.
+        Whether centers and variances of outliers are learned, and their moments needed; without
+        that, outliers have no weight.
+    weights, targets : arrays over the entries
+        The weights of the last pass, and the values that they belonged to; receives the expected
+        precisions, and the values less the expected shifts of outliers.
     energies : array over the entries
         Receives the expected squared error, in units of the levels.
     clean : array over the entries
         Receives the probability of the first component.
+    reliability : array over the entries
+        Receives the probability that the entry is no outlier.
     log_densities : array over the entries
         Receives the log density of each entry given the others.
     residuals : array over the entries
@@ -227,6 +266,8 @@ def expectations(  # noqa: PLR0915
     e, extra, levels, density, w = (
         np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH),
     )  # fmt: skip
+    reliable, own, shift = np.empty(_BATCH), np.zeros(_BATCH), np.zeros(_BATCH)
+    shift_sums = np.empty((4, _BATCH))
     p = np.empty((n_components, _BATCH))
     totals = np.empty((3, n_components, _BATCH))
     for block in range(first, last):
@@ -262,7 +303,7 @@ def expectations(  # noqa: PLR0915
                 row_freedom = max(_MIN_FREEDOM, 1 - weights[t] * by_row)
                 column_freedom = max(_MIN_FREEDOM, 1 - weights[t] * by_column)
                 others = by_row / row_freedom + by_column / column_freedom
-                x *= 1 + weights[t] * others
+                x += weights[t] * others * (x + targets[t] - values[t])
                 residuals[t] = x
                 e[z] = x
                 extra[z] = others
@@ -272,7 +313,7 @@ def expectations(  # noqa: PLR0915
             for z in range(_BATCH):
                 e[z] /= np.sqrt(levels[z])
                 extra[z] /= levels[z]
-                w[z] = 0.0
+                w[z], reliable[z] = 0.0, 0.0
             _mixture(e, extra, log_shares, centers, variances, p, density)
             for k in range(n_components):
                 for z in range(count, _BATCH):
@@ -283,6 +324,9 @@ def expectations(  # noqa: PLR0915
                 if center == 0:
                     for z in range(_BATCH):
                         w[z] += p[k, z] / v
+                    if v <= OUTLIER_VARIANCE * variances[0]:
+                        for z in range(_BATCH):
+                            reliable[z] += p[k, z]
                 elif is_free:
                     for z in range(_BATCH):
                         gain = v / (v + extra[z])
@@ -292,12 +336,18 @@ def expectations(  # noqa: PLR0915
             for z in range(_BATCH):
                 density[z] -= 0.5 * log64(levels[z])
             for z in range(count):
-                t = low + z
-                weights[t] = w[z] / levels[z]
-                clean[t] = p[0, z]
-                log_densities[t] = density[z]
-            for z in range(count):
                 energy[block] += w[z] * energies[low + z]
+            if is_free:
+                _shifted(p, e, extra, centers, variances, shift_sums, own, shift)
+            for z in range(count):
+                t = low + z
+                total = w[z] + own[z]
+                mean = own[z] * shift[z] / max(total, 1e-300)
+                weights[t] = total / levels[z]
+                targets[t] = values[t] - mean * np.sqrt(levels[z])
+                clean[t] = p[0, z]
+                reliability[t] = reliable[z]
+                log_densities[t] = density[z]
         for a in range(3):
             for k in range(n_components):
                 total = 0.0
@@ -334,7 +384,7 @@ def level_likelihoods(first, last, bounds, pointers, energies, units, table, low
 
 @inlined
 def _without_entries(
-    pointers, indices, values, weights, i, U, V, column_covariances, B, covariances, g
+    pointers, indices, targets, weights, i, U, V, column_covariances, B, covariances, g
 ):
     """B ← v_j, and covariances ← its packed covariance, without the entry (i, j)."""
     r = U.shape[1]
@@ -352,7 +402,7 @@ def _without_entries(
             k += 1
         w = weights[t]
         shift = w / max(_MIN_FREEDOM, 1 - w * dot(g, U[i]))
-        e = values[t] - dot(U[i], V[j])
+        e = targets[t] - dot(U[i], V[j])
         k = 0
         for a in range(r):
             B[z, a] = V[j, a] - shift * e * g[a]
@@ -498,7 +548,7 @@ def _best_subset(B, y, scales, costs, bounds, precision, n_subsets, order, state
 
 @kernel
 def resample_rows(  # noqa: PLR0915
-    first, last, pointers, indices, values, weights, U, V, column_covariances, precision,
+    first, last, pointers, indices, values, weights, targets, U, V, column_covariances, precision,
     row_levels, base_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed,
     gain, changed, new_weights,
 ):  # fmt: skip
@@ -530,7 +580,7 @@ def resample_rows(  # noqa: PLR0915
         levels, scales = np.empty((n_levels, count)), np.empty((n_levels, count))
         costs = np.empty((n_levels, count, np.count_nonzero(centers), 3))
         _without_entries(
-            pointers, indices, values, weights, i, U, V, column_covariances, B, covariances, g
+            pointers, indices, targets, weights, i, U, V, column_covariances, B, covariances, g
         )
         _pack_outer(U[i], outer)
         lowest = np.inf
