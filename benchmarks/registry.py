@@ -13,6 +13,7 @@ NAMES = (
     "accuracy",
     "breakdown",
     "gauntlet",
+    "bayes_reference",
     "peers",
     "nonnegative",
     "detection",
