@@ -13,6 +13,7 @@ _OUTLIERS = (
     "-k 'audit_lists or clean_rows or injected or constant_values or expected or few or occurr or moder'"
 )
 _SCALES = "outliers/test_scales.py -k 'leverages or clipped or bad_row or ordinary'"
+_RELIABILITY = "initialization/test_reliability.py"
 
 MUTANTS = [
     Mutant(
@@ -40,7 +41,7 @@ MUTANTS = [
         _INTERVALS,
     ),
     Mutant("intervals.py", "        if known:\n", "        if False:\n", _INTERVALS),
-    Mutant("intervals.py", "np.zeros(len(i), bool))", "np.ones(len(i), bool))", _INTERVALS),
+    Mutant("intervals.py", "np.zeros(len(i)))", "np.ones(len(i)))", _INTERVALS),
     Mutant(
         "intervals.py",
         "        if (i < 0).any() or (j < 0).any():",
@@ -53,12 +54,19 @@ MUTANTS = [
         "        lower = np.asarray(predicted - half_width)",
         _INTERVALS,
     ),
-    Mutant("outliers/scores.py", "& (fitted.rows.values[at] == values)", "", _NOISE, aimed=True),
-    Mutant("outliers/scores.py", "positions[at] == given", "True", _NOISE, aimed=True),
+    Mutant("model.py", "& (fitted.rows.values[at] == values)", "", _NOISE, aimed=True),
+    Mutant("model.py", "keys[at] == given", "True", _NOISE, aimed=True),
+    Mutant("model.py", "weights * factors[positions]", "weights", _RELIABILITY),
+    Mutant("outliers/noise.py", "(1 + w * of_row)", "(1 + of_row)", _NOISE),
+    Mutant("outliers/noise.py", "(1 + w * of_column)", "(1 + of_column)", _NOISE),
+    Mutant("outliers/noise.py", "min(central * scale, limit)", "central * scale", _RELIABILITY),
+    Mutant("outliers/scores.py", "np.append(fitted, 0.0)", "np.append(fitted, 1.0)", _NOISE),
+    Mutant("fitting.py", "of_all[~self.held_out]", "of_all[self.held_out]", _RELIABILITY),
+    Mutant("fitting.py", "self.sample_weights * placed", "self.sample_weights", _RELIABILITY),
     Mutant(
         "outliers/noise.py",
-        "1 / np.sqrt((1 + of_row) * (1 + of_column)), np.sqrt(1 + of_row + of_column)",
-        "np.sqrt(1 + of_row + of_column), np.sqrt(1 + of_row + of_column)",
+        "np.where(fitted, of_fitted, np.sqrt(1 + of_row + of_column))",
+        "np.sqrt(1 + of_row + of_column)",
         _NOISE,
         aimed=True,
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _PARTS = (
-    "initialization/test_search_parts.py initialization/test_noise_mixture.py "
-    "initialization/test_spectral.py"
+    "initialization/test_search_parts.py initialization/test_search_block.py "
+    "initialization/test_noise_mixture.py initialization/test_spectral.py"
 )
 _UNITS = (
     "initialization/test_variational.py "
@@ -31,6 +31,9 @@ MUTANTS = [
         _UNITS,
     ),
     Mutant(_KERNELS, "(x * x + by_row + by_column) / level", "(x * x + by_row) / level", _UNITS),
+    Mutant(_KERNELS, "known = (information[z] - square[z])", "known = information[z]", _PARTS),
+    Mutant(_KERNELS, "shift[z] = e[z] - mean / known", "shift[z] = e[z]", _PARTS),
+    Mutant(_KERNELS, "if v <= OUTLIER_VARIANCE * variances[0]:", "if True:", _PARTS),
     Mutant(
         _KERNELS,
         "row_freedom = max(_MIN_FREEDOM, 1 - weights[t] * by_row)",
@@ -40,8 +43,8 @@ MUTANTS = [
     ),
     Mutant(
         _KERNELS,
-        "x *= 1 + weights[t] * others",
-        "x *= 1 + weights[t] * by_row",
+        "x += weights[t] * others * (x + targets[t] - values[t])",
+        "x += weights[t] * by_row * (x + targets[t] - values[t])",
         _UNITS,
     ),
     Mutant(
@@ -51,7 +54,7 @@ MUTANTS = [
         _PARTS,
         aimed=True,
     ),
-    Mutant(_KERNELS, "weights[t] = w[z] / levels[z]", "weights[t] = w[z]", _PARTS, aimed=True),
+    Mutant(_KERNELS, "weights[t] = total / levels[z]", "weights[t] = total", _PARTS, aimed=True),
     Mutant(
         _KERNELS,
         "density[z] -= 0.5 * log64(levels[z])",

@@ -48,6 +48,8 @@ class FitResult:
         Scales of the noise of rows and columns, by which the entries were divided.
     candidates : tuple of ModelCandidate, default=()
         The models that were compared.
+    reliability : array over the entries, or None, default=None
+        The factor of each entry's loss beside its weight, where that was learned.
     """
 
     factorization: Factorization
@@ -60,6 +62,7 @@ class FitResult:
     reason: str
     scales: tuple[Array, Array] | None = None
     candidates: tuple[ModelCandidate, ...] = ()
+    reliability: Array | None = None
 
     def parts(self) -> dict[str, Any]:
         """The result as plain values for a checkpoint, the loss by its θ."""
@@ -73,6 +76,8 @@ class FitResult:
         loss = settings.loss
         found = data.restored(parts["factorization"], settings.max_rank)
         require_scales(parts["scales"], found)
+        if parts["reliability"] is not None:
+            data.require_weights(parts["reliability"])
         return cls(
             **parts
             | {

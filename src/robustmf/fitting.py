@@ -76,13 +76,16 @@ class Data:
         On the entries to fit.
     sample_weights : array over the entries, or None
         The factor of each entry's loss.
-    holdout : Holdout or None
+    holdout : Holdout or None, default=None
         Entries held out for validation.
+    held_out : array of bool over all entries, or None, default=None
+        Which entries these are.
     """
 
     operations: EntryOperations
     sample_weights: Array | None
     holdout: Holdout | None = None
+    held_out: NDArray[np.bool_] | None = None
 
     def initialize(
         self, settings: Settings, rng: np.random.Generator, choice: SolverChoice
@@ -114,6 +117,14 @@ class Data:
             return self.sample_weights
         placed = self.operations.array(reliability.astype(self.operations.observed.dtype))
         return placed if self.sample_weights is None else self.sample_weights * placed
+
+    def of_all_entries(self, reliability: Array | None) -> Array | None:
+        """The reliability of all entries: held-out ones have no influence on the fit."""
+        if reliability is None or self.held_out is None:
+            return reliability
+        of_all = np.zeros(len(self.held_out))
+        of_all[~self.held_out] = reliability
+        return of_all
 
 
 def fit(
@@ -154,7 +165,8 @@ def fit(
     data = Data(operations, sample_weights)
     if settings.validation_fraction is not None:
         data = _hold_out(data, settings.validation_fraction, streams[0])
-    return fit_data(settings, data, streams, choice, progress)
+    best = fit_data(settings, data, streams, choice, progress)
+    return replace(best, reliability=data.of_all_entries(best.reliability))
 
 
 def fit_data(
@@ -216,7 +228,7 @@ def _hold_out(data: Data, fraction: float, stream: np.random.Generator) -> Data:
         holdout_seed(stream),
     )
     observed, weights, holdout = hold_out(operations.observed, weights, operations.array(selected))
-    return Data(operations.on(observed), weights, holdout)
+    return Data(operations.on(observed), weights, holdout, selected)
 
 
 # --- 3. Initialize, for each fit ---
@@ -353,6 +365,7 @@ def iterate(
         initial.reason,
         initial.scales,
         initial.candidates,
+        initial.reliability,
     )
 
 

@@ -79,14 +79,14 @@ class ConformalIntervals:
         self._noise = noise_model(fitted)
         observed, i, j = fitted.locate(X)
         values = observed.rows.values
-        known = int(is_fitted(fitted, i, j, values, if_unknown=False).sum())
+        known = int(is_fitted(fitted, i, j, values).sum())
         if known:
             raise ValueError(
                 f"X must hold entries that the model was not fitted to, but {known} of {len(i)} "
                 "were; hold some out with robustmf.selection.entry_train_test_split"
             )
         residual = values - fitted.predict_pairs(i, j)
-        scores = residual / self._noise.deviations(i, j, np.zeros(len(i), bool))
+        scores = residual / self._noise.deviations(i, j, np.zeros(len(i)))
         self.clean_share_ = (
             fit_distribution(scores).share if clean_share == "auto" else float(clean_share)
         )
@@ -120,8 +120,8 @@ class ConformalIntervals:
                 "rows and columns must be known to the fit: the residuals of an unknown one have "
                 "no known distribution"
             )
-        held_out = np.zeros(i.size, bool)
-        deviations = self._noise.deviations(i.ravel(), j.ravel(), held_out).reshape(i.shape)
+        no_influence = np.zeros(i.size)
+        deviations = self._noise.deviations(i.ravel(), j.ravel(), no_influence).reshape(i.shape)
         half_width = self._quantile(level) * deviations
         predicted = model.predict(rows, columns)
         lower = model.clip(np.asarray(predicted - half_width))

@@ -122,6 +122,9 @@ class FittedModel:
         The noise level of an entry of scale 1, where there are scales; 0 where it is not known.
     nonnegative : bool, default=False
         Whether factors are constrained to be non-negative, also those of new rows.
+    reliability : array of float32 over the entries, or None, default=None
+        The probability that an entry is no outlier, which was a factor of its loss; None where
+        all factors are 1.
     """
 
     factors: Factorization
@@ -143,6 +146,7 @@ class FittedModel:
     scales: tuple[Array, Array] | None = None
     sigma: float = 0.0
     nonnegative: bool = False
+    reliability: NDArray[np.float32] | None = None
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -220,7 +224,7 @@ class FittedModel:
     def sampled_entries(self, at_most: int) -> EntrySample:
         """Evenly spaced entries of the fit."""
         if self.has_all_entries:
-            return self.fitted_entries().sampled(at_most)
+            return self.fitted_entries().sampled(at_most, reliability=self.reliability)
         return EntrySample.from_kept(self.entries, at_most)
 
     def fitted_entries(self) -> Observed:
@@ -233,6 +237,18 @@ class FittedModel:
             )
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
         return Observed(rows, self.shape, self.row_ids, self.column_ids, self.form)
+
+    def fitted_positions(
+        self, i: NDArray[Any], j: NDArray[Any], values: Array
+    ) -> NDArray[np.int64]:
+        """The positions among the entries of the fit; −1 for others, and for changed values."""
+        fitted = self.fitted_entries()
+        n = fitted.shape[1]
+        keys = fitted.rows.group_of_entry().astype(np.int64) * n + fitted.rows.indices
+        given = i.astype(np.int64) * n + j
+        at = np.minimum(np.searchsorted(keys, given), len(keys) - 1)
+        is_fitted = (keys[at] == given) & (fitted.rows.values[at] == values)
+        return np.where(is_fitted, at, -1)
 
     # --- Scales of the noise ----------------------------------------------------------------
 
@@ -406,10 +422,20 @@ class FittedModel:
         return np.asarray(residual / self.entry_scales(i, j), residual.dtype)
 
     def entry_weights(self, X: Any) -> Array:
-        """The weight of each entry of X in the fit, relative to that of an exact entry."""
+        """The weight of each entry of X in the fit, relative to that of an exact entry.
+
+        Entries of the fit are also weighted by their reliability; others are not known to be
+        unreliable.
+        """
         residual = self.scaled_residuals(X)
         weight = self.loss.derivative if self.loss.concave else self.loss.weight
-        return np.asarray(weight(residual) / weight(np.zeros(1, residual.dtype)))
+        weights = np.asarray(weight(residual) / weight(np.zeros(1, residual.dtype)))
+        if self.reliability is None:
+            return weights
+        observed, i, j = self.locate(X)
+        positions = self.fitted_positions(i, j, observed.rows.values)
+        factors = np.append(self.reliability, 1.0).astype(weights.dtype)
+        return np.asarray(weights * factors[positions])
 
     # --- Files ------------------------------------------------------------------------------
 
@@ -437,6 +463,7 @@ class FittedModel:
             "noise_scales": self.scales,
             "sigma_": self.sigma,
             "nonnegative_factors": self.nonnegative,
+            "reliability_": self.reliability,
             "bounds_": None if self.bounds == UNBOUNDED else self.bounds,
             **self.summary.to_state(),
         }
@@ -467,6 +494,7 @@ class FittedModel:
             scales=state.get("noise_scales"),
             sigma=state.get("sigma_", 0.0),
             nonnegative=state.get("nonnegative_factors", False),
+            reliability=state.get("reliability_"),
             bounds=state.get("bounds_") or UNBOUNDED,
             summary=FitSummary.from_state(state),
         )

@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robustmf import Observed, RobustMF
+from robustmf import Observed, RobustMF, load
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.distributed.fitting import ClusterData
 from robustmf.estimator.parameters import settings_of
-from robustmf.exceptions import CheckpointError
+from robustmf.exceptions import CheckpointError, ModelFileError
 from robustmf.fitting import Data, check
 from robustmf.initialization.pipeline import initialize
 from robustmf.initialization.state import Initialization
 from robustmf.kernels.team import Team
+from robustmf.model import FittedModel
+from robustmf.outliers.noise import fit_distribution
 
 SHAPE = (150, 110)
 
@@ -133,3 +135,50 @@ def test_it_is_restored_from_a_checkpoint_and_others_are_refused():
             Initialization.from_parts(parts | {"reliability": other}, settings, data)
     with pytest.raises(CheckpointError, match="not those of this fit"):
         ClusterData(None, None).require_weights(np.ones(n))
+
+
+def test_scores_know_which_entries_the_fit_did_not_trust():
+    X, is_outlier, _ = problem()
+    model = RobustMF(random_state=0).fit(X)
+    scores = model.outlier_scores()
+    assert np.mean(scores[is_outlier] <= 0.001) > 0.9
+    assert np.mean(scores[~is_outlier] <= 0.001) < 0.003
+    assert 0.005 < np.mean(scores[~is_outlier] <= 0.01) < 0.015
+    np.testing.assert_array_equal(model.outlier_scores(X), scores)
+
+
+def test_it_is_part_of_the_model_and_of_its_file(tmp_path):
+    X = problem()[0]
+    model = RobustMF(random_state=0).fit(X)
+    model.save(tmp_path / "model.rmf")
+    loaded = load(tmp_path / "model.rmf")
+    np.testing.assert_array_equal(loaded.outlier_scores(), model.outlier_scores())
+    weights = model.entry_weights(X)
+    plain = replace(model.model_, reliability=None).entry_weights(X)
+    np.testing.assert_allclose(weights, plain * model.model_.reliability, rtol=1e-6)
+    changed = np.where(np.isnan(X), X, X + 1e-9)  # entries that were not fitted are not unreliable
+    np.testing.assert_allclose(model.entry_weights(changed), plain, rtol=1e-6)
+    state = model.model_.to_state()
+    for forged in (3, weights, model.model_.reliability[1:], model.model_.reliability - 1):
+        with pytest.raises(ModelFileError, match="reliability_ must be one float32"):
+            FittedModel.from_state(state | {"reliability_": forged})
+
+
+def test_held_out_entries_have_no_influence():
+    X = problem()[0]
+    model = RobustMF(validation_fraction=0.2, random_state=0).fit(X)
+    reliability = model.model_.reliability
+    assert len(reliability) == (~np.isnan(X)).sum()
+    assert np.mean(reliability == 0) == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_distribution_is_fitted_to_reliable_values():
+    rng = np.random.default_rng(0)
+    clean = rng.standard_normal(20_000)
+    moderate = rng.choice([-4.5, 4.5], 4_000) + rng.standard_normal(4_000)
+    x = np.concatenate([clean, moderate])
+    reliability = np.where(np.abs(x) < 2.7, 0.99, 0.01)
+    found = fit_distribution(x, reliability=reliability)
+    assert found.scale == pytest.approx(1, rel=0.03)
+    assert found.freedom > 10 > fit_distribution(x).freedom
+    assert found.share == pytest.approx(20 / 24, abs=0.02)

@@ -81,10 +81,13 @@ def test_deviations_of_fitted_held_out_and_new_entries(fitted):
     rows = noise.row_counts[i]
     columns = noise.column_counts[j]
     a, b = leverages(rows - 1, columns - 1)
-    found = noise.deviations(i, j, np.ones(3, bool))
+    found = noise.deviations(i, j, np.ones(3))
     np.testing.assert_allclose(found, 1 / np.sqrt((1 + a) * (1 + b)))
+    w = np.array([0.9, 0.4, 0.1])  # entries that are partly reliable have partly drawn the fit
+    expected = np.sqrt((1 + a) * (1 + b)) / ((1 + w * a) * (1 + w * b))
+    np.testing.assert_allclose(noise.deviations(i, j, w), expected)
     a, b = leverages(rows, columns)
-    found = noise.deviations(i, j, np.zeros(3, bool))
+    found = noise.deviations(i, j, np.zeros(3))
     np.testing.assert_allclose(found, np.sqrt(1 + a + b))
     # new rows of one entry each: nothing else determines their factors
     new = noise.new_row_deviations(np.arange(3), j, noise.U[i], np.ones(3))
@@ -105,16 +108,16 @@ def test_an_entry_counts_as_fitted_only_with_the_fitted_value(fitted):
     X, model = fitted
     i, j = np.nonzero(~np.isnan(X))
     values = X[i, j]
-    assert is_fitted(model.model_, i, j, values, if_unknown=False).all()
+    assert is_fitted(model.model_, i, j, values).all()
     changed = values.copy()
     changed[::2] += 1e-9
-    found = is_fitted(model.model_, i, j, changed, if_unknown=False)
+    found = is_fitted(model.model_, i, j, changed)
     np.testing.assert_array_equal(found, np.arange(len(i)) % 2 == 1)
     # positions that were not fitted, with the value of the next fitted entry
     a, b = np.nonzero(np.isnan(X))
     n = X.shape[1]
     after = np.minimum(np.searchsorted(i * n + j, a * n + b), len(i) - 1)
-    assert not is_fitted(model.model_, a, b, values[after], if_unknown=True).any()
+    assert not is_fitted(model.model_, a, b, values[after]).any()
 
 
 def test_a_changed_value_at_a_fitted_position_is_scored_as_a_held_out_one(fitted):
@@ -125,5 +128,5 @@ def test_a_changed_value_at_a_fitted_position_is_scored_as_a_held_out_one(fitted
     noise = noise_model(model.model_)
     i, j = np.nonzero(~np.isnan(X))
     residual = changed[i, j] - model.predict(i, j)
-    deviations = noise.deviations(i, j, np.zeros(len(i), bool))
+    deviations = noise.deviations(i, j, np.zeros(len(i)))
     np.testing.assert_allclose(as_held_out, noise.distribution.two_sided(residual / deviations))

@@ -66,12 +66,13 @@ def test_weights_are_those_of_the_fit(table, model):
     observed = ~np.isnan(X)
     i, j = np.nonzero(observed)
     own = (X[observed] - model.predict(i, j)) / (model.row_scales_[i] * model.column_scales_[j])
-    expected = model.loss_.weight(own) / model.loss_.weight(np.zeros(1))
+    reliability = model.model_.reliability
+    expected = reliability * model.loss_.weight(own) / model.loss_.weight(np.zeros(1))
     np.testing.assert_allclose(model.entry_weights(X), expected, rtol=1e-6)
     # At the solution the weighted least-squares equations of each row hold in scaled units.
     V = model.column_factors_ / model.column_scales_[:, None]
     U = model.row_factors_ / model.row_scales_[:, None]
-    terms = (model.loss_.weight(own) * own)[:, None] * V[j]
+    terms = (reliability * model.loss_.weight(own) * own)[:, None] * V[j]
     total = np.zeros_like(U)
     size = np.zeros_like(U)
     np.add.at(total, i, terms)

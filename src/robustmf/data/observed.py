@@ -225,7 +225,7 @@ class Observed:
         """The same entries in host memory, where these already are."""
         return self
 
-    def sampled(self, at_most: int, weights: Any = None) -> EntrySample:
+    def sampled(self, at_most: int, weights: Any = None, reliability: Any = None) -> EntrySample:
         """Evenly spaced entries, all or ``at_most`` of them, without those of weight zero."""
         rows = self.rows
         chosen = evenly_spaced(self.n_entries, at_most)
@@ -235,6 +235,7 @@ class Observed:
             np.asarray(rows.values[chosen]),
             np.asarray(rows.counts),
             self.column_counts(),
+            None if reliability is None else reliability[chosen],
         )
         if weights is None:
             return sample

@@ -57,6 +57,8 @@ class EntrySample:
         Indices and values of the entries of the sample.
     row_counts, column_counts : array of int
         The number of all entries of each row and column.
+    reliability : array or None, default=None
+        The factor of the loss of each entry of the sample in the fit; None where all are 1.
     """
 
     i: NDArray[Any]
@@ -64,6 +66,7 @@ class EntrySample:
     values: NDArray[Any]
     row_counts: NDArray[np.int64]
     column_counts: NDArray[np.int64]
+    reliability: NDArray[Any] | None = None
 
     @classmethod
     def from_kept(cls, kept: Mapping[str, Any], at_most: int) -> Self:
@@ -75,4 +78,12 @@ class EntrySample:
     def selected(self, chosen: NDArray[Any]) -> Self:
         """Some of the entries of the sample."""
         own = (self.i[chosen], self.j[chosen], self.values[chosen])
-        return type(self)(*own, self.row_counts, self.column_counts)
+        reliability = None if self.reliability is None else self.reliability[chosen]
+        return type(self)(*own, self.row_counts, self.column_counts, reliability)
+
+    @property
+    def influence(self) -> NDArray[np.float64]:
+        """The influence of each entry on the fit, from 0 (that of a held-out entry) to 1."""
+        if self.reliability is None:
+            return np.ones(len(self.values))
+        return self.reliability.astype(np.float64)

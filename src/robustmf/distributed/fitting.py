@@ -51,7 +51,7 @@ class RemoteEntries:
     kept: dict[str, NDArray[Any]]
     form: TableForm | None
 
-    def sampled(self, at_most: int, weights: None) -> EntrySample | None:
+    def sampled(self, at_most: int, weights: None, reliability: None) -> EntrySample | None:
         """Entries of the sample; None where the factors, and it, are in shards."""
         return EntrySample.from_kept(self.kept, at_most) if "rows" in self.kept else None
 

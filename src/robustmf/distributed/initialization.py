@@ -235,7 +235,8 @@ def initialize_sample(
     center = initial.factorization.center
     empty = Factorization.from_augmented(A[:0], B[:0], center, initial.bias_unit)
     # blocks are not divided by the scales of rows and columns
-    common = replace(initial, factorization=empty, scales=None, ridges=_of_all(initial, share))
+    ridges = _of_all(initial, share)
+    common = replace(initial, factorization=empty, scales=None, ridges=ridges, reliability=None)
     return SampleFit(common, (A, B), (rows, columns))
 
 

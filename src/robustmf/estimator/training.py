@@ -215,6 +215,7 @@ def fitted_model(
     scales = None
     if result.scales is not None:
         scales = (np.asarray(result.scales[0]), np.asarray(result.scales[1]))
+    reliability = result.reliability
     return FittedModel(
         factors=result.factorization.to_host(),
         loss=result.loss,
@@ -230,6 +231,7 @@ def fitted_model(
         bounds=settings.bounds,
         form=observed.form,
         scales=scales,
+        reliability=None if reliability is None else reliability.astype(np.float32),
         nonnegative=settings.nonnegative,
         summary=FitSummary(
             solver=result.solver,
@@ -247,7 +249,7 @@ def fitted_model(
 
 def checked(model: FittedModel, observed: Any, weights: Array | None) -> FittedModel:
     """The model with the checks that it fails on a sample of the entries, where there is one."""
-    sample = observed.sampled(CHECKS.most_entries, weights)
+    sample = observed.sampled(CHECKS.most_entries, weights, model.reliability)
     if sample is None:
         return model
     noise = noise_model(model, sample)

@@ -278,7 +278,7 @@ def _of_all_entries(reliability: Array | None, sample_weights: Array | None) -> 
     """The reliability of all entries; that of entries without weight has no influence."""
     if reliability is None or sample_weights is None or sample_weights.all():
         return reliability
-    of_all = np.ones(len(sample_weights))
+    of_all = np.zeros(len(sample_weights))
     of_all[np.asarray(sample_weights) > 0] = reliability
     return of_all
 

@@ -44,6 +44,7 @@ STATE_NAMES = frozenset(
         "noise_scales",
         "sigma_",
         "nonnegative_factors",
+        "reliability_",
         "bounds_",
         "solver_",
         "solver_reason_",
@@ -61,7 +62,15 @@ STATE_NAMES = frozenset(
 
 #: Those that files of earlier releases do not have: the model then has no such part.
 OPTIONAL_NAMES = frozenset(
-    {"noise_scales", "sigma_", "nonnegative_factors", "bounds_", "candidates_", "failed_checks_"}
+    {
+        "noise_scales",
+        "sigma_",
+        "nonnegative_factors",
+        "reliability_",
+        "bounds_",
+        "candidates_",
+        "failed_checks_",
+    }
 )
 
 #: Least values of numbers, all of which are finite.
@@ -91,6 +100,7 @@ def check_state(state: dict[str, Any]) -> None:
         _check_ids(name, state.get(name, ()), size)
     _check_entries(state.get("entries_"), (m, n))
     _check_scales(state.get("noise_scales"), (m, n))
+    _check_reliability(state.get("reliability_"), state["entries_"])
     _check_bounds(state.get("bounds_"))
     sigma = state.get("sigma_", 0.0)
     if not (isinstance(sigma, float) and np.isfinite(sigma) and sigma >= 0):
@@ -256,6 +266,22 @@ def _check_scales(scales: Any, shape: tuple[int, int]) -> None:
     if not valid:
         raise ModelFileError(
             f"noise_scales must be two vectors of {shape[0]} and {shape[1]} positive numbers"
+        )
+
+
+def _check_reliability(reliability: Any, entries: dict[str, Any]) -> None:
+    """Raise unless there is a number from 0 to 1 per entry, or None."""
+    if reliability is None:
+        return
+    if not (
+        isinstance(reliability, np.ndarray)
+        and set(entries) == _ALL_ENTRIES
+        and reliability.shape == entries["values"].shape
+        and reliability.dtype == np.float32
+        and bool(((reliability >= 0) & (reliability <= 1)).all())
+    ):
+        raise ModelFileError(
+            "reliability_ must be one float32 number from 0 to 1 per entry, or None"
         )
 
 

@@ -68,8 +68,7 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
     if not is_checked or is_exact or len(values) < OPTIONS.least_entries:
         return ()
     residual = values - model.predict_pairs(i, j).astype(np.float64)
-    fitted = np.ones(len(i), bool)
-    deviation = noise.deviations(i, j, fitted)
+    deviation = noise.deviations(i, j, sample.influence)
     flagged = noise.distribution.two_sided(residual / deviation) <= OPTIONS.level
     failed = []
     share = float(flagged.mean())
@@ -85,7 +84,7 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
                 f"{number} of {size} {name}s have most of their entries flagged as outliers; "
                 "predictions there rest on the others"
             )
-    left_out = np.abs(residual) * noise.deviations(i, j, ~fitted) / deviation
+    left_out = np.abs(residual) * noise.deviations(i, j, np.zeros(len(i))) / deviation
     others = np.minimum(sample.row_counts[i], sample.column_counts[j]) - 1
     determined = others > model.factors.rank + model.factors.has_bias
     if determined.sum() >= OPTIONS.least_entries:

@@ -5,15 +5,21 @@ that of a held-out entry is larger, because the factors are estimates. Let l be 
 variance of the prediction relative to that of the noise, from the regressions of the row and of the
 column without the entry. Then
 
-    fitted entry:                     Var e ≈ σ² / ((1 + l_row)(1 + l_col))
-    held-out entry:                   Var e ≈ σ² (1 + l_row + l_col)
-    entry of a new row, folded in:    Var e ≈ σ² (1 + l_col) / (1 + l_row)
+    fitted entry:                   Var e ≈ σ² / ((1 + l_row)(1 + l_col))
+    fitted entry of weight w:       Var e ≈ σ² (1 + l_row)(1 + l_col) / ((1 + wl_row)(1 + wl_col))²
+    held-out entry:                 Var e ≈ σ² (1 + l_row + l_col)
+    entry of a new row, folded in:  Var e ≈ σ² (1 + l_col) / (1 + l_row)
+
+The weight is the reliability of the entry: the probability, learned by the fit, that it is no
+outlier. An entry that the fit did not trust has not drawn the factors to itself.
 
 The leverage l_row = v_jᵀ(n_i S + λI)⁻¹v_j treats the entries of a row as a random sample of all
 entries (S is their second moment), which needs no pass over them. One factor corrects the mean
 leverage to the effective degrees of freedom of the fit. The standardized residuals of clean entries
 are modelled by Student's t distribution, whose scale and degrees of freedom are estimated from the
 central part alone by truncated maximum likelihood, so that outliers beyond it have no influence.
+Where the fit has learned how reliable the entries are, the central part ends where most of them are
+outliers, which may be of moderate size.
 The probability of the central part under this distribution gives the share of clean entries.
 """
 
@@ -128,8 +134,18 @@ class NoiseDistribution:
 PRIOR = NoiseDistribution(1.0, OPTIONS.freedom[1], 1.0)
 
 
+def _limit_of_reliable(size: Array, reliability: Array) -> float:
+    """The limit that separates reliable values from outliers with the fewest expected errors."""
+    order = np.argsort(size)
+    gains = np.cumsum(reliability[order] - 0.5)
+    return float(size[order][np.argmax(gains)])
+
+
 def fit_distribution(
-    x: Array, central: float = OPTIONS.central, freedom: float | None = None
+    x: Array,
+    central: float = OPTIONS.central,
+    freedom: float | None = None,
+    reliability: Array | None = None,
 ) -> NoiseDistribution:
     """Fit Student's t distribution to the central part of x by truncated maximum likelihood.
 
@@ -143,17 +159,21 @@ def fit_distribution(
         Half-width of the central part, in robust scales.
     freedom : float, optional
         Degrees of freedom; estimated by default, which needs a wide central part.
+    reliability : array over x, optional
+        The probability that a value is no outlier; the central part ends where most values are.
     """
-    size = np.abs(x[np.isfinite(x)]).astype(np.float64)
-    kept = size
+    finite = np.isfinite(x)
+    size = np.abs(x[finite]).astype(np.float64)
+    limit = np.inf if reliability is None else _limit_of_reliable(size, reliability[finite])
+    kept = size[size <= limit]
     scale = 0.0
     for _ in range(3):
         scale = MAD_TO_SIGMA * float(np.median(kept)) if kept.size else 0.0
-        kept = size[size <= central * scale]
+        kept = size[size <= min(central * scale, limit)]
     if scale <= _TINY or len(kept) < OPTIONS.least_residuals:
         share = len(kept) / len(size) if scale > 0 else 1.0
         return NoiseDistribution(max(scale, _TINY), freedom or OPTIONS.freedom[1], share)
-    edges = np.linspace(0, central, OPTIONS.bins + 1)
+    edges = np.linspace(0, min(central, limit / scale), OPTIONS.bins + 1)
     counts = np.histogram(kept / scale, edges)[0] / len(kept)
 
     def negative_log_likelihood(free: NDArray[np.float64]) -> float:
@@ -167,7 +187,7 @@ def fit_distribution(
         options={"xatol": 1e-3, "fatol": 1e-8},
     ).x
     found = NoiseDistribution(scale * float(np.exp(best[0])), freedom or _freedom(best[1]), 1.0)
-    inside = 1 - float(found.two_sided(np.array([central * scale]))[0])
+    inside = 1 - float(found.two_sided(np.array([edges[-1] * scale]))[0])
     return replace(found, share=min(1.0, len(kept) / len(size) / inside))
 
 
@@ -336,10 +356,12 @@ class NoiseModel:
         j: NDArray[Any],
         scales: tuple[Array, Array] | None = None,
         totals: Totals | None = None,
+        reliability: Array | None = None,
     ) -> NoiseModel:
         """The noise of a fit, from the residuals of a sample of its entries at (i, j).
 
-        ``totals`` are given where U, V and ``counts`` are those of some rows and columns only.
+        ``totals`` are given where U, V and ``counts`` are those of some rows and columns only;
+        ``reliability`` is the factor of the loss of each entry of the sample, 1 by default.
         """
         if scales is not None:
             U = U / scales[0][:, None]
@@ -353,10 +375,11 @@ class NoiseModel:
             for moment in totals.moments
         )
         noise = cls(PRIOR, U, V, of_rows, of_columns, *counts, scales=scales)
-        fitted = np.ones(len(residual), bool)
+        influence = np.ones(len(residual)) if reliability is None else reliability
         for _ in range(2):  # first the share of clean entries, then leverages of these alone
             noise = noise._with_inflation(i, j, totals)
-            distribution = fit_distribution(residual / noise.deviations(i, j, fitted))
+            standardized = residual / noise.deviations(i, j, influence)
+            distribution = fit_distribution(standardized, reliability=reliability)
             noise = replace(noise, distribution=distribution)
         return noise
 
@@ -375,25 +398,28 @@ class NoiseModel:
         total = freedom - len(self.of_rows.moments) ** 2
         per_entry = max(total, 0.0) / max(clean * totals.n_entries, 1.0)
         wanted = min(per_entry, OPTIONS.most_freedom_used)
-        plain = replace(self, inflation=1.0, scales=None).deviations(i, j, np.ones(len(i), bool))
+        plain = replace(self, inflation=1.0, scales=None).deviations(i, j, np.ones(len(i)))
         found = 1 - float(np.square(plain).mean())
         return replace(self, inflation=max(wanted / found, 1.0) if found > 0 else 1.0)
 
     def deviations(
-        self, i: NDArray[Any], j: NDArray[Any], fitted: NDArray[np.bool_]
+        self, i: NDArray[Any], j: NDArray[Any], influence: NDArray[np.floating[Any]]
     ) -> NDArray[np.float64]:
         """Standard deviations of the residuals of clean entries at (i, j), relative to the noise.
 
         The noise is that of an entry in a row and a column of scale 1.
-        ``fitted`` marks fitted entries; the others are held out.
+        ``influence`` is 1 for fitted entries, less as far as they are not reliable, and 0 for
+        held-out ones.
         """
+        w = influence.astype(np.float64)
+        fitted = w > 0
         own = fitted.astype(np.int64)
         of_row, of_column = self._leverages(
             self.U, i, j, self.row_counts[i] - own, self.column_counts[j] - own
         )
-        deviations = np.where(
-            fitted, 1 / np.sqrt((1 + of_row) * (1 + of_column)), np.sqrt(1 + of_row + of_column)
-        )
+        of_fitted = np.sqrt((1 + of_row) * (1 + of_column))
+        of_fitted /= (1 + w * of_row) * (1 + w * of_column)
+        deviations = np.where(fitted, of_fitted, np.sqrt(1 + of_row + of_column))
         if self.scales is None:
             return deviations
         return np.asarray(deviations * self.scales[0][i] * self.scales[1][j])

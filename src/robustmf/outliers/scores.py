@@ -162,24 +162,34 @@ def noise_model(
         j,
         model.scales,
         totals,
+        sample.reliability,
     )
 
 
 def is_fitted(
-    model: FittedModel, i: NDArray[Any], j: NDArray[Any], values: Array, *, if_unknown: bool
+    model: FittedModel, i: NDArray[Any], j: NDArray[Any], values: Array
 ) -> NDArray[np.bool_]:
     """Which entries the model was fitted to: those at a fitted position with the fitted value.
 
-    ``if_unknown`` is the answer for all where the entries of the fit stayed on a cluster.
+    None, as far as is known, where the entries of the fit stayed on a cluster.
     """
     if not model.has_all_entries:
-        return np.full(len(i), if_unknown)
-    fitted = model.fitted_entries()
-    n = fitted.shape[1]
-    positions = fitted.rows.group_of_entry().astype(np.int64) * n + fitted.rows.indices
-    given = i.astype(np.int64) * n + j
-    at = np.minimum(np.searchsorted(positions, given), len(positions) - 1)
-    return np.asarray((positions[at] == given) & (fitted.rows.values[at] == values))
+        return np.zeros(len(i), bool)
+    return model.fitted_positions(i, j, values) >= 0
+
+
+def _influence(
+    model: FittedModel, i: NDArray[Any], j: NDArray[Any], values: Array
+) -> NDArray[np.float64]:
+    """The influence of entries on the fit, from 0 (not fitted) to 1.
+
+    All are assumed to be fitted where the entries of the fit stayed on a cluster.
+    """
+    if not model.has_all_entries:
+        return np.ones(len(i))
+    n_entries = len(model.entries["values"])
+    fitted = np.ones(n_entries) if model.reliability is None else model.reliability
+    return np.append(fitted, 0.0)[model.fitted_positions(i, j, values)]
 
 
 def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -> ScoredEntries:
@@ -200,7 +210,10 @@ def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -
         i = i[known]
         j = j[known]
     values = observed.rows.values[known]
-    fitted = np.ones(len(i), bool) if X is None else is_fitted(model, i, j, values, if_unknown=True)
+    if X is None:
+        influence = np.ones(len(i)) if model.reliability is None else model.reliability
+    else:
+        influence = _influence(model, i, j, values)
     return ScoredEntries(
         observed.shape[0],
         known,
@@ -208,7 +221,7 @@ def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -
         j,
         values.astype(np.float64),
         model.predict_pairs(i, j),
-        noise.deviations(i, j, fitted),
+        noise.deviations(i, j, influence),
     )
 
 
