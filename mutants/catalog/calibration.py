@@ -129,7 +129,13 @@ MUTANTS = [
         _NOISE,
         aimed=True,
     ),
-    Mutant("outliers/noise.py", "x[np.isfinite(x)]", "x", _NOISE, aimed=True),
+    Mutant(
+        "outliers/noise.py",
+        "finite = np.isfinite(x)",
+        "finite = np.ones(len(x), bool)",
+        _NOISE,
+        aimed=True,
+    ),
     Mutant(
         "outliers/noise.py",
         "        for _ in range(2):  # first",

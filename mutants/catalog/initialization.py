@@ -33,7 +33,26 @@ MUTANTS = [
     Mutant(_KERNELS, "(x * x + by_row + by_column) / level", "(x * x + by_row) / level", _UNITS),
     Mutant(_KERNELS, "known = (information[z] - square[z])", "known = information[z]", _PARTS),
     Mutant(_KERNELS, "shift[z] = e[z] - mean / known", "shift[z] = e[z]", _PARTS),
-    Mutant(_KERNELS, "if v <= OUTLIER_VARIANCE * variances[0]:", "if True:", _PARTS),
+    Mutant(
+        _KERNELS,
+        "centers[k] != 0 or variances[k] > OUTLIER_VARIANCE * variances[0]",
+        "centers[k] != 0",
+        _PARTS,
+    ),
+    Mutant(
+        _KERNELS,
+        "units[1, z] = row_bases[i] * column_bases[j] / level",
+        "units[1, z] = 1.0",
+        _PARTS,
+    ),
+    Mutant(_KERNELS, "ratio = bases[t] / levels[t]", "ratio = 1.0", _PARTS),
+    Mutant(
+        _KERNELS,
+        "costs[number, 1] = centers[k] * np.sqrt(base)",
+        "costs[number, 1] = centers[k]",
+        _PARTS,
+    ),
+    Mutant(_NOISE, "of_noise[at] - 0.5 * offsets", "of_noise[at]", _PARTS),
     Mutant(
         _KERNELS,
         "row_freedom = max(_MIN_FREEDOM, 1 - weights[t] * by_row)",

@@ -88,7 +88,30 @@ def test_log_density_is_that_of_the_mixture():
     e = np.exp(log_energy / 2)[:, None]
     density = mixture.shares * np.exp(-0.5 * (e - mixture.centers) ** 2 / mixture.variances)
     expected = np.log((density / np.sqrt(mixture.variances)).sum(axis=1))
-    np.testing.assert_allclose(mixture.log_density(log_energy), expected)
+    found = mixture.log_density(log_energy, mixture.shares > 0)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_noise_has_the_level_of_the_row_and_outliers_do_not():
+    mixture = NoiseMixture(1.0, 1e4)
+    mixture.release(1.0)
+    energies = np.arange(-2.0, 6.0, 0.25)
+    offsets = 0.25 * np.arange(-8, 9)
+    table = mixture.level_table(energies, offsets, 1e-5)
+    assert table.shape == (len(energies), len(offsets))
+    is_noise = (mixture.centers == 0) & (mixture.variances <= 10)
+    around = (np.arange(8) + 0.5) / 8 * 0.25 - 0.125
+
+    def density(log_energy, used):
+        e = np.exp((log_energy + around) / 2)[:, None]
+        z = (e - mixture.centers[used]) ** 2 / mixture.variances[used]
+        parts = mixture.shares[used] * np.exp(-0.5 * z) / np.sqrt(mixture.variances[used])
+        return parts.sum(axis=1).mean()
+
+    for k, a in ((0, 8), (10, 0), (20, 16), (31, 3)):
+        of_noise = density(energies[k] - offsets[a], is_noise) * np.exp(-0.5 * offsets[a])
+        others = density(energies[k], ~is_noise) + 1e-5 * np.exp(-0.5 * energies[k])
+        assert table[k, a] == pytest.approx(np.log(of_noise + others))
 
 
 def noise_model(row_scales, column_scales, outliers=0.0):

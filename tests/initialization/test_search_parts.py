@@ -32,6 +32,8 @@ def searching(observed=None, rank=3, covariance=0.1):
     search.start(rng.standard_normal((m, rank)), rng.standard_normal((n, rank)), covariance)
     search.rows.levels.values = np.exp(rng.standard_normal(m))
     search.columns.levels.values = np.exp(rng.standard_normal(n))
+    search.rows.levels.base = np.exp(0.5 * rng.standard_normal(m))
+    search.columns.levels.base = np.exp(0.5 * rng.standard_normal(n))
     search.noise.release(0.2)
     search.expectations()
     return search
@@ -69,7 +71,7 @@ def of_outliers(e, probability, extra, mixture):
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_weights_and_density_of_entries(learned):
+def test_weights_and_density_of_entries(learned):  # noqa: PLR0915
     search = searching()
     search.noise.is_free = learned
     search.expectations()
@@ -79,6 +81,7 @@ def test_weights_and_density_of_entries(learned):
     search.expectations()
     used, log_shares, centers, variances = search.noise.components()
     assert (centers != 0).any()
+    is_noise = (centers == 0) & (variances <= 10 * variances[0])
     energy = 0.0
     n_informative = 0
     moments = np.zeros((3, len(used)))
@@ -95,24 +98,25 @@ def test_weights_and_density_of_entries(learned):
         # an entry that determines its row alone is not divided by zero
         others = sum(part / max(0.05, 1 - before[t] * part) for part in (by_row, by_column))
         e = (e + before[t] * others * (targets[t] - u @ v)) / np.sqrt(level)
-        total = variances + others / level
-        terms = log_shares - 0.5 * ((e - centers) ** 2 / total + np.log(total * level))
+        base = search.rows.levels.base[i] * search.columns.levels.base[j]
+        units = np.where(is_noise, 1.0, base / level)  # the noise alone has the levels
+        total = variances * units + others / level
+        means = centers * np.sqrt(units)
+        terms = log_shares - 0.5 * ((e - means) ** 2 / total + np.log(total * level))
         p = np.exp(terms - terms.max())
         assert search.log_densities[t] == pytest.approx(np.log(p.sum()) + terms.max(), rel=1e-6)
         p /= p.sum()
-        gain = variances / total
-        x = centers + gain * (e - centers)
+        gain = variances * units / total
+        x = (means + gain * (e - means)) / np.sqrt(units)
         outlier = centers != 0
-        moments += p * np.array(
-            [np.ones_like(p), outlier * x, outlier * (x * x + gain * (total - variances))]
-        )
-        clean = (centers == 0) & (variances <= 10 * variances[0])
-        assert search.reliability[t] == pytest.approx(float(p[clean].sum()), abs=1e-6)
-        weight = float((p / variances)[centers == 0].sum())
+        square = x * x + gain * others / level / units
+        moments += p * np.array([np.ones_like(p), outlier * x, outlier * square])
+        assert search.reliability[t] == pytest.approx(float(p[is_noise].sum()), abs=1e-6)
+        weight = float((p / (variances * units))[centers == 0].sum())
         energy += weight * search.energies[t]
         informative, shift = 0.0, 0.0
         if learned:
-            mixture = (log_shares[outlier], centers[outlier], total[outlier])
+            mixture = (log_shares[outlier], means[outlier], total[outlier])
             informative, shift = of_outliers(e, p[outlier].sum(), others / level, mixture)
         total_weight = weight + informative
         assert search.weights[t] == pytest.approx(total_weight / level, rel=1e-2, abs=2e-3)
@@ -182,14 +186,17 @@ def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     # noise, outliers with mean 4, and others, which count the same
     components = (np.log([0.8, 0.1, 1e-3]), np.array([0.0, 4.0, 0.0]), np.array([0.9, 0.4, 40.0]))
     level = np.array([1.0, 4.0, 0.25, 1.0, 4.0, 1.0])
+    base = np.array([1.0, 1.0, 0.25, 0.5, 4.0, 2.0])
     costs = np.empty((6, 1, 3))
-    lowest = min(kernels._outlier_costs(level[t], 0.1, *components, costs[t]) for t in range(6))
+    lowest = min(
+        kernels._outlier_costs(level[t], base[t], 0.1, *components, costs[t]) for t in range(6)
+    )
     largest = kernels._largest_cost(*components)
     assert largest == pytest.approx(1 + 2 * np.log(800) + np.log(40 / 0.9))
     e = np.array([0.1, -1.4, 1.0, 4.2, 8.5, -5.9])
     v = 0.9 * level + 0.1
-    own = 0.4 * level + 0.1
-    with_mean = 2 * np.log(8) + np.log(own / v) + (e - 4 * np.sqrt(level)) ** 2 / own
+    own = 0.4 * base + 0.1
+    with_mean = 2 * np.log(8) + np.log(own / v) + (e - 4 * np.sqrt(base)) ** 2 / own
     expected = np.minimum(np.minimum(e**2 / v, with_mean), largest)
     w = np.full(6, np.nan)
     total = kernels._subset_cost(
@@ -197,6 +204,35 @@ def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     )
     np.testing.assert_allclose(w, np.where([1, 1, 1, 0, 0, 0], 1 / v, 0))
     assert total == pytest.approx(precision @ u**2 + expected.sum())
+
+
+def test_outliers_have_the_base_level_in_the_posterior_of_a_row():
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((4, 2))
+    covariances = np.tile([0.2, 0.0, 0.1], (4, 1))
+    u = np.array([0.7, -1.2])
+    y = B @ u + np.array([0.1, -3.0, 7.0, 40.0])
+    shares = np.array([0.8, 0.15, 0.05])
+    centers = np.array([0.0, 6.0, 0.0])
+    variances = np.array([0.9, 2.0, 400.0])
+    level = np.array([1.0, 4.0, 9.0, 0.5])
+    base = np.array([1.0, 1.0, 2.0, 2.0])
+    precision = np.array([0.5, 2.0])
+    w = np.empty(4)
+    total = kernels._log_posterior(
+        B, covariances, y, level, base, u, precision, np.log(shares), centers, variances,
+        np.array([0.0, 1.0, 1.0]), w, np.empty(3), np.empty(3),
+    )  # fmt: skip
+    expected = -0.5 * precision @ u**2
+    extra = covariances @ np.array([u[0] ** 2, u[0] * u[1], u[1] ** 2])
+    for t in range(4):
+        own = np.array([level[t], base[t], base[t]])
+        v = variances * own + extra[t]
+        terms = shares * np.exp(-0.5 * (y[t] - B[t] @ u - centers * np.sqrt(own)) ** 2 / v)
+        terms *= np.sqrt(level[t] / v)  # densities are in units of the level
+        expected += np.log(terms.sum())
+        assert w[t] == pytest.approx((terms / terms.sum() / v)[[0, 2]].sum())
+    assert total == pytest.approx(expected)
 
 
 def test_a_row_changes_only_for_a_gain(monkeypatch):
@@ -286,6 +322,8 @@ def test_a_noisy_row_in_a_poor_maximum_is_repaired_and_loses_its_level():
 def test_a_factor_without_means_is_removed():
     search = searching()
     search.sweep()
+    sizes = [np.sqrt(np.mean(side.U**2, axis=0)) for side in search.sides]
+    search.variances = sizes[0] * sizes[1]
     search.rows.U[:, 1] *= 1e-3
     kept = search.columns.U[:, [0, 2]].copy()
     search.prune()

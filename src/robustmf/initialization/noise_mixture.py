@@ -206,17 +206,36 @@ class NoiseMixture:
         shares += OPTIONS.prior_share * self._possible
         self.shares = shares / shares.sum()
 
-    def log_density(self, log_energy: Array) -> Array:
-        """Log density of residuals of these squared sizes, in units of the variance."""
+    def log_density(self, log_energy: Array, used: NDArray[np.bool_]) -> Array:
+        """Log density under these components of squared residuals, in units of the variance."""
         e = np.exp(0.5 * log_energy)[:, None]
-        used = self.shares > 0
         z = (e - self.centers[used]) ** 2 / self.variances[used]
         terms = np.log(self.shares[used]) - 0.5 * (np.log(self.variances[used]) + z)
         best = terms.max(axis=1)
         density: Array = best + np.log(np.exp(terms - best[:, None]).sum(axis=1))
         return density
 
-    def mean_log_density(self, log_energies: Array) -> Array:
+    def level_table(self, log_energies: Array, offsets: Array, tail: float) -> Array:
+        """Log densities at these squared residuals, which are evenly spaced, by the noise level.
+
+        The noise of a row has the variance exp(offset) of a typical one, by columns. Outliers do
+        not: how far off an entry is does not depend on how accurate its row is. Beyond all
+        components is a tail that is uniform in the logarithm, with the density ``tail``: one entry
+        that is far off must not make its row noisy.
+        """
+        used = self.shares > 0
+        outliers = used & self.is_outlier
+        step = log_energies[1] - log_energies[0]
+        n = len(offsets) // 2
+        around = np.arange(-n, len(log_energies) + n) * step + log_energies[0]
+        of_noise = self._mean_log_density(around, used & ~outliers)
+        at = np.arange(len(log_energies))[:, None] + np.arange(2 * n, -1, -1)
+        others = np.log(tail) - 0.5 * log_energies
+        if outliers.any():
+            others = np.logaddexp(others, self._mean_log_density(log_energies, outliers))
+        return np.logaddexp(of_noise[at] - 0.5 * offsets, others[:, None])
+
+    def _mean_log_density(self, log_energies: Array, used: NDArray[np.bool_]) -> Array:
         """The logarithm of the mean density around these, which are evenly spaced.
 
         A component of outliers may be narrower than the spacing: at single points it would be
@@ -225,7 +244,8 @@ class NoiseMixture:
         step = log_energies[1] - log_energies[0]
         n = OPTIONS.parts
         parts = step * ((np.arange(n) + 0.5) / n - 0.5)
-        density = self.log_density((log_energies[:, None] + parts).ravel()).reshape(-1, n)
+        at = (log_energies[:, None] + parts).ravel()
+        density = self.log_density(at, used).reshape(-1, n)
         return np.asarray(np.logaddexp.reduce(density, axis=1) - np.log(n))
 
     def asymptotic_variance(self, loss: Loss) -> float:
@@ -244,8 +264,12 @@ class NoiseMixture:
     @property
     def outlier_share(self) -> float:
         """The share of components that are not noise: ten times its variance and more."""
-        outliers = (self.centers != 0) | (self.variances > OUTLIER_VARIANCE)
-        return float(self.shares[outliers].sum())
+        return float(self.shares[self.is_outlier].sum())
+
+    @property
+    def is_outlier(self) -> NDArray[np.bool_]:
+        """Which components are not noise."""
+        return np.asarray((self.centers != 0) | (self.variances > OUTLIER_VARIANCE))
 
 
 @dataclass(frozen=True)

@@ -377,6 +377,8 @@ class VariationalSearch:
             columns.covariances,
             rows.levels.values,
             columns.levels.values,
+            rows.levels.base,
+            columns.levels.base,
             *components,
             self.noise.is_free,
             self.weights,
@@ -468,10 +470,8 @@ class VariationalSearch:
         step = NOISE.level_step
         lowest, highest = OPTIONS.log_energies
         grid = np.arange(lowest, highest, step)
-        # beyond all components, a tail that is uniform in the logarithm: one entry that is far off
-        # must not make its row noisy
-        table = np.logaddexp(self.noise.mean_log_density(grid), np.log(OPTIONS.tail) - 0.5 * grid)
-        table = np.pad(table, 2 * NOISE.level_steps + 2, mode="edge")[::-1].copy()
+        offsets = step * self.rows.levels.offsets
+        table = self.noise.level_table(grid, offsets, OPTIONS.tail)
         for own in (self.rows, self.columns):
             levels = own.levels
             # in units of the noise and of the other side's levels, but of the own side's base
@@ -534,6 +534,7 @@ class VariationalSearch:
                 own.levels.values,
                 own.levels.base,
                 other.levels.values,
+                other.levels.base,
                 *components,
                 rows,
                 n_subsets,

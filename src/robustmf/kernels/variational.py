@@ -1,5 +1,9 @@
 """Variational inference for a low-rank matrix with outliers: passes over rows.
 
+The noise of an entry scales with the levels of its row and column. Outliers do not: how far off an
+entry is does not depend on how accurate its row is. They scale with the base levels, which follow
+the scales of rows and columns.
+
 Each row has a posterior mean and covariance. Symmetric matrices are packed: the lower triangle by
 rows. Covariances are packed with doubled off-diagonal elements, so that the trace of the product of
 a covariance and a packed matrix is a dot product.
@@ -117,16 +121,26 @@ def _unpack(packed, out):
 
 
 @inlined
-def _probabilities(e, extra, log_shares, centers, variances, out):
+def _is_outlier(k, centers, variances):
+    """Whether component k is one of outliers."""
+    return centers[k] != 0 or variances[k] > OUTLIER_VARIANCE * variances[0]
+
+
+@inlined
+def _probabilities(e, extra, ratio, log_shares, centers, variances, of_outliers, out):
     """Out ← probability of each component given e, with ``extra`` variance; return the log density.
+
+    ``ratio`` is that of the base level to the level; ``of_outliers`` is 1 for components that scale
+    with the former, and 0 for the others.
 
     Densities are added as they are; only where all underflow, relative to the largest. A loop that
     sums does not write: where arrays are close to each other in memory, such a loop is not
     vectorized, and the order of the sum would depend on addresses.
     """
+    root = np.sqrt(ratio)
     for k in range(variances.size):
-        precision = 1 / (variances[k] + extra)
-        d = e - centers[k]
+        precision = 1 / (variances[k] * (1 + of_outliers[k] * (ratio - 1)) + extra)
+        d = e - centers[k] * root
         out[k] = exp64(log_shares[k] - 0.5 * d * d * precision) * np.sqrt(precision)
     total = 0.0
     for k in range(variances.size):
@@ -135,8 +149,8 @@ def _probabilities(e, extra, log_shares, centers, variances, out):
     if total < _MIN_DENSITY:
         largest = -np.inf
         for k in range(variances.size):
-            v = variances[k] + extra
-            d = e - centers[k]
+            v = variances[k] * (1 + of_outliers[k] * (ratio - 1)) + extra
+            d = e - centers[k] * root
             out[k] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
         for k in range(variances.size):
             largest = max(largest, out[k])
@@ -151,17 +165,20 @@ def _probabilities(e, extra, log_shares, centers, variances, out):
 
 
 @inlined
-def _mixture(e, extra, log_shares, centers, variances, probabilities, log_densities):
+def _mixture(e, extra, units, roots, log_shares, centers, variances, probabilities, log_densities):
     """Probabilities ← those of the components for a batch of residuals; and their log densities.
+
+    ``units`` are those of the variances of noise and of outliers, and ``roots`` their roots.
 
     The loops over a batch have a fixed length, so that they are vectorized.
     """
     for z in range(_BATCH):
         log_densities[z] = 0.0
     for k in range(variances.size):
+        kind = 1 if _is_outlier(k, centers, variances) else 0
         for z in range(_BATCH):
-            precision = 1 / (variances[k] + extra[z])
-            d = e[z] - centers[k]
+            precision = 1 / (variances[k] * units[kind, z] + extra[z])
+            d = e[z] - centers[k] * roots[kind, z]
             density = exp64(log_shares[k] - 0.5 * d * d * precision)
             probabilities[k, z] = density * np.sqrt(precision)
         for z in range(_BATCH):
@@ -170,8 +187,9 @@ def _mixture(e, extra, log_shares, centers, variances, probabilities, log_densit
         if log_densities[z] < _MIN_DENSITY:  # relative to the largest where all underflow
             largest = -np.inf
             for k in range(variances.size):
-                v = variances[k] + extra[z]
-                d = e[z] - centers[k]
+                kind = 1 if _is_outlier(k, centers, variances) else 0
+                v = variances[k] * units[kind, z] + extra[z]
+                d = e[z] - centers[k] * roots[kind, z]
                 probabilities[k, z] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
                 largest = max(largest, probabilities[k, z])
             total = 0.0
@@ -189,7 +207,7 @@ def _mixture(e, extra, log_shares, centers, variances, probabilities, log_densit
 
 
 @inlined
-def _shifted(p, e, extra, centers, variances, sums, weight, shift):
+def _shifted(p, e, extra, units, roots, centers, variances, sums, weight, shift):
     """Weights and mean shifts of a batch ← those of outliers with the learned means.
 
     An outlier of a narrow component says where the clean value is: the residual less the mean. The
@@ -202,8 +220,8 @@ def _shifted(p, e, extra, centers, variances, sums, weight, shift):
     for k in range(variances.size):
         if centers[k] != 0:
             for z in range(_BATCH):
-                precision = 1 / (variances[k] + extra[z])
-                g = (e[z] - centers[k]) * precision
+                precision = 1 / (variances[k] * units[1, z] + extra[z])
+                g = (e[z] - centers[k] * roots[1, z]) * precision
                 probability[z] += p[k, z]
                 information[z] += p[k, z] * precision
                 score[z] += p[k, z] * g
@@ -223,8 +241,8 @@ def _shifted(p, e, extra, centers, variances, sums, weight, shift):
 @kernel
 def expectations(  # noqa: PLR0915
     first, last, bounds, pointers, indices, values, U, covariances, V, column_covariances,
-    row_levels, column_levels, log_shares, centers, variances, is_free, weights, targets,
-    energies, clean, reliability, log_densities, residuals, sums,
+    row_levels, column_levels, row_bases, column_bases, log_shares, centers, variances, is_free,
+    weights, targets, energies, clean, reliability, log_densities, residuals, sums,
 ):  # fmt: skip
     """Judge each entry by its leave-one-out residual and the predictive variance.
 
@@ -236,6 +254,8 @@ def expectations(  # noqa: PLR0915
     ----------
     row_levels, column_levels : array
         The noise variance of an entry is a component's variance times both levels.
+    row_bases, column_bases : array
+        The same for outliers.
     log_shares, centers, variances : array
         The components of the noise distribution. Those with a center other than zero are
         outliers.
@@ -268,6 +288,8 @@ def expectations(  # noqa: PLR0915
     )  # fmt: skip
     reliable, own, shift = np.empty(_BATCH), np.zeros(_BATCH), np.zeros(_BATCH)
     shift_sums = np.empty((4, _BATCH))
+    units, roots = np.ones((2, _BATCH)), np.ones((2, _BATCH))
+    base_e, base_extra = np.empty(_BATCH), np.empty(_BATCH)
     p = np.empty((n_components, _BATCH))
     totals = np.empty((3, n_components, _BATCH))
     for block in range(first, last):
@@ -308,37 +330,46 @@ def expectations(  # noqa: PLR0915
                 e[z] = x
                 extra[z] = others
                 levels[z] = level
+                units[1, z] = row_bases[i] * column_bases[j] / level
             for z in range(count, _BATCH):  # padding, which counts for nothing
-                e[z], extra[z], levels[z] = 0.0, 0.0, 1.0
+                e[z], extra[z], levels[z], units[1, z] = 0.0, 0.0, 1.0, 1.0
             for z in range(_BATCH):
                 e[z] /= np.sqrt(levels[z])
                 extra[z] /= levels[z]
+                roots[1, z] = np.sqrt(units[1, z])
+                base_e[z] = e[z] / roots[1, z]
+                base_extra[z] = extra[z] / units[1, z]
                 w[z], reliable[z] = 0.0, 0.0
-            _mixture(e, extra, log_shares, centers, variances, p, density)
+            _mixture(e, extra, units, roots, log_shares, centers, variances, p, density)
             for k in range(n_components):
                 for z in range(count, _BATCH):
                     p[k, z] = 0.0
                 v, center = variances[k], centers[k]
+                kind = 1 if _is_outlier(k, centers, variances) else 0
                 for z in range(_BATCH):
                     totals[0, k, z] += p[k, z]
-                if center == 0:
+                if center == 0 and kind == 0:
                     for z in range(_BATCH):
                         w[z] += p[k, z] / v
-                    if v <= OUTLIER_VARIANCE * variances[0]:
-                        for z in range(_BATCH):
-                            reliable[z] += p[k, z]
+                    for z in range(_BATCH):
+                        reliable[z] += p[k, z]
+                elif center == 0:
+                    for z in range(_BATCH):
+                        w[z] += p[k, z] / (v * units[1, z])
                 elif is_free:
                     for z in range(_BATCH):
-                        gain = v / (v + extra[z])
-                        x = center + gain * (e[z] - center)
+                        gain = v / (v + base_extra[z])
+                        x = center + gain * (base_e[z] - center)
                         totals[1, k, z] += p[k, z] * x
-                        totals[2, k, z] += p[k, z] * (x * x + gain * extra[z])
+                        totals[2, k, z] += p[k, z] * (x * x + gain * base_extra[z])
             for z in range(_BATCH):
                 density[z] -= 0.5 * log64(levels[z])
             for z in range(count):
                 energy[block] += w[z] * energies[low + z]
             if is_free:
-                _shifted(p, e, extra, centers, variances, shift_sums, own, shift)
+                _shifted(
+                    p, e, extra, units, roots, centers, variances, shift_sums, own, shift
+                )  # fmt: skip
             for z in range(count):
                 t = low + z
                 total = w[z] + own[z]
@@ -358,28 +389,21 @@ def expectations(  # noqa: PLR0915
 
 @kernel
 def level_likelihoods(first, last, bounds, pointers, energies, units, table, lowest, step, out):
-    """Log likelihood of each row's noise level, for levels exp(offset·step), one per column.
+    """Log likelihood of each row's noise level, one per column.
 
-    Offsets are −s … s. ``units`` are those of each row's energies. ``table`` has the log density of
-    the noise at the logarithms of energies, in descending order, with 2s + 2 more on either side of
-    those from ``lowest`` in steps of ``step``; it is interpolated.
+    ``units`` are those of each row's energies. ``table`` has the log density of an entry by the
+    logarithm of its energy, from ``lowest`` in steps of ``step``, and by the level; it is
+    interpolated.
     """
-    n_levels = out.shape[1]
-    s = n_levels // 2
-    last_bin = table.size - 2 * (2 * s + 2) - 1
     for i in range(bounds[first], bounds[last]):
         out[i] = 0
         for t in range(pointers[i], pointers[i + 1]):
             x = (np.log(energies[t] / units[i] + 1e-300) - lowest) / step
-            x = min(max(x, -1.0 * s), last_bin + 1.0 * s)
-            k = np.floor(x)
+            x = min(max(x, 0.0), table.shape[0] - 1.001)
+            k = np.int64(x)
             share = x - k
-            at = table.size - 1 - (2 * s + 2) - s - np.int64(k)
-            for a in range(n_levels):
-                out[i, a] += (1 - share) * table[at + a] + share * table[at + a - 1]
-        count = pointers[i + 1] - pointers[i]
-        for a in range(n_levels):
-            out[i, a] -= 0.5 * step * (a - s) * count
+            for a in range(out.shape[1]):
+                out[i, a] += (1 - share) * table[k, a] + share * table[k + 1, a]
 
 
 @inlined
@@ -413,19 +437,21 @@ def _without_entries(
 
 @inlined
 def _log_posterior(
-    B, covariances, y, levels, u, precision, log_shares, centers, variances, w, outer, terms
-):
+    B, covariances, y, levels, bases, u, precision, log_shares, centers, variances, of_outliers, w,
+    outer, terms,
+):  # fmt: skip
     """Log posterior of u; w receives the expected precisions of the entries."""
     total = 0.0
     _pack_outer(u, outer)
     for t in range(y.size):
         extra = max(dot(covariances[t], outer), 0.0) / levels[t]
         e = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
-        total += _probabilities(e, extra, log_shares, centers, variances, terms)
+        ratio = bases[t] / levels[t]
+        total += _probabilities(e, extra, ratio, log_shares, centers, variances, of_outliers, terms)
         weight = 0.0
         for k in range(variances.size):
             if centers[k] == 0:
-                weight += terms[k] / (variances[k] + extra)
+                weight += terms[k] / (variances[k] * (1 + of_outliers[k] * (ratio - 1)) + extra)
         w[t] = weight / levels[t]
     for q in range(u.size):
         total -= 0.5 * precision[q] * u[q] * u[q]
@@ -461,7 +487,7 @@ def _subset(B, y, scales, precision, order, state, A, u):
 
 
 @inlined
-def _outlier_costs(level, variance, log_shares, centers, variances, costs):
+def _outlier_costs(level, base, variance, log_shares, centers, variances, costs):
     """Costs ← precision, center and constant of outliers with a mean; return the least cost.
 
     The cost is −2 log density relative to that of an entry without noise. ``costs`` has a row for
@@ -472,9 +498,9 @@ def _outlier_costs(level, variance, log_shares, centers, variances, costs):
     number = 0
     for k in range(variances.size):
         if centers[k] != 0:
-            own = variances[k] * level + variance
+            own = variances[k] * base + variance
             costs[number, 0] = 1 / own
-            costs[number, 1] = centers[k] * np.sqrt(level)
+            costs[number, 1] = centers[k] * np.sqrt(base)
             costs[number, 2] = 2 * (log_shares[0] - log_shares[k]) + np.log(own / noise)
             lowest = min(lowest, costs[number, 2])
             number += 1
@@ -549,8 +575,8 @@ def _best_subset(B, y, scales, costs, bounds, precision, n_subsets, order, state
 @kernel
 def resample_rows(  # noqa: PLR0915
     first, last, pointers, indices, values, weights, targets, U, V, column_covariances, precision,
-    row_levels, base_levels, column_levels, log_shares, centers, variances, rows, n_subsets, seed,
-    gain, changed, new_weights,
+    row_levels, base_levels, column_levels, column_bases, log_shares, centers, variances, rows,
+    n_subsets, seed, gain, changed, new_weights,
 ):  # fmt: skip
     """The better of the present row and the best fit to random subsets, for ``rows[first:last]``.
 
@@ -565,6 +591,10 @@ def resample_rows(  # noqa: PLR0915
     A, u, candidate, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
     refined, seen = np.empty(r), np.empty((_CANDIDATES + 1, 2), np.uint64)
     outer, terms = np.empty(column_covariances.shape[1]), np.empty(variances.size)
+    of_outliers = np.zeros(variances.size)
+    for k in range(variances.size):
+        if _is_outlier(k, centers, variances):
+            of_outliers[k] = 1.0
     largest = _largest_cost(log_shares, centers, variances)
     for a in range(first, last):
         i = rows[a]
@@ -578,6 +608,7 @@ def resample_rows(  # noqa: PLR0915
         w, order = np.empty(count), np.arange(count)
         n_levels = 2 if row_levels[i] > _NOISY * base_levels[i] else 1
         levels, scales = np.empty((n_levels, count)), np.empty((n_levels, count))
+        bases = np.empty(count)
         costs = np.empty((n_levels, count, np.count_nonzero(centers), 3))
         _without_entries(
             pointers, indices, targets, weights, i, U, V, column_covariances, B, covariances, g
@@ -586,12 +617,13 @@ def resample_rows(  # noqa: PLR0915
         lowest = np.inf
         for t in range(count):
             variance = max(dot(covariances[t], outer), 0.0)
+            bases[t] = base_levels[i] * column_bases[indices[low + t]]
             for k in range(n_levels):
                 level = row_levels[i] if k == 0 else base_levels[i]
                 levels[k, t] = level * column_levels[indices[low + t]]
                 scales[k, t] = 1 / (variances[0] * levels[k, t] + variance)
                 least = _outlier_costs(
-                    levels[k, t], variance, log_shares, centers, variances, costs[k, t]
+                    levels[k, t], bases[t], variance, log_shares, centers, variances, costs[k, t]
                 )
                 lowest = min(lowest, least)
         log_ratio = 0.5 * count * np.log(row_levels[i] / base_levels[i])
@@ -620,8 +652,8 @@ def resample_rows(  # noqa: PLR0915
                 found = -np.inf
                 for step in range(_REFINEMENTS + 1):
                     found = _log_posterior(
-                        B, covariances, y, levels[k], refined, precision, log_shares, centers,
-                        variances, w, outer, terms,
+                        B, covariances, y, levels[k], bases, refined, precision, log_shares,
+                        centers, variances, of_outliers, w, outer, terms,
                     )  # fmt: skip
                     if step < _REFINEMENTS:
                         _regress(B, y, w, precision, A, refined)
