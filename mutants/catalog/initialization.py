@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _PARTS = (
-    "initialization/test_search_parts.py initialization/test_search_block.py "
+    "initialization/test_search_parts.py initialization/test_extension.py "
     "initialization/test_noise_mixture.py initialization/test_spectral.py"
 )
 _UNITS = (
@@ -15,6 +15,7 @@ _UNITS = (
 _RANK = "initialization/test_variational.py -k 'bethe or theta'"
 _KERNELS = "kernels/variational.py"
 _SEARCH = "initialization/variational.py"
+_ATTEMPTS = "initialization/attempts.py"
 _POSTERIOR = "initialization/posterior.py"
 _NOISE = "initialization/noise_mixture.py"
 _SPECTRUM = "initialization/spectral.py"
@@ -68,8 +69,8 @@ MUTANTS = [
     ),
     Mutant(
         _KERNELS,
-        "                if center == 0:\n                    for z in range(_BATCH):",
-        "                if True:\n                    for z in range(_BATCH):",
+        "elif center == 0:",
+        "elif True:",
         _PARTS,
         aimed=True,
     ),
@@ -81,7 +82,12 @@ MUTANTS = [
         _PARTS,
         aimed=True,
     ),
-    Mutant(_KERNELS, "out[i, a] -= 0.5 * step * (a - s) * count", "out[i, a] -= 0", _UNITS),
+    Mutant(
+        _KERNELS,
+        "out[i, a] += (1 - share) * table[k, a] + share * table[k + 1, a]",
+        "out[i, a] += table[k, 0]",
+        _UNITS,
+    ),
     Mutant(
         _KERNELS, "B[z, a] = V[j, a] - shift * e * g[a]", "B[z, a] = V[j, a]", _PARTS, aimed=True
     ),
@@ -235,20 +241,23 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        _SEARCH,
+        _ATTEMPTS,
         "max(attempts, key=lambda attempt: attempt.evidence())",
         "min(attempts, key=lambda attempt: attempt.evidence())",
         _PARTS,
         aimed=True,
     ),
     Mutant(
-        _SEARCH,
+        _ATTEMPTS,
         "for attempt in attempts[n_complete:]:",
         "for attempt in attempts[-1:]:",
         _PARTS,
         aimed=True,
     ),
-    Mutant(_SEARCH, "        if search.is_clear:\n            break\n", "", _PARTS, aimed=True),
+    Mutant(_ATTEMPTS, "if search.is_clear or not", "if not", _PARTS, aimed=True),
+    Mutant(_ATTEMPTS, "or not search.shows_factors(", "or (", _PARTS),
+    Mutant(_SEARCH, "del trials[OPTIONS.finalists :]", "del trials[1:]", _PARTS),
+    Mutant(_SEARCH, "if value >= least:", "if True:", _PARTS),
     Mutant(
         "initialization/search.py",
         'order = np.argsort(-groups.counts, kind="stable")',
@@ -292,7 +301,7 @@ MUTANTS = [
     Mutant(_NOISE, "np.maximum(np.abs(mean) / sd, least)", "np.abs(mean) / sd", _PARTS, aimed=True),
     Mutant(
         _KERNELS,
-        "totals[2, k, z] += p[k, z] * (x * x + gain * extra[z])",
+        "totals[2, k, z] += p[k, z] * (x * x + gain * base_extra[z])",
         "totals[2, k, z] += p[k, z] * x * x",
         _PARTS,
         aimed=True,

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from robustmf import Observed
+from robustmf.initialization import attempts as attempts_module
 from robustmf.initialization import variational
-from robustmf.initialization.variational import OPTIONS, FoundFactors, VariationalSearch
+from robustmf.initialization.variational import FoundFactors, VariationalSearch
+from robustmf.initialization.variational_options import OPTIONS
 from robustmf.kernels import variational as kernels
 from robustmf.kernels.team import Team
 
@@ -413,9 +415,10 @@ def test_sigma_and_scales_are_those_of_an_entry():
 @pytest.mark.parametrize(
     ("attempts", "chosen"),
     [
-        ([(-2.0, False), (-1.0, False)], -1.0),
-        ([(-1.0, False), (-2.0, False)], -1.0),
-        ([(-2.0, True), (-1.0, False)], -2.0),
+        ([(-2.0, False, True), (-1.0, False, True)], -1.0),
+        ([(-1.0, False, True), (-2.0, False, True)], -1.0),
+        ([(-2.0, True, True), (-1.0, False, True)], -2.0),
+        ([(-2.0, False, False), (-1.0, False, True)], -2.0),
     ],
 )
 def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
@@ -428,7 +431,10 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         noise = SimpleNamespace(outlier_share=0.0)
 
         def __init__(self, *_):
-            self.value, self.is_clear = left.pop(0)
+            self.value, self.is_clear, self.misses_factors = left.pop(0)
+
+        def shows_factors(self, _):
+            return self.misses_factors
 
         def evidence(self):
             return self.value
@@ -437,15 +443,16 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
             noise = SimpleNamespace()
             return FoundFactors(*factors, 1.0, noise, 1.0, (), 1, 0.0, self.value, 0.0)
 
-    monkeypatch.setattr(variational, "VariationalSearch", Search)
-    monkeypatch.setattr(variational, "_attempt", lambda *_: None)
-    monkeypatch.setattr(variational, "_complete", lambda *_: None)
+    monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
+    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: None)
+    monkeypatch.setattr(attempts_module, "_complete", lambda *_: None)
     for share in (0.0, 1.0):
         monkeypatch.setattr(Search.noise, "outlier_share", share)
         left[:] = attempts
-        found = variational.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+        found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
         assert found.evidence == chosen
-        assert len(left) == (1 if attempts[0][1] else 0)
+        _, is_clear, misses_factors = attempts[0]
+        assert len(left) == (1 if is_clear or not misses_factors else 0)
 
 
 def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatch):
@@ -459,16 +466,19 @@ def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatc
             self.value = len(shares)
             self.noise = SimpleNamespace(outlier_share=shares.pop(0))
 
+        def shows_factors(self, _):
+            return True
+
         def evidence(self):
             return self.value
 
         def found(self):
             return self
 
-    monkeypatch.setattr(variational, "VariationalSearch", Search)
-    monkeypatch.setattr(variational, "_attempt", lambda *_: None)
-    monkeypatch.setattr(variational, "_complete", lambda search, _: completed.append(search))
-    found = variational.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+    monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
+    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: None)
+    monkeypatch.setattr(attempts_module, "_complete", lambda search, _: completed.append(search))
+    found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
     assert found.value == 2
     assert found in completed
     assert len(completed) == 2

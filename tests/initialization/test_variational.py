@@ -9,6 +9,7 @@ import pytest
 
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
+from robustmf.initialization.attempts import search_factors
 from robustmf.initialization.noise_mixture import OPTIONS, NoiseLevels, NoiseMixture, NoiseModel
 from robustmf.initialization.spectral import (
     bethe_hessian_rank,
@@ -16,7 +17,7 @@ from robustmf.initialization.spectral import (
     equilibrating_scales,
     group_medians,
 )
-from robustmf.initialization.variational import VariationalSearch, search_factors
+from robustmf.initialization.variational import VariationalSearch
 from robustmf.kernels import variational as kernels
 from robustmf.kernels.team import Team
 from robustmf.losses import Huber, Welsch

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from robustmf.backends.base import EntryOperations, ProblemSize
 from robustmf.backends.ridge import FactorRidge
 from robustmf.data.observed import Compressed, Observed
-from robustmf.initialization.graduated import Candidate
-from robustmf.initialization.noise_mixture import NoiseModel
-from robustmf.initialization.variational import (
-    FoundFactors,
+from robustmf.initialization.attempts import (
     is_searchable,
     noise_without_factors,
     search_factors,
 )
+from robustmf.initialization.graduated import Candidate
+from robustmf.initialization.noise_mixture import NoiseModel
+from robustmf.initialization.variational import FoundFactors
 from robustmf.losses import Loss, Tukey
 from robustmf.solvers.fold_in import fold_in
 

@@ -36,179 +36,12 @@ from robustmf.initialization.spectral import (
     equilibrating_scales,
     spectral_factors,
 )
+from robustmf.initialization.variational_options import OPTIONS
 from robustmf.kernels import variational as kernels
 from robustmf.kernels.team import Team
 
 Array = NDArray[np.floating[Any]]
 
-
-@dataclass(frozen=True)
-class VariationalOptions:
-    """Constants of the search. Variances are in units of the values' mean square.
-
-    Attributes
-    ----------
-    max_rank : int
-        The largest rank that is found.
-    entries_per_parameter : float
-        More factors than this allows cannot be determined, whatever the noise.
-    min_side : int
-        Fewer rows or columns are too few for a search.
-    largest_value : float
-        Values are clipped to this many times the typical one: they are outliers, and their squares
-        remain finite.
-    scale_passes : int
-        Passes of scales and outliers by value, each without the outliers of the one before.
-    margin : (int, float)
-        The search begins with this many factors, or this share, more than the spectrum shows.
-    annealing : int
-        Sweeps of annealing, while the noise level falls to
-    least_noise : float
-        this share of the values' size, unless residuals do not follow:
-    slack : float
-        the variance is at least the residuals' (by their median) divided by this.
-    min_annealing, floor_sweeps, floor_change : float, int, float
-        Annealing ends after this share of its sweeps if the residuals no longer follow the noise
-        level and have decreased by no more than the change in so many sweeps.
-    exact : float
-        The smallest noise variance of a model without factors, where most entries are equal.
-    outlier_variance : float
-        The variance of outliers during annealing.
-    initial_size : float
-        The initial factors, in units of those that match the values.
-    initial_covariance : float
-        Their variance, in units of a factor's.
-    least_priors : tuple of float
-        During annealing a factor's prior variance is at least this share of the largest, so that a
-        weak factor can grow when the noise has fallen. A small share is right with many outliers,
-        a large one with many factors: one attempt each, until
-    clear_noise : (float, float)
-        the noise is below the first share of the values' standard deviation, where the right
-        factors have been found, or above the second, where there is one maximum alone.
-    max_growth : int
-        How often factors of the residuals are added.
-    growth_size : float
-        The initial variance of such a factor, in units of the noise.
-    many_outliers : float
-        With more outliers than this share, the components of outliers are learned too, and factors
-        that outliers may have formed are removed where the evidence is against them.
-    removal_sweeps : int
-        Sweeps after which factors to be removed are compared.
-    hopeless : float
-        A factor is not removed if the entries have become less likely by this many times its cost
-        after two of these sweeps.
-    early_repairs : tuple of float
-        Repairs during annealing, after these shares of its sweeps.
-    repair_interval : int
-        Sweeps between two repairs.
-    max_repairs : int
-    repairable_noise : float
-        No repairs where the noise variance is above this share of the values' variance.
-    min_gain : float
-        A repaired row must gain this much in log posterior probability.
-    failure : float
-        The probability that no subset is free of outliers; twice as many subsets are drawn.
-    max_subsets : (int, int)
-        The largest number of subsets of one row, and in the last repairs, when few rows are left.
-    repair_work : float
-        Multiply–adds of one repair of one side, at most.
-    max_failures : int
-        A row that was not improved so often is left alone until its clean entries change.
-    max_improvements : int
-        A row that was improved so often is left alone: it alternates between local maxima.
-    deficit : float
-        A row is left alone that has more clean entries than the median row by one standard
-        deviation and more,
-    min_variance : float
-        where the variance of one entry is at least this: a share of nearly 1 would otherwise make
-        every other row suspect.
-    clean_bounds : (float, float)
-        Bounds on a row's share of clean entries, from which the number of subsets follows.
-    level_interval : int
-        Sweeps between two estimates of the noise levels.
-    sweeps : int
-        The largest number of sweeps until the estimates settle.
-    stationary : float
-        Sweeps end if the log density of the entries, its mean over two estimates of the noise
-        levels, changes by less than this share of its standard error, and
-    stationary_levels : float
-        the quantile of the changes of noise levels is at most this.
-    relaxation : float
-        Of the prior variances in these sweeps.
-    tol : float
-        They have settled when noise variance and prior variances change by less in a sweep, and
-    level_weight, level_quantile : float
-        this quantile of the changes of noise levels by less than the weight's reciprocal times
-        that.
-    pruned : float
-        A factor is removed whose posterior means have less than this share of its second moment.
-    max_repetitions : int
-        At the end all rows may be repaired again, at most so often, while the evidence rises.
-    max_passes : int
-        Passes over the entries of one attempt, after which the search ends with the best state that
-        it has found: a bound on the work where outliers have a structure of their own.
-    log_energies : (float, float)
-        The range of the logarithms of squared residuals, in units of the noise, in a table of its
-        density.
-    tail : float
-        The density there of the logarithm of residuals beyond all components.
-    batch : int
-        Entries whose uncertainty is computed together, which bounds the memory.
-    """
-
-    max_rank: int = 50
-    entries_per_parameter: float = 1.25
-    min_side: int = 4
-    largest_value: float = 1e3
-    scale_passes: int = 3
-    margin: tuple[int, float] = (2, 0.25)
-    annealing: int = 40
-    least_noise: float = 0.03
-    slack: float = 3.0
-    min_annealing: float = 0.3
-    floor_sweeps: int = 5
-    floor_change: float = 0.02
-    exact: float = 1e-12
-    outlier_variance: float = 4.0
-    initial_size: float = 0.7
-    initial_covariance: float = 0.3
-    least_priors: tuple[float, ...] = (0.1, 0.6)
-    clear_noise: tuple[float, float] = (0.05, 0.5)
-    max_growth: int = 3
-    growth_size: float = 0.3
-    many_outliers: float = 0.08
-    removal_sweeps: int = 12
-    hopeless: float = 4.0
-    early_repairs: tuple[float, ...] = (0.5, 0.75)
-    repair_interval: int = 4
-    max_repairs: int = 24
-    repairable_noise: float = 0.15
-    min_gain: float = 1.0
-    failure: float = 1e-3
-    max_subsets: tuple[int, int] = (300, 1000)
-    repair_work: float = 1e9
-    max_failures: int = 4
-    max_improvements: int = 3
-    deficit: float = -1.0
-    min_variance: float = 0.03
-    clean_bounds: tuple[float, float] = (0.1, 0.95)
-    level_interval: int = 3
-    sweeps: int = 40
-    tol: float = 1e-3
-    stationary: float = 0.2
-    stationary_levels: float = 0.05
-    relaxation: float = 1.8
-    level_weight: float = 0.1
-    level_quantile: float = 0.75
-    pruned: float = 0.3
-    log_energies: tuple[float, float] = (-14.0, 40.0)
-    tail: float = 1e-5
-    max_repetitions: int = 4
-    max_passes: int = 600
-    batch: int = 1 << 14
-
-
-OPTIONS = VariationalOptions()
 
 #: What a pass over the entries finds of each of them, beside its weight.
 _OF_ENTRIES = ("energies", "clean", "reliability", "log_densities", "residuals")
@@ -693,11 +526,8 @@ class VariationalSearch:
         """Add the factors that the residuals show; return whether there are any."""
         rows = self.rows
         columns = self.columns
-        residual = self.values - np.einsum("tq,tq->t", rows.U[self.i], columns.U[self.j])
-        level = rows.levels.values[self.i] * columns.levels.values[self.j] * self.noise.variance
-        z = clipped(residual / np.sqrt(level))
-        largest = most - self.rank
-        shown = bethe_hessian_rank(self.observed, z, largest, self.seed)
+        z = self._standardized()
+        shown = bethe_hessian_rank(self.observed, z, most - self.rank, self.seed)
         if shown == 0:
             return False
         variance = np.sqrt(OPTIONS.growth_size * self.noise.variance)
@@ -708,6 +538,18 @@ class VariationalSearch:
         self.variances = 1 / self.precision
         return True
 
+    def shows_factors(self, most: int) -> bool:
+        """Whether the residuals show factors."""
+        return bethe_hessian_rank(self.observed, self._standardized(), most, self.seed) > 0
+
+    def _standardized(self) -> Array:
+        """Residuals in units of their noise levels, clipped."""
+        rows = self.rows
+        columns = self.columns
+        residual = self.values - np.einsum("tq,tq->t", rows.U[self.i], columns.U[self.j])
+        level = rows.levels.values[self.i] * columns.levels.values[self.j] * self.noise.variance
+        return clipped(residual / np.sqrt(level))
+
     def remove_factor(self) -> bool:
         """Remove the factor without which the others explain most; return whether it may pay.
 
@@ -717,27 +559,38 @@ class VariationalSearch:
         """
         start = self.state()
         cost = sum(side.divergence(self.precision) for side in self.sides) / self.rank
-        least = float(self.log_densities.sum()) - cost
-        best = None
+        least = float(self.log_densities.sum()) - (1 + OPTIONS.hopeless) * cost
+        trials: list[tuple[float, dict[str, Any]]] = []
         for k in range(self.rank):
             if self.is_exhausted:
                 break
             self.restore(start)
             self.keep_factors(np.arange(self.rank) != k)
             self.expectations()
-            for number in range(OPTIONS.removal_sweeps):
-                self.learning_sweep()
-                value = float(self.log_densities.sum())
-                if number >= 1 and value < least - OPTIONS.hopeless * cost:
-                    break
-            else:
-                if best is None or value > best[0]:
-                    best = (value, self.state())
+            value = self._learned(OPTIONS.first_sweeps)
+            if value >= least:
+                trials.append((value, self.state()))
+                trials.sort(key=lambda trial: -trial[0])
+                del trials[OPTIONS.finalists :]
+        best = None
+        for _, state in trials:
+            if self.is_exhausted:
+                break
+            self.restore(state)
+            value = self._learned(OPTIONS.removal_sweeps - OPTIONS.first_sweeps)
+            if best is None or value > best[0]:
+                best = (value, self.state())
         self.restore(start if best is None else best[1])
         if best is not None:
             self.forget_failures()
             self.settle()
         return best is not None
+
+    def _learned(self, sweeps: int) -> float:
+        """The log density of the entries after these sweeps."""
+        for _ in range(sweeps):
+            self.learning_sweep()
+        return float(self.log_densities.sum())
 
     def state(self) -> dict[str, Any]:
         """A copy of the posterior and the noise; not of the records of repairs."""
@@ -840,153 +693,3 @@ class VariationalSearch:
         """Whether no further attempt is needed."""
         low, high = OPTIONS.clear_noise
         return not low <= float(np.sqrt(self.noise.variance / self.spread)) <= high
-
-
-def search_factors(
-    observed: Observed, rank: int | None, team: Team, rng: np.random.Generator
-) -> FoundFactors | None:
-    """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show.
-
-    None where the data are too few to show any: a model of rank 1 has nearly as many parameters as
-    there are rows and columns.
-    """
-    seed = int(rng.integers(1 << 40))
-    if not is_searchable(observed):
-        return None
-    attempts: list[VariationalSearch] = []
-    many_outliers = False
-    n_complete = 0
-    for least_prior in OPTIONS.least_priors:
-        search = VariationalSearch(observed, team, seed)
-        _attempt(search, rank, least_prior)
-        attempts.append(search)
-        # with many outliers the removal of factors decides which attempt is the better one
-        many_outliers |= search.noise.outlier_share > OPTIONS.many_outliers
-        if many_outliers:
-            for attempt in attempts[n_complete:]:
-                _complete(attempt, rank)
-            n_complete = len(attempts)
-        if search.is_clear:
-            break
-    best = max(attempts, key=lambda attempt: attempt.evidence())
-    if n_complete == 0:
-        _complete(best, rank)
-    return best.found()
-
-
-def is_searchable(observed: Observed) -> bool:
-    """Whether there are enough entries to find factors and noise."""
-    enough = observed.n_entries > sum(observed.shape) and min(observed.shape) >= OPTIONS.min_side
-    return bool(enough and observed.rows.values.any())
-
-
-def largest_rank(observed: Observed) -> int:
-    """The largest number of factors that the entries can determine, at least 1."""
-    filled = [int((side.counts > 0).sum()) for side in (observed.rows, observed.columns)]
-    determined = int(observed.n_entries / (OPTIONS.entries_per_parameter * sum(filled)))
-    return max(1, min(determined, min(observed.shape) - 1))
-
-
-def noise_without_factors(observed: Observed, team: Team) -> FoundFactors:
-    """The distribution of the noise if the entries are noise alone."""
-    search = VariationalSearch(observed, team, 0)
-    m, n = observed.shape
-    search.start(np.zeros((m, 0)), np.zeros((n, 0)), 0.0)
-    search.settle_noise()
-    return search.found()
-
-
-def _most_factors(observed: Observed, rank: int | None) -> int:
-    return min(largest_rank(observed), OPTIONS.max_rank if rank is None else rank)
-
-
-def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> None:
-    """Anneal and settle, from the spectrum of clipped values."""
-    observed = search.observed
-    m, n = observed.shape
-    values = clipped(search.values)
-    values[search.gross] = np.median(values)
-    most = _most_factors(observed, rank)
-    centered = values - np.median(values)
-    shown = bethe_hessian_rank(observed, centered, most, search.seed)
-    number, share = OPTIONS.margin
-    start = min(most, shown + max(number, round(share * shown)))
-    left, right = spectral_factors(observed, values, start, search.seed)
-    size = OPTIONS.initial_size * (search.size / start) ** 0.25
-    search.start(
-        left * (np.sqrt(m) * size),
-        right * (np.sqrt(n) * size),
-        OPTIONS.initial_covariance * np.sqrt(search.size / start),
-    )
-    search.anneal(least_prior)
-    search.settle()
-    if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
-        search.noise.is_free = True
-        search.settle()
-
-
-def _complete(search: VariationalSearch, rank: int | None) -> None:
-    """Add factors; remove those that outliers formed; repair rows: while the evidence rises."""
-    best = _BestState(search)
-    _add_factors(best, _most_factors(search.observed, rank))
-    _remove_factors(best)
-    _repair_again(best)
-
-
-class _BestState:
-    """The state of a search with the largest evidence so far, to which it can return."""
-
-    def __init__(self, search: VariationalSearch) -> None:
-        self.search = search
-        self.evidence = search.evidence()
-        self.state = search.state()
-
-    def update(self) -> bool:
-        """Keep the present state if its evidence is larger; return whether it is."""
-        evidence = self.search.evidence()
-        if evidence <= self.evidence:
-            return False
-        self.evidence = evidence
-        self.state = self.search.state()
-        return True
-
-    def restore(self) -> None:
-        """Return to the best state."""
-        self.search.restore(self.state)
-
-
-def _add_factors(best: _BestState, most: int) -> None:
-    """Add factors that the residuals show."""
-    search = best.search
-    for _ in range(OPTIONS.max_growth if search.rank else 0):
-        before = search.rank
-        if search.is_exhausted or not search.grow(most):
-            break
-        search.settle()
-        if not best.update() or search.rank <= before:
-            break
-    best.restore()
-
-
-def _remove_factors(best: _BestState) -> None:
-    """Remove factors that outliers formed."""
-    search = best.search
-    while search.rank > 1 and search.noise.outlier_share > OPTIONS.many_outliers:
-        if search.is_exhausted or not search.remove_factor() or not best.update():
-            break
-    best.restore()
-
-
-def _repair_again(best: _BestState) -> None:
-    """Repair all rows, with more subsets."""
-    search = best.search
-    for _ in range(OPTIONS.max_repetitions if search.rank else 0):
-        search.forget_failures()
-        if not any(search.repair(last=True) for _ in range(OPTIONS.max_failures)):
-            break
-        if search.is_exhausted:
-            break
-        search.settle()
-        if not best.update():
-            break
-    best.restore()

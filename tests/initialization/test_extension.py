@@ -11,7 +11,7 @@ import oracles
 from robustmf import Observed
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.initialization import search as search_module
-from robustmf.initialization import variational
+from robustmf.initialization.attempts import search_factors
 from robustmf.kernels.team import Team
 
 
@@ -30,7 +30,7 @@ def test_too_few_entries_are_not_searched():
     narrow = Observed.from_dense(rng.standard_normal((20, 3)))
     zeros = Observed.from_dense(np.zeros((8, 8)))
     for observed in (few, narrow, zeros):
-        assert variational.search_factors(observed, None, Team(1), rng) is None
+        assert search_factors(observed, None, Team(1), rng) is None
 
 
 def test_the_densest_rows_and_columns_are_searched(monkeypatch):

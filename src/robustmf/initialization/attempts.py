@@ -1,0 +1,165 @@
+"""Attempts of a search: from a spectrum to the state with the largest evidence.
+
+Each attempt anneals with another least prior variance. Factors are then added and removed, and rows
+repaired, while the evidence rises. See docs/design/initialization.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robustmf.data.observed import Observed
+from robustmf.initialization.spectral import bethe_hessian_rank, clipped, spectral_factors
+from robustmf.initialization.variational import FoundFactors, VariationalSearch
+from robustmf.initialization.variational_options import OPTIONS
+from robustmf.kernels.team import Team
+
+
+def search_factors(
+    observed: Observed, rank: int | None, team: Team, rng: np.random.Generator
+) -> FoundFactors | None:
+    """Factors, noise level and scales; at most ``rank`` factors, or as many as the data show.
+
+    None where the data are too few to show any: a model of rank 1 has nearly as many parameters as
+    there are rows and columns.
+    """
+    seed = int(rng.integers(1 << 40))
+    if not is_searchable(observed):
+        return None
+    attempts: list[VariationalSearch] = []
+    many_outliers = False
+    n_complete = 0
+    for least_prior in OPTIONS.least_priors:
+        search = VariationalSearch(observed, team, seed)
+        _attempt(search, rank, least_prior)
+        attempts.append(search)
+        # with many outliers the removal of factors decides which attempt is the better one
+        many_outliers |= search.noise.outlier_share > OPTIONS.many_outliers
+        if many_outliers:
+            for attempt in attempts[n_complete:]:
+                _complete(attempt, rank)
+            n_complete = len(attempts)
+        if search.is_clear or not search.shows_factors(_most_factors(observed, rank)):
+            break
+    best = max(attempts, key=lambda attempt: attempt.evidence())
+    if n_complete == 0:
+        _complete(best, rank)
+    return best.found()
+
+
+def is_searchable(observed: Observed) -> bool:
+    """Whether there are enough entries to find factors and noise."""
+    enough = observed.n_entries > sum(observed.shape) and min(observed.shape) >= OPTIONS.min_side
+    return bool(enough and observed.rows.values.any())
+
+
+def largest_rank(observed: Observed) -> int:
+    """The largest number of factors that the entries can determine, at least 1."""
+    filled = [int((side.counts > 0).sum()) for side in (observed.rows, observed.columns)]
+    determined = int(observed.n_entries / (OPTIONS.entries_per_parameter * sum(filled)))
+    return max(1, min(determined, min(observed.shape) - 1))
+
+
+def noise_without_factors(observed: Observed, team: Team) -> FoundFactors:
+    """The distribution of the noise if the entries are noise alone."""
+    search = VariationalSearch(observed, team, 0)
+    m, n = observed.shape
+    search.start(np.zeros((m, 0)), np.zeros((n, 0)), 0.0)
+    search.settle_noise()
+    return search.found()
+
+
+def _most_factors(observed: Observed, rank: int | None) -> int:
+    return min(largest_rank(observed), OPTIONS.max_rank if rank is None else rank)
+
+
+def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> None:
+    """Anneal and settle, from the spectrum of clipped values."""
+    observed = search.observed
+    m, n = observed.shape
+    values = clipped(search.values)
+    values[search.gross] = np.median(values)
+    most = _most_factors(observed, rank)
+    centered = values - np.median(values)
+    shown = bethe_hessian_rank(observed, centered, most, search.seed)
+    number, share = OPTIONS.margin
+    start = min(most, shown + max(number, round(share * shown)))
+    left, right = spectral_factors(observed, values, start, search.seed)
+    size = OPTIONS.initial_size * (search.size / start) ** 0.25
+    search.start(
+        left * (np.sqrt(m) * size),
+        right * (np.sqrt(n) * size),
+        OPTIONS.initial_covariance * np.sqrt(search.size / start),
+    )
+    search.anneal(least_prior)
+    search.settle()
+    if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
+        search.noise.is_free = True
+        search.settle()
+
+
+def _complete(search: VariationalSearch, rank: int | None) -> None:
+    """Add factors; remove those that outliers formed; repair rows: while the evidence rises."""
+    best = _BestState(search)
+    _add_factors(best, _most_factors(search.observed, rank))
+    _remove_factors(best)
+    _repair_again(best)
+
+
+class _BestState:
+    """The state of a search with the largest evidence so far, to which it can return."""
+
+    def __init__(self, search: VariationalSearch) -> None:
+        self.search = search
+        self.evidence = search.evidence()
+        self.state = search.state()
+
+    def update(self) -> bool:
+        """Keep the present state if its evidence is larger; return whether it is."""
+        evidence = self.search.evidence()
+        if evidence <= self.evidence:
+            return False
+        self.evidence = evidence
+        self.state = self.search.state()
+        return True
+
+    def restore(self) -> None:
+        """Return to the best state."""
+        self.search.restore(self.state)
+
+
+def _add_factors(best: _BestState, most: int) -> None:
+    """Add factors that the residuals show."""
+    search = best.search
+    for _ in range(OPTIONS.max_growth if search.rank else 0):
+        before = search.rank
+        if search.is_exhausted or not search.grow(most):
+            break
+        search.settle()
+        if not best.update() or search.rank <= before:
+            break
+    best.restore()
+
+
+def _remove_factors(best: _BestState) -> None:
+    """Remove factors that outliers formed."""
+    search = best.search
+    while search.rank > 1 and search.noise.outlier_share > OPTIONS.many_outliers:
+        if search.is_exhausted or not search.remove_factor() or not best.update():
+            break
+    best.restore()
+
+
+def _repair_again(best: _BestState) -> None:
+    """Repair all rows, with more subsets."""
+    search = best.search
+    for _ in range(OPTIONS.max_repetitions if search.rank else 0):
+        search.forget_failures()
+        if not any(search.repair(last=True) for _ in range(OPTIONS.max_failures)):
+            break
+        if search.is_exhausted:
+            break
+        search.settle()
+        if not best.update():
+            break
+    best.restore()
