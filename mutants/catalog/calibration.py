@@ -59,7 +59,12 @@ MUTANTS = [
     Mutant("model.py", "weights * factors[positions]", "weights", _RELIABILITY),
     Mutant("outliers/noise.py", "(1 + w * of_row)", "(1 + of_row)", _NOISE),
     Mutant("outliers/noise.py", "(1 + w * of_column)", "(1 + of_column)", _NOISE),
-    Mutant("outliers/noise.py", "min(central * scale, limit)", "central * scale", _RELIABILITY),
+    Mutant(
+        "outliers/noise.py",
+        "end = min(central * scale, max(limit, OPTIONS.least_central * scale))",
+        "end = central * scale",
+        _RELIABILITY,
+    ),
     Mutant("outliers/scores.py", "np.append(fitted, 0.0)", "np.append(fitted, 1.0)", _NOISE),
     Mutant("fitting.py", "of_all[~self.held_out]", "of_all[self.held_out]", _RELIABILITY),
     Mutant("fitting.py", "self.sample_weights * placed", "self.sample_weights", _RELIABILITY),

@@ -58,6 +58,9 @@ class NoiseOptions:
     central : float
         The distribution is fitted to residuals within this number of robust scales. A wide interval
         is more informative about the tails, a narrow one excludes outliers of moderate size.
+    least_central : float
+        The interval is at least this wide where reliable entries end earlier: the scale of a
+        shorter part of the distribution is not determined.
     bins : int
         Number of histogram bins in that interval; the resolution of the likelihood.
     freedom : (float, float)
@@ -81,6 +84,7 @@ class NoiseOptions:
     sample: int = 50_000
     block_entries: int = 1 << 14
     central: float = 4.0
+    least_central: float = 2.0
     bins: int = 200
     freedom: tuple[float, float] = (2.1, 200.0)
     least_residuals: int = 200
@@ -167,13 +171,15 @@ def fit_distribution(
     limit = np.inf if reliability is None else _limit_of_reliable(size, reliability[finite])
     kept = size[size <= limit]
     scale = 0.0
+    end = limit
     for _ in range(3):
         scale = MAD_TO_SIGMA * float(np.median(kept)) if kept.size else 0.0
-        kept = size[size <= min(central * scale, limit)]
+        end = min(central * scale, max(limit, OPTIONS.least_central * scale))
+        kept = size[size <= end]
     if scale <= _TINY or len(kept) < OPTIONS.least_residuals:
         share = len(kept) / len(size) if scale > 0 else 1.0
         return NoiseDistribution(max(scale, _TINY), freedom or OPTIONS.freedom[1], share)
-    edges = np.linspace(0, min(central, limit / scale), OPTIONS.bins + 1)
+    edges = np.linspace(0, end / scale, OPTIONS.bins + 1)
     counts = np.histogram(kept / scale, edges)[0] / len(kept)
 
     def negative_log_likelihood(free: NDArray[np.float64]) -> float:
