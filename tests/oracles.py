@@ -140,3 +140,9 @@ def projected(observed, w, U, ridge):
             left[:, None, :, None] * np.outer(V[j], V[j])[None, :, None, :]
         )
     return Projection(V, e, g, H.reshape(m * r, m * r))
+
+
+def medians(pointers, values):
+    """The median of each group, 0 for an empty one."""
+    groups = np.split(values, pointers[1:-1])
+    return np.array([np.median(group) if len(group) else 0.0 for group in groups])

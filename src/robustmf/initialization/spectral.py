@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, svds
 from robustmf.data.compressed import Compressed
 from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.kernels import medians as kernels
 
 Array = NDArray[np.floating[Any]]
 
@@ -90,14 +91,10 @@ def _shrunk_medians(groups: Compressed, values: Array) -> Array:
 
 def group_medians(groups: Compressed, values: Array) -> Array:
     """The median of each group's values; 0 for an empty group."""
-    counts = groups.counts
-    order = np.lexsort((values, groups.group_of_entry()))
-    ordered = values[order]
-    start = groups.pointers[:-1]
-    last = max(len(values) - 1, 0)
-    low = np.minimum(start + np.maximum(counts - 1, 0) // 2, last)
-    high = np.minimum(start + counts // 2, last)
-    return np.where(counts > 0, (ordered[low] + ordered[high]) / 2, 0.0)
+    medians = np.empty(len(groups))
+    largest = int(groups.counts.max(initial=0))
+    kernels.group_medians(groups.pointers, values, np.empty(largest), medians)
+    return medians
 
 
 def clipped(values: Array) -> Array:
