@@ -94,7 +94,8 @@ def readme_rows() -> list[list[str]]:
             "irls",
         ],
         [
-            "480,189 × 17,770, 100 million entries, rank 10, 30 sweeps, two cores",
+            '480,189 × 17,770, 100 million entries, rank 10, `init="ridge"`, θ and λ given, '
+            "30 sweeps, two cores",
             f"{netflix['fit_seconds']:.0f} s, peak {netflix['peak_gigabytes']:.1f} GB",
             "netflix",
         ],
