@@ -19,9 +19,9 @@ _HEAD = """# Benchmarks
 This page is written by `python -m benchmarks tables` from the records in `benchmarks/records`; do
 not edit it. `python -m benchmarks NAME --record` runs a benchmark again, `python -m benchmarks
 --list` lists all. Every record names the commit, the settings and the machine. Times were taken on
-shared cores: compare them within a table, not with other machines. Where the line below a table says
-that default fits have other results since, the algorithm, most often the initialization, was changed
-after the measurement: errors of default fits will differ from those in the table.
+shared cores: compare them within a table, not with other machines. Where the line below a table
+states that default fits have other results since, the algorithm, most often the initialization, was
+changed after the measurement: errors of default fits differ from those in the table.
 """
 
 
