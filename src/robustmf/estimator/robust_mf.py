@@ -90,9 +90,9 @@ class RobustMF(
     bias : "auto" or bool, default="auto"
         Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
         "auto" compares models with and without biases by their evidence and by the errors of
-        entries that are predicted from the others, and chooses the simplest that is as good as the
-        best up to one standard error; ``candidates_`` lists them. Where λ is
-        chosen on held-out entries instead, biases are added if they lower the error there clearly.
+        entries that are predicted from the others, and chooses the simplest whose error exceeds
+        the lowest by at most one standard error; ``candidates_`` lists them. Where λ is chosen on
+        held-out entries instead, biases are added if they lower the error there clearly.
         There are none where λ or initial factors are given, with ``init="random"``, with
         ``certify``, and with the solvers "mm" and "varpro".
         With biases ``transform`` returns one more column.
