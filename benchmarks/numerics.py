@@ -1,7 +1,7 @@
 """The numerical version of default fits: whether the code still has the results of a record.
 
 The version is the errors of default fits on small fixed problems. A refactoring does not change it;
-a change of the results does, without a number that somebody has to remember to raise. New records
+a change of the results does, without a number that must be raised by hand. New records
 contain it, ``numerics.json`` has that of the present code, and the page of benchmarks states for
 each record whether both agree. Neither needs Git.
 """
