@@ -16,7 +16,7 @@ from benchmarks.measure import announce
 #: Commands that are not benchmarks, and what they do.
 COMMANDS = {
     "all": "Run every benchmark and write its record; without a GPU or a data set it is skipped.",
-    "tables": "Write docs/background/benchmarks.md from the records.",
+    "tables": "Write docs/background/benchmarks.md and numerics.json from records and code.",
     "reproduce": "Run the experiments behind the paper's tables and figures.",
     "report": "Write the tables and figures of the reproduction from its records.",
     "same_results": "Record the bits of several hundred results, or compare two such records.",

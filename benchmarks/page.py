@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import accuracy, breakdown, records, registry
+from benchmarks import accuracy, breakdown, numerics, records, registry
 from benchmarks.measure import column, grouped, markdown
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +19,9 @@ _HEAD = """# Benchmarks
 This page is written by `python -m benchmarks tables` from the records in `benchmarks/records`; do
 not edit it. `python -m benchmarks NAME --record` runs a benchmark again, `python -m benchmarks
 --list` lists all. Every record names the commit, the settings and the machine. Times were taken on
-shared cores: compare them within a table, not with other machines.
+shared cores: compare them within a table, not with other machines. Where the line below a table
+states that default fits have other results since, the algorithm, most often the initialization, was
+changed after the measurement: errors of default fits differ from those in the table.
 """
 
 
@@ -29,7 +31,8 @@ def text() -> str:
 
 
 def write() -> Path:
-    """Write the page."""
+    """Write the page, and the numerical version of the code that it is about."""
+    numerics.write()
     PATH.write_text(text(), encoding="utf-8")
     return PATH
 
@@ -56,7 +59,13 @@ def _origin(record: dict[str, Any]) -> str:
     commit = (record["commit"] or "unknown")[:10]
     options = ", ".join(f"{name} {value}" for name, value in (record["settings"] or {}).items())
     settings = f", {options}" if options else ""
-    return f"Recorded {record['date'][:10]}, commit {commit}, {where}{settings}."
+    return f"Recorded {record['date'][:10]}, commit {commit}, {where}{settings}.{_since(record)}"
+
+
+def _since(record: dict[str, Any]) -> str:
+    """Whether results have changed; records without a numerical version precede the first one."""
+    same = numerics.agrees(record.get("numerical_version", ()), numerics.recorded())
+    return "" if same else " Default fits have other results since."
 
 
 def draw(name: str) -> None:
@@ -94,7 +103,8 @@ def readme_rows() -> list[list[str]]:
             "irls",
         ],
         [
-            "480,189 × 17,770, 100 million entries, rank 10, 30 sweeps, two cores",
+            '480,189 × 17,770, 100 million entries, rank 10, `init="ridge"`, θ and λ given, '
+            "30 sweeps, two cores",
             f"{netflix['fit_seconds']:.0f} s, peak {netflix['peak_gigabytes']:.1f} GB",
             "netflix",
         ],

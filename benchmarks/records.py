@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks import numerics
+
 #: The committed records.
 FOLDER = Path(__file__).parent / "records"
 
@@ -34,7 +36,13 @@ def environment() -> dict[str, Any]:
 def save(name: str, settings: dict[str, Any], results: Any, path: Path | None = None) -> Path:
     """Write the record of a benchmark, by default where the committed records are."""
     path = path or FOLDER / f"{name}.json"
-    record = {"benchmark": name, **environment(), "settings": settings, "results": results}
+    record = {
+        "benchmark": name,
+        **environment(),
+        "numerical_version": numerics.version(),
+        "settings": settings,
+        "results": results,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dumps(plain(record)), encoding="utf-8")
     return path

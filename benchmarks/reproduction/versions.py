@@ -2,7 +2,7 @@
 
 The numerical version of a method is its error on a small fixed problem, to five digits. A change
 of the code that leaves the results as they are does not change it; one that changes the results
-does, without a number that somebody has to remember to raise.
+does, without a number that must be raised by hand.
 
 Rounding errors depend on the kernel that BLAS has for the processor, and some methods amplify
 them: the error of GRASTA on the small problem varies by a quarter. The code reproduces a recorded

@@ -43,7 +43,7 @@ def amount(one: Any, other: Any) -> str:
 
 
 def renamed_fields(one: dict[str, Any], other: dict[str, Any]) -> dict[str, str]:
-    """Return fields that stand in one case only and have a counterpart with the same content."""
+    """Return fields that are in one case only and have a counterpart with the same content."""
     left = [name for name in other if name not in one]
     found: dict[str, str] = {}
     for name, value in one.items():

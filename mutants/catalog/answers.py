@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_BATCHES = "test_partial_fit.py"
-_LABELS = "test_matching_of_labels.py -k 'default or labels or lines'"
-_PARAMETERS = "test_callbacks_and_validation.py -k bad_parameters"
-_QUERIES = "test_queries.py -k 'recommendations or residuals or bounds'"
+_BATCHES = "estimator/test_partial_fit.py"
+_LABELS = "answers/test_matching_of_labels.py -k 'default or labels or lines'"
+_PARAMETERS = "estimator/test_callbacks_and_validation.py -k bad_parameters"
+_QUERIES = "answers/test_queries.py -k 'recommendations or residuals or bounds'"
 
 MUTANTS = [
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = [
         "estimator/parameters.py",
         "    if estimator.nonnegative and _bias(estimator) is True:",
         "    if False:",
-        "test_nonnegative.py -k refused_by_name",
+        "estimator/test_nonnegative.py -k refused_by_name",
     ),
     Mutant(
         "estimator/parameters.py",
@@ -44,20 +44,20 @@ MUTANTS = [
         "estimator/parameters.py",
         'require_positive("tol", estimator.tol, zero=True)',
         'require_positive("tol", estimator.tol)',
-        "test_callbacks_and_validation.py -k tolerance_of_zero",
+        "estimator/test_callbacks_and_validation.py -k tolerance_of_zero",
     ),
     Mutant(
         "data/labels.py",
         "np.where((numbers >= 0) & (numbers < n_known), numbers, UNKNOWN)",
         "np.where(numbers < n_known, numbers, UNKNOWN)",
-        "test_matching_of_labels.py -k numbers_beyond",
+        "answers/test_matching_of_labels.py -k numbers_beyond",
     ),
     Mutant("data/labels.py", "        if unknown:", "        if False:", _LABELS),
     Mutant(
         "answers/recommendations.py",
         "    ratings = {key: value for key, value in ratings.items() if not is_missing(value)}\n",
         "",
-        "test_cleaning.py -k missing_ratings",
+        "answers/test_cleaning.py -k missing_ratings",
     ),
     Mutant(
         "answers/recommendations.py",
@@ -69,13 +69,13 @@ MUTANTS = [
         "answers/recommendations.py",
         "    scores[is_unranked] = np.nan",
         "    pass",
-        "test_queries.py -k 'known_users or recommendations'",
+        "answers/test_queries.py -k 'known_users or recommendations'",
     ),
     Mutant(
         "answers/errors.py",
         "observed.to_host().rows.values - model.clip(predicted)",
         "observed.to_host().rows.values - predicted",
-        "test_queries.py -k clipped",
+        "answers/test_queries.py -k clipped",
     ),
     Mutant(
         "backends/cpu/blas.py",

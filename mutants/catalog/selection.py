@@ -117,7 +117,7 @@ MUTANTS = [
         "data/ids.py",
         '        if is_missing(key):\n            raise ValueError(\n                f"{self.side} ids',
         '        if False:\n            raise ValueError(\n                f"{self.side} ids',
-        "data/test_ids.py test_queries.py",
+        "data/test_ids.py answers/test_queries.py",
     ),
     Mutant(
         "data/ids.py",

@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 _ACCELERATION = "solvers/mm/test_acceleration.py"
 _SURROGATE = "solvers/mm/test_surrogate.py"
-_LOOP = "test_callbacks_and_validation.py"
+_LOOP = "estimator/test_callbacks_and_validation.py"
 _IRLS = "solvers/test_irls.py -k 'never_rises or gradient_vanishes'"
 _SELF = "solvers/test_self_checks.py"
 _RIDGE = "backends/test_ridge.py"
@@ -17,14 +17,14 @@ MUTANTS = [
         "fitting.py",
         "    return min(results, key=value)",
         "    return results[-1]",
-        "test_several_initializations.py",
+        "estimator/test_several_initializations.py",
         aimed=True,
     ),
     Mutant(
         "fitting.py",
         "    return min(results, key=value)",
         "    return max(results, key=value)",
-        "test_several_initializations.py",
+        "estimator/test_several_initializations.py",
         aimed=True,
     ),
     Mutant(
@@ -37,7 +37,7 @@ MUTANTS = [
         "solvers/base.py",
         "            if not np.isfinite(objective):",
         "            if False:",
-        "solvers/test_self_checks.py test_callbacks_and_validation.py -k 'not ctrl and not bar'",
+        "solvers/test_self_checks.py estimator/test_callbacks_and_validation.py -k 'not ctrl and not bar'",
         aimed=True,
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = [
         "solvers/base.py",
         "        answers = [callback(snapshot) for callback in self.callbacks]\n        return any(answers)",
         "        return any(callback(snapshot) for callback in self.callbacks)",
-        "test_estimator.py test_callbacks_and_validation.py -k 'callback or loop'",
+        "estimator/test_estimator.py estimator/test_callbacks_and_validation.py -k 'callback or loop'",
     ),
     Mutant(
         "solvers/irls.py",

@@ -131,7 +131,8 @@ _INTERNAL_PACKAGES = ("robustmf", "sklearn", "joblib", "contextlib")
 _SEARCHES = "sklearn.model_selection"
 
 #: By the object of a search: its call, as the id of its frame, and the categories of warnings that
-#: were issued during that call.
+#: were issued during that call. It is state of the module, because scikit-learn clones the
+#: estimator for each fit and passes nothing on; weak keys let finished searches be collected.
 _issued: WeakKeyDictionary[Any, tuple[int, set[type[Warning]]]] = WeakKeyDictionary()
 
 

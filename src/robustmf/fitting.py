@@ -244,7 +244,7 @@ def _fit_all(
     """One fit per stream of random numbers, without those that a checkpoint has."""
     with progress.reading():
         results = [FitResult.from_parts(parts, settings, data) for parts in progress.ended]
-    # densities of outliers underflow to zero, which is no error, whatever np.seterr says
+    # densities of outliers underflow to zero, which is no error, whatever the state of np.seterr
     with one_blas_thread(), np.errstate(under="ignore"):
         for stream in streams[len(results) :]:
             if results:

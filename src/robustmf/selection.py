@@ -326,7 +326,11 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, row, col, value
+        X : table, sparse matrix, array or Observed
+            As in :meth:`robustmf.RobustMF.fit`.
+        y : None, default=None
+            Ignored; for compatibility with scikit-learn.
+        row, col, value : name of a column, default=None
             As in :meth:`robustmf.RobustMF.fit`.
 
         Returns

@@ -98,12 +98,12 @@ def _another_process() -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _always_threaded() -> Iterator[None]:
-    before = team._SMALL_WORK
-    team._SMALL_WORK = 0
+    before = team.OPTIONS
+    team.OPTIONS = team.TeamOptions(small_work=0)
     try:
         yield
     finally:
-        team._SMALL_WORK = before
+        team.OPTIONS = before
 
 
 def _digests(name: str, seed: list[int], jobs: int, blas: int) -> dict[str, str]:

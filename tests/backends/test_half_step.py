@@ -164,7 +164,7 @@ def test_compiled_weights_are_those_of_the_loss(name, dtype, operations_on):
 
 
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=0))
     observed, U, V = random_problem(300, 200, 4, dtype=dtype)
     x = np.cos(np.arange(observed.n_entries)).astype(dtype)
     results = []

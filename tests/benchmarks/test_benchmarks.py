@@ -62,6 +62,7 @@ def test_benchmark_runs_small(name, small_data, tmp_path, capsys):
         "date",
         "versions",
         "machine",
+        "numerical_version",
         "settings",
         "results",
     }

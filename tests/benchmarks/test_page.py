@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks import page, registry
+from benchmarks import numerics, page, records, registry
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_page_is_what_the_records_give():
     assert page.PATH.read_text(encoding="utf-8") == page.text(), "run python -m benchmarks tables"
+
+
+def test_the_page_is_about_the_results_of_the_present_code():
+    """After a change of results: ``python -m benchmarks tables``."""
+    assert numerics.agrees(numerics.recorded(), numerics.version())
+
+
+def test_a_record_states_whether_default_fits_have_other_results_since():
+    changed = "Default fits have other results since."
+    machine = {"processor": "a processor", "cores": 2, "gpu": None}
+    record = {"date": "2030-01-01", "commit": None, "machine": machine, "settings": None}
+    present = list(numerics.recorded())
+    assert changed in page._origin(record)
+    assert changed in page._origin(
+        record | {"numerical_version": [present[0] * 1.01, *present[1:]]}
+    )
+    assert changed not in page._origin(record | {"numerical_version": present})
+
+
+def test_new_records_have_the_numerical_version(tmp_path):
+    path = records.save("irls", {}, {"error": 1.0}, tmp_path / "irls.json")
+    assert json.loads(path.read_text())["numerical_version"] == list(numerics.version())
 
 
 def test_every_benchmark_has_a_section():

@@ -84,7 +84,7 @@ def clear_versions():
 
 
 def fake(runs, execute, settings=None):
-    """An experiment that stands in for Figure 1."""
+    """An experiment under the name of Figure 1."""
     return Experiment(
         "figure1", "", lambda quick: runs, execute, lambda run: settings or {}, lambda method: 0.5
     )

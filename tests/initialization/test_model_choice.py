@@ -127,13 +127,13 @@ def test_of_two_models_with_factors_the_one_with_more_evidence_is_considered():
     noise = 0.1 * rng.standard_normal(1000)  # the standard error of the sum is 3.2
     noise -= noise.mean()
 
-    def considered(one, other, rank=3, spread=0.1):
+    def considered(one, other, rank=3, deviation=0.1):
         factors = [
             SimpleNamespace(log_densities=densities, rank=3),
             SimpleNamespace(
                 log_densities=densities + noise,
                 rank=rank,
-                noise=SimpleNamespace(log_deviation=spread),
+                noise=SimpleNamespace(log_deviation=deviation),
             ),
         ]
         models = [
@@ -146,7 +146,7 @@ def test_of_two_models_with_factors_the_one_with_more_evidence_is_considered():
     assert considered(0.0, 5.0) == 1
     assert considered(0.0, -2.0, rank=1) == 1  # it is the simpler one
     assert considered(0.0, -5.0, rank=1) == 0
-    assert considered(0.0, 5.0, spread=2.0) == 0  # noise levels that it cannot have
+    assert considered(0.0, 5.0, deviation=2.0) == 0  # noise levels that it cannot have
 
 
 def test_divergence_of_biases_is_that_of_gaussian_posteriors():
@@ -173,7 +173,7 @@ def test_divergence_of_biases_is_that_of_gaussian_posteriors():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_columns_without_noise_do_not_decide_the_choice(seed):
-    """Half of the columns are exact: the median error is zero, and says nothing of the others."""
+    """Half of the columns are exact: the median error is zero whatever the others are."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((400, 4)) @ rng.standard_normal((4, 24)) + 6
     noise = np.where(np.arange(24) < 12, 0.0, 0.2)

@@ -108,7 +108,7 @@ def test_float32_sweeps_of_float64_entries(team):
 
 @pytest.mark.parametrize("curvature", [np.inf, 0.45])
 def test_bits_do_not_depend_on_threads_or_on_the_other_rows(entries, curvature, monkeypatch):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 1)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=1))
     observed, U, V = entries
     loss = smoothed(make_loss("l1"), 0.1)
     found = []

@@ -34,7 +34,9 @@ def test_every_block_is_processed_once_in_ranges_of_at_least_the_minimal_work(
     taken = []
     with Team(n_jobs) as team:
         team.run(
-            lambda first, last: taken.append((first, last)), blocks, parts * team_module._SMALL_WORK
+            lambda first, last: taken.append((first, last)),
+            blocks,
+            parts * team_module.OPTIONS.small_work,
         )
     taken.sort()
     assert [first for first, _ in taken] == [0, *(last for _, last in taken[:-1])]
@@ -44,7 +46,7 @@ def test_every_block_is_processed_once_in_ranges_of_at_least_the_minimal_work(
 
 @pytest.mark.parametrize("caller_fails", [True, False])
 def test_an_error_is_raised_in_the_caller_after_all_threads_have_stopped(monkeypatch, caller_fails):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=0))
     caller = threading.get_ident()
     begun = []
     ended = []

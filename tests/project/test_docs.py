@@ -111,7 +111,7 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_public_names_stand_in_the_reference(module):
+def test_public_names_are_in_the_reference(module):
     """Everything that a public module offers has an entry on a page of the API reference."""
     reference = "\n".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
     entries = set(re.findall(r"^::: (\S+)", reference, re.MULTILINE))

@@ -210,7 +210,7 @@ def test_certify_ends_at_a_critical_point(team):
 
 @pytest.mark.parametrize(("loss", "share"), [("welsch", 0.05), ("welsch", 0.25), ("lsp", 0.05)])
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, loss, share):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=0))
     options = replace(loss_sums_module.OPTIONS, slice_length=300)
     monkeypatch.setattr(loss_sums_module, "OPTIONS", options)
     data = make_synthetic(150, outliers=share, random_state=1)

@@ -190,7 +190,7 @@ def test_scaling_by_a_power_of_four_changes_no_bit(for_all, sweeps):
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch, for_all):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=0))
     data = make_synthetic(150, random_state=1)
     fits = [
         RobustMF(

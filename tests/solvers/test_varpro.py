@@ -71,7 +71,7 @@ def test_gauss_newton_matrix_is_exact_where_the_fit_is(team):
 
 
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=0))
     X = random_problem(12, 90, 2, share=0.6)[0]
     fits = [
         RobustMF(2, solver="varpro", random_state=0, n_jobs=n_jobs).fit(X) for n_jobs in (1, 2, 4)

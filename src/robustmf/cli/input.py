@@ -237,7 +237,8 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
         elif layout is None:
             entries = read_ratings(path, omit=arguments["omit"], decimal=arguments["decimal"])
         else:
-            entries = read_ratings(path, layout, duplicates=options.duplicates)  # type: ignore[arg-type]
+            duplicates: Any = options.duplicates  # checked above: one of three texts
+            entries = read_ratings(path, layout, duplicates=duplicates)
     file = InputFile(path, entries, layout, columns, bool(is_wide))
     m, n = entries.shape
     values = entries.rows.values

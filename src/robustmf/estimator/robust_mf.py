@@ -90,9 +90,9 @@ class RobustMF(
     bias : "auto" or bool, default="auto"
         Add a center, a bias for each row and one for each column: center + b_i + c_j + u_i·v_j.
         "auto" compares models with and without biases by their evidence and by the errors of
-        entries that are predicted from the others, and chooses the simplest that is as good as the
-        best up to one standard error; ``candidates_`` lists them. Where λ is
-        chosen on held-out entries instead, biases are added if they lower the error there clearly.
+        entries that are predicted from the others, and chooses the simplest whose error exceeds
+        the lowest by at most one standard error; ``candidates_`` lists them. Where λ is chosen on
+        held-out entries instead, biases are added if they lower the error there clearly.
         There are none where λ or initial factors are given, with ``init="random"``, with
         ``certify``, and with the solvers "mm" and "varpro".
         With biases ``transform`` returns one more column.
@@ -414,8 +414,14 @@ class RobustMF(
 
         Parameters
         ----------
-        X, y, weights, row, col, value
-            As in :meth:`fit`. The columns of a long table need to be named in the first call only.
+        X : table, sparse matrix, array or Observed
+            As in :meth:`fit`.
+        y : None, default=None
+            Ignored; for compatibility with scikit-learn.
+        weights : array, default=None
+            As in :meth:`fit`.
+        row, col, value : name of a column, default=None
+            As in :meth:`fit`; they need to be given in the first call only.
 
         Returns
         -------
@@ -624,7 +630,9 @@ class RobustMF(
             changed, too. See :meth:`outlier_scores`.
         replace : bool, default=True
             Replace bad entries by predictions. If False, they are missing in the result.
-        rows, attacks
+        rows : {"fitted", "new"}, default="fitted"
+            As in :meth:`outlier_scores`.
+        attacks : bool, default=False
             As in :meth:`outlier_scores`.
 
         Returns
@@ -835,7 +843,9 @@ class RobustMF(
 
         Parameters
         ----------
-        X, rows
+        X : as in ``fit``, or None, default=None
+            As in :meth:`outlier_scores`.
+        rows : {"fitted", "new"}, default="fitted"
             As in :meth:`outlier_scores`.
 
         Returns
@@ -857,7 +867,9 @@ class RobustMF(
 
         Parameters
         ----------
-        X, rows
+        X : as in ``fit``, or None, default=None
+            As in :meth:`outlier_scores`.
+        rows : {"fitted", "new"}, default="fitted"
             As in :meth:`outlier_scores`.
 
         Returns
@@ -874,7 +886,9 @@ class RobustMF(
 
         Parameters
         ----------
-        X, rows
+        X : as in ``fit``, or None, default=None
+            As in :meth:`outlier_scores`.
+        rows : {"fitted", "new"}, default="fitted"
             As in :meth:`outlier_scores`.
         top : int, default=10
             The largest number of entries, of rows and of columns to list.
@@ -1001,7 +1015,15 @@ class RMFNL(RobustMF):
         losses fail.
     bounds : (low, high) or None, default=None
         Clip predictions to this interval.
-    max_iter, tol, validation_fraction, patience, random_state, device, n_jobs, verbose, callbacks
+    max_iter : int, default=300
+    tol : float, default=1e-4
+    validation_fraction : float or None, default=None
+    patience : int, default=5
+    random_state : int, Generator or None, default=None
+    device : {"cpu", "cuda"}, default="cpu"
+    n_jobs : int or None, default=None
+    verbose : int, default=0
+    callbacks : sequence of callables, default=()
         As in :class:`RobustMF`, with the same defaults.
     """
 

@@ -1,4 +1,4 @@
-"""Graduated non-convexity: initial factors for data that are too large for variational inference.
+"""Graduated non-convexity: initial factors where the search by variational inference finds none.
 
 1. Least squares on clipped values; then the Welsch loss, its scale and the ridge decreasing
    together.

@@ -11,11 +11,14 @@ import numpy as np
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.small import cholesky, dot, substitute
 
-#: Bounds of the step controller.
+# Constants of the controller of step sizes. Numba compiles them into the kernel, so they are
+# variables of the module and not fields of a dataclass.
+
+#: Bounds of its momentum μ: at the lower one the steps become longer, at the upper one shorter.
 _MIN_MU = 1.0
 _MAX_MU = 15.0
 
-#: The highest level of the step controller.
+#: Its highest level; a step has the length 2^(−level).
 MAX_LEVEL = 20
 
 #: The largest angle of a step.

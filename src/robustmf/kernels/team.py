@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import TracebackType
@@ -19,13 +20,26 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-#: Multiply–adds below which passing blocks to threads costs more than it saves; also the least
-#: work of one range of blocks.
-_SMALL_WORK = 200_000
 
-#: Size of a range of blocks as a share of the remaining blocks per thread: large ranges first, for
-#: few calls, and small ones last, so that all threads finish together.
-_SHARE = 0.5
+@dataclass(frozen=True)
+class TeamOptions:
+    """How blocks are passed to threads; no result depends on it.
+
+    Attributes
+    ----------
+    small_work : int
+        Multiply–adds below which passing blocks to threads costs more than it saves; also the least
+        work of one range of blocks.
+    share : float
+        Size of a range of blocks as a share of the remaining blocks per thread: large ranges first,
+        for few calls, and small ones last, so that all threads finish together.
+    """
+
+    small_work: int = 200_000
+    share: float = 0.5
+
+
+OPTIONS = TeamOptions()
 
 
 def block_bounds(pointers: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
@@ -114,7 +128,7 @@ class Team:
         *arguments : object
             Passed to the kernel.
         """
-        parts = min(blocks, work // max(_SMALL_WORK, 1))
+        parts = min(blocks, work // max(OPTIONS.small_work, 1))
         if self.n_jobs == 1 or parts < 2:
             kernel(0, blocks, *arguments)
             return
@@ -147,6 +161,6 @@ def _block_ranges(blocks: int, n_jobs: int, parts: int) -> tuple[tuple[int, int]
     bounds = [0]
     while bounds[-1] < blocks:
         left = blocks - bounds[-1]
-        size = max(least, int(_SHARE * left / n_jobs))
+        size = max(least, int(OPTIONS.share * left / n_jobs))
         bounds.append(bounds[-1] + size if left - size >= least else blocks)
     return tuple(pairwise(bounds))

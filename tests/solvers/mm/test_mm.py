@@ -168,7 +168,7 @@ def test_a_loss_that_wrongly_claims_to_be_concave_is_detected():
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     from robustmf.kernels import team as team_module  # noqa: PLC0415
 
-    monkeypatch.setattr(team_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(team_module, "OPTIONS", team_module.TeamOptions(small_work=0))
     data = make_synthetic(120, random_state=0)
     fits = [RMFNL(4, random_state=0, n_jobs=n_jobs).fit(data.train) for n_jobs in (1, 2, 4)]
     for other in fits[1:]:

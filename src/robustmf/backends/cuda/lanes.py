@@ -14,10 +14,8 @@ import triton
 from torch import Tensor
 
 from robustmf.backends.cuda.chunks import Chunks
+from robustmf.backends.cuda.kernels.generated import LANES
 from robustmf.backends.cuda.kernels.interleave import interleave
-
-#: Lanes of a group: a warp.
-LANES = 32
 
 #: Steps that a lane may read beyond the end of its group.
 _READ_AHEAD = 8

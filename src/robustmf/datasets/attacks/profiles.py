@@ -78,7 +78,9 @@ class Profiles:
         Columns to push or nuke; by default one, drawn at random.
     bounds : (float, float), optional
         Lowest and highest rating; by default those of the data.
-    direction, attack_size, filler_size, random_state
+    direction : {"push", "nuke"}, default="push"
+    attack_size, filler_size : float, default=0.05
+    random_state : int, Generator or None, default=None
         See :class:`ProfileSettings`.
     """
 

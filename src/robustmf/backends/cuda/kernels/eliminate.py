@@ -12,9 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from robustmf.backends.cuda.kernels.generated import compiled, load
-
-_LANES = 32
+from robustmf.backends.cuda.kernels.generated import LANES, compiled, load
 
 #: Pivots of a loop; after it the finished columns are dropped.
 _PANEL = 16
@@ -22,7 +20,7 @@ _PANEL = 16
 
 def fits(rank: int, itemsize: int) -> bool:
     """Whether a lane's rows fit into registers, and there are enough rows for the lanes."""
-    return itemsize == 4 and _LANES // 2 < rank <= 2 * _LANES
+    return itemsize == 4 and LANES // 2 < rank <= 2 * LANES
 
 
 @cache
@@ -32,7 +30,7 @@ def solve(rank: int, wide: bool) -> Any:
     An unknown whose pivot is not above rounding errors is 0. A solution that is not finite is not
     written.
     """
-    halves = 1 if rank <= _LANES else 2
+    halves = 1 if rank <= LANES else 2
     columns = -(-rank // halves) * halves
     each = range(halves)
     lines = [
@@ -40,7 +38,7 @@ def solve(rank: int, wide: bool) -> Any:
         "REGS: tl.constexpr, R: tl.constexpr):",
         "row = tl.load(rows + tl.program_id(0))",
         f"at = systems + (tl.load(slots + tl.program_id(0)) - offset) * ({rank + 1} * R)",
-        f"lane = tl.arange(0, {_LANES})",
+        f"lane = tl.arange(0, {LANES})",
         "if REGS:",
         "    first += row",
         "    second += row",

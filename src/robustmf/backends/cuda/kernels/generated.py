@@ -8,6 +8,9 @@ import triton
 
 from robustmf.backends.cuda.expression import compiled_function
 
+#: Lanes of a group: the threads of a warp.
+LANES = 32
+
 
 def compiled(name: str, lines: list[str]) -> Any:
     """The Triton function that these lines define; the first one is its signature."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from robustmf.backends.cuda.kernels.generated import compiled, load, store
+from robustmf.backends.cuda.kernels.generated import LANES, compiled, load, store
 
 #: Largest ranks whose sums fit into registers, by the size of a number in bytes.
 _MAX_RANK = {4: 16, 8: 8}
@@ -28,7 +28,6 @@ _FLAGS = (
     "SAMPLE: tl.constexpr, SHIFTS: tl.constexpr, CLIP: tl.constexpr, UNIT: tl.constexpr, "
     "STRIDE: tl.constexpr, WIDTH: tl.constexpr"
 )
-_LANES = 32
 
 
 def fits(rank: int, itemsize: int) -> bool:
@@ -63,7 +62,7 @@ def half_step(rank: int, wide: bool, ahead: int = _AHEAD) -> Any:
         "p2, p3 = tl.load(numbers + 5), tl.load(numbers + 6)",
         "if CURVATURE:",
         "    min_share = tl.load(min_shares + row)",
-        *(f"{name} = tl.zeros(({_LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
+        *(f"{name} = tl.zeros(({LANES},), V.dtype.element_ty)" for name in _triangle(rank)),
         f"for o in range(0, width, {ahead}):",
     ]
     body = _entries(rank, wide, ahead)
@@ -120,7 +119,7 @@ def value(rank: int, n_epsilons: int, wide: bool, ahead: int = _AHEAD) -> Any:
         "p0, p1 = tl.load(numbers), tl.load(numbers + 1)",
         "p2, p3 = tl.load(numbers + 2), tl.load(numbers + 3)",
         *(f"eps2_{k} = tl.load(numbers + {4 + k})" for k in range(n_epsilons)),
-        *(f"total{k} = tl.zeros(({_LANES},), tl.float64)" for k in range(n_epsilons)),
+        *(f"total{k} = tl.zeros(({LANES},), tl.float64)" for k in range(n_epsilons)),
         f"for o in range(0, width, {ahead}):",
     ]
     body = _entries(rank, wide, ahead)
@@ -152,8 +151,8 @@ def _lane_head(rank: int, wide: bool) -> list[str]:
     """Code that loads the chunk of the lane and the factors of its row."""
     return [
         "group = tl.program_id(0)",
-        f"lane = tl.arange(0, {_LANES})",
-        f"p = group * {_LANES} + lane",
+        f"lane = tl.arange(0, {LANES})",
+        f"p = group * {LANES} + lane",
         "start, width = tl.load(starts + group), tl.load(widths + group)",
         "count, row = tl.load(counts + p), tl.load(rows + p).to(tl.int64)",
         "single, origin = tl.load(alone + p) > 0, tl.load(origins + p)",
@@ -167,7 +166,7 @@ def _entries(rank: int, wide: bool, ahead: int) -> list[str]:
     """Code that loads the next ``ahead`` entries, before any of them is used."""
     lines = []
     for s in range(ahead):
-        at = f"(o + {s}) * {_LANES} + lane"
+        at = f"(o + {s}) * {LANES} + lane"
         lines += [f"j{s} = tl.load(indices + {at})", f"y{s} = tl.load(values + {at})"]
     for s in range(ahead):
         if wide:

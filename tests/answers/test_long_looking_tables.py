@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from robustmf import RobustMF
@@ -64,3 +66,34 @@ def test_integers_of_a_wide_table_are_not_ids(n_columns, n_values, n_rows):
             except ValueError:
                 refused += 1
     assert refused <= 1
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": [5, 4, 3, 2]}),
+        pl.DataFrame({"u": [1, 1, 2, 2], "i": [7, 8, 7, 8], "x": [0.5, 1, 2, 3]}),
+        pa.table({"place": ["a", "a", "b"], "time": ["t", "s", "t"], "x": [0.5, 1, 2]}),
+        pd.DataFrame({"userId": [1], "movieId": [2], "rating": [3.0], "timestamp": [9]}),
+    ],
+    ids=["names", "integers", "text", "four columns"],
+)
+def test_a_long_table_without_names_is_refused_with_the_remedy(table):
+    names = list(table.column_names if isinstance(table, pa.Table) else table.columns)
+    expected = f"row='{names[0]}', col='{names[1]}', value='{names[2]}' to fit"
+    with pytest.raises(ValueError, match="got one that looks long") as caught:
+        RobustMF(1).fit(table)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1.0, 2, 3, 4]}),
+        pd.DataFrame({"a": [1, 1, 2, 2], "b": [1, 1, 1, 2], "c": [1.0, 2, 3, 4]}),
+        pd.DataFrame({"name": ["x", "y", "z"], "b": [1.5, 2, 3], "c": [1.0, 2, 3]}),
+    ],
+    ids=["distinct values", "repeated pairs", "a column of labels"],
+)
+def test_wide_tables_of_three_columns_are_fitted(table):
+    assert RobustMF(1, random_state=0).fit(table).row_factors_.shape == (len(table), 1)

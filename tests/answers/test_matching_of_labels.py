@@ -34,8 +34,8 @@ def test_the_default_index_is_matched_with_integer_labels(frame, truth):
     model = fitted(shuffled)
     assert np.abs(model.impute(frame) - truth).max(axis=None) < 0.5
     assert model.clean(frame).mask.sum(axis=None) < 10
-    for ask in (model.outlier_scores, model.entry_weights, model.impute):
-        pd.testing.assert_frame_equal(ask(frame), ask(shuffled).loc[frame.index])
+    for answer in (model.outlier_scores, model.entry_weights, model.impute):
+        pd.testing.assert_frame_equal(answer(frame), answer(shuffled).loc[frame.index])
     of_labels = model.score(shuffled, rows="fitted")
     assert model.score(frame, rows="fitted") == pytest.approx(of_labels)
     pd.testing.assert_series_equal(model.row_scores(frame), model.row_scores())
@@ -71,9 +71,9 @@ def test_numbers_beyond_the_rows_of_the_fit_are_unknown(frame, number):
 
 def test_default_labels_that_the_fit_does_not_know_are_refused(frame):
     model = fitted(frame.iloc[10:])
-    for ask in (model.impute, model.outlier_scores, model.clean):
+    for answer in (model.impute, model.outlier_scores, model.clean):
         with pytest.raises(ValueError, match=r"10 of these labels are unknown .* with set_index"):
-            ask(frame.head(30))
+            answer(frame.head(30))
     from_one = fitted(frame.set_axis(range(1, 13), axis=1))
     with pytest.raises(ValueError, match=r"1 of these labels are unknown .* with set_axis"):
         from_one.transform(frame)

@@ -26,7 +26,7 @@ from robustmf import Observed, RobustMF
 from robustmf.cli import app
 from robustmf.exceptions import RobustMFWarning, UnknownIdsWarning
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments):

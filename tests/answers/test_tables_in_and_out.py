@@ -381,37 +381,6 @@ def test_integers_and_booleans_with_missing_values():
     np.testing.assert_array_equal(wide_table(X).values, [[1, 1, 1.5], [np.nan, np.nan, 2]])
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": [5, 4, 3, 2]}),
-        pl.DataFrame({"u": [1, 1, 2, 2], "i": [7, 8, 7, 8], "x": [0.5, 1, 2, 3]}),
-        pa.table({"place": ["a", "a", "b"], "time": ["t", "s", "t"], "x": [0.5, 1, 2]}),
-        pd.DataFrame({"userId": [1], "movieId": [2], "rating": [3.0], "timestamp": [9]}),
-    ],
-    ids=["names", "integers", "text", "four columns"],
-)
-def test_a_long_table_without_names_is_refused_with_the_remedy(table):
-    names = list(table.column_names if isinstance(table, pa.Table) else table.columns)
-    expected = f"row='{names[0]}', col='{names[1]}', value='{names[2]}' to fit"
-    with pytest.raises(ValueError, match="got one that looks long") as caught:
-        RobustMF(1).fit(table)
-    assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        pd.DataFrame({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1.0, 2, 3, 4]}),
-        pd.DataFrame({"a": [1, 1, 2, 2], "b": [1, 1, 1, 2], "c": [1.0, 2, 3, 4]}),
-        pd.DataFrame({"name": ["x", "y", "z"], "b": [1.5, 2, 3], "c": [1.0, 2, 3]}),
-    ],
-    ids=["distinct values", "repeated pairs", "a column of labels"],
-)
-def test_wide_tables_of_three_columns_are_fitted(table):
-    assert RobustMF(1, random_state=0).fit(table).row_factors_.shape == (len(table), 1)
-
-
 def test_names_of_columns_are_checked(cells):
     frame = long(cells)
     with pytest.raises(ValueError, match="row=, col= and value= must all be given"):
