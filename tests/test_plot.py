@@ -83,7 +83,7 @@ def test_weights_are_drawn_over_the_table(model, table, ax):
 def test_cleaning_marks_the_bad_cells_and_replaces_them(model, table):
     axes = plot.cleaning(model, table, at_most=1e-6)
     before, after = (ax.images[0].get_array() for ax in axes)
-    cleaned, mask = model.clean(table, at_most=1e-6)
+    cleaned, mask = model.clean(table, at_most=1e-6, replace=True)
     np.testing.assert_allclose(before.filled(np.nan), table.to_numpy())
     np.testing.assert_allclose(after.filled(np.nan), cleaned.to_numpy())
     marked = {tuple(point) for point in axes[0].collections[0].get_offsets()}

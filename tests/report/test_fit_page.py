@@ -48,7 +48,7 @@ def test_record_has_the_table_before_and_after(fitted):
     table = fit_record(fitted)["table"]
     observed = fitted.model_.fitted_entries()
     np.testing.assert_allclose(table["before"], observed.to_dense())
-    cleaned, mask = fitted.clean(observed, at_most=table["at_most"])
+    cleaned, mask = fitted.clean(observed, at_most=table["at_most"], replace=True)
     np.testing.assert_allclose(table["after"], cleaned.to_dense())
     assert table["flagged"] == mask.sum() == len(table["marked"]) > 0
     assert table["codes"] == []

@@ -609,11 +609,13 @@ class RobustMF(
         X: Any,
         *,
         at_most: float = 0.001,
-        replace: bool = True,
+        replace: bool = False,
         rows: Rows = "fitted",
         attacks: bool = False,
     ) -> Cleaned:
-        """X with its bad entries replaced by predictions or set missing, and which those are.
+        """X with its bad entries set missing or replaced by predictions, and which those are.
+
+        ``robustmf clean FILE -o OUT`` is the same for files.
 
         Parameters
         ----------
@@ -622,8 +624,9 @@ class RobustMF(
         at_most : float, default=0.001
             Entries with a score up to this are bad; about this share of the clean entries is
             changed, too. See :meth:`outlier_scores`.
-        replace : bool, default=True
-            Replace bad entries by predictions. If False, they are missing in the result.
+        replace : bool, default=False
+            Replace bad entries by predictions. If False, they are missing in the result, which
+            ``impute`` fills.
         rows, attacks
             As in :meth:`outlier_scores`.
 
@@ -642,7 +645,8 @@ class RobustMF(
         >>> table = pd.DataFrame({f"s{k}": [k * t + 0.01 * (t % 3) for t in range(1, 40)]
         ...                       for k in range(1, 9)})
         >>> table.loc[4, "s2"] = 99.0
-        >>> cleaned, mask = RobustMF(rank=1, random_state=0).fit(table).clean(table)
+        >>> model = RobustMF(rank=1, random_state=0).fit(table)
+        >>> cleaned, mask = model.clean(table, replace=True)
         >>> bool(mask.loc[4, "s2"]), bool(abs(cleaned.loc[4, "s2"] - 10) < 0.1)
         (True, True)
         """
