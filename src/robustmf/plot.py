@@ -111,7 +111,8 @@ def residuals(model: Any, X: Any = None, *, bins: int = 101, ax: Axes | None = N
 def weights(model: Any, X: Any = None, *, max_side: int = 400, ax: Axes | None = None) -> Axes:
     """Draw the weights of the entries in the fit over the table: dark cells are outliers.
 
-    Weights of the cleaned table, ``plot.weights(model, model.clean(X, replace=True).data)``, are close to 1.
+    Weights of the cleaned table, ``plot.weights(model, model.clean(X, replace=True).data)``, are
+    close to 1.
 
     Parameters
     ----------

@@ -30,8 +30,8 @@ def clean(
         bool,
         typer.Option(
             "--replace/--remove",
-            help="Write predictions in the place of bad entries, or leave these out: their lines are"
-            " omitted, the cells of a wide file become empty.",
+            help="Write predictions in the place of bad entries, or leave these out: their lines"
+            " are omitted, the cells of a wide file become empty.",
         ),
     ] = False,
     fill: Annotated[
