@@ -7,6 +7,7 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import json
 import pkgutil
 import re
 import sys
@@ -61,6 +62,23 @@ def test_the_sensors_tutorial_reads_the_table_of_the_user(executor, tmp_path, mo
     assert "your readings (150, 12)" in page.text
     assert "most of them of sensor hall 3" in page.text
     assert "most suspicious: hour 5, sensor hall 1," in page.text
+
+
+def test_the_other_libraries_are_summarized_in_a_table_of_tasks(executor):
+    path = DOCS / "background" / "side-by-side.md"
+    text = executor.run_page(path.read_text(), path).text
+    record = json.loads((DOCS.parent / "benchmarks" / "side_by_side" / "record.json").read_text())
+    header = f"| task | {' | '.join(record)} |\n|---|---|---|---|---|---|---|\n"
+    rows = text.partition(header)[2].partition("\n\n")[0].splitlines()
+    assert len(rows) == 11
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    for row in cells[:-1]:
+        task = row[0].partition("(#")[2].rstrip(")")
+        assert f"{{ #{task} }}" in text
+        expected = [str(library[task].get("lines", "–")) for library in record.values()]
+        assert row[1:] == expected
+    for k, number in enumerate(cells[-1][1:], 1):
+        assert number == f"**{sum(row[k] != '–' for row in cells[:-1])} of 10**"
 
 
 def test_output_and_figures_are_below_the_code(executor):
