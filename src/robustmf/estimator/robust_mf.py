@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -329,6 +329,7 @@ class RobustMF(
         checkpoint_every: float = 60.0,
         resume: str | os.PathLike[str] | None = None,
         client: Any = None,
+        **unknown: Never,
     ) -> Self:
         """Factorize X.
 
@@ -365,6 +366,8 @@ class RobustMF(
             triplets, a Parquet file or a folder of them, a list of tables, or
             :class:`robustmf.backends.dask.Triplets`, which has more options; weights are a column.
             The checkpoint is a folder.
+        **unknown
+            None: any other argument is a TypeError, which has the remedy for ``sample_weight``.
 
         Returns
         -------
@@ -377,6 +380,7 @@ class RobustMF(
         CheckpointWriteError
             The file cannot be written; the last version is intact.
         """
+        sklearn_interface.refuse_arguments("fit", unknown)
         seeded = self.random_state is not None
         state = as_checkpoint(checkpoint, checkpoint_every, resume, seeded, self.device)
         names = ColumnNames(row, col, value).checked()
