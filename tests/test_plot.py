@@ -150,14 +150,12 @@ def test_the_reason_of_a_choice_stands_below_the_candidates(ax):
     plot.rank_candidates(compared, ax=ax)
     reason = " ".join(ax.get_xlabel().split())
     assert reason == quantities.reason_of_choice(compared)
-    assert reason.startswith(
-        "“biases and factors” has a smaller error. But two models with factors"
-    )
+    assert reason.startswith("“biases and factors” has a smaller error. Of two models with factors")
     assert "simplest" not in reason
     simple = [candidate("center", 0, 0.51, chosen=True), candidate("biases", 0, 0.5)]
     assert quantities.reason_of_choice(simple) == (
-        "“biases” has a smaller error. “center” is the simplest model whose error exceeds the"
-        " smallest one that is considered by at most one standard error of the difference."
+        "“biases” has a smaller error. “center” is the simplest model that is as good as the best,"
+        " up to one standard error."
     )
     best = [candidate("center", 0, 1.0), candidate("factors", 2, 0.5, chosen=True)]
     assert quantities.reason_of_choice(best) == "“factors” has the smallest error."
@@ -175,6 +173,18 @@ def test_labels_cover_no_points(ax):
     for box in boxes:
         inner = box.padded(-2)
         assert not inner.count_contains(points)
+
+
+def test_the_reason_is_not_wider_than_the_axes():
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.6), layout="constrained")
+    compared = [candidate("center", 0, 0.5), candidate("biases", 0, 0.51, chosen=True)]
+    for ax in axes:
+        plot.rank_candidates(compared, ax=ax)
+    figure.canvas.draw()
+    left, right = (ax.xaxis.label.get_window_extent() for ax in axes)
+    assert left.x1 < right.x0
+    assert right.x1 <= figure.bbox.x1
+    plt.close(figure)
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")

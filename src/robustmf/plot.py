@@ -258,8 +258,9 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     )
     names = [candidate.model.replace(" and ", "\nand ") for candidate in candidates]
     ax.set_xticks(positions, names, parse_math=False)
-    ax.set_ylabel("error of entries predicted from the others")
-    ax.set_xlabel(textwrap.fill(reason, 76), fontsize="small", parse_math=False)
+    ax.set_ylabel("error of predicted entries")
+    characters = int(1.1 / _label_size(ax)[0])
+    ax.set_xlabel(textwrap.fill(reason, max(characters, 20)), fontsize="small", parse_math=False)
     if chosen:
         ax.legend()
     return ax

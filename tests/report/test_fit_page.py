@@ -108,7 +108,7 @@ def test_evidence_for_the_rank(fitted, monkeypatch):
     text = "".join(fit_page.sections(record))
     assert "Models compared: error" in text
     assert text.count("<title>rank 2: 0.5</title>") == 1
-    assert "the marked one was chosen. “rank 3” has a smaller error. But two models" in text
+    assert "the marked one was chosen. “rank 3” has a smaller error. Of two models" in text
     monkeypatch.setattr(RobustMF, "candidates_", compared[1:2], raising=False)
     text = "".join(fit_page.sections(fit_record(fitted)))
     assert "Models compared: error" not in text

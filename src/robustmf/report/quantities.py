@@ -244,14 +244,12 @@ def reason_of_choice(candidates: Sequence[ModelCandidate]) -> str:
     are_two = sum(one.rank > 0 for one in candidates) > 1
     if are_two and any(one.rank > 0 for one in better):
         sentences.append(
-            "But two models with factors are compared by their evidence, which accounts for the"
-            " number of parameters and for noise that differs between rows and columns. The one"
-            " with more evidence is considered, or the simpler one if the difference is within one"
-            " standard error."
+            "Of two models with factors the evidence decides, which also counts parameters and"
+            " noise that differs between rows and columns."
         )
     if chosen.rank == 0 or any(one.rank == 0 for one in better):
         sentences.append(
-            f"“{chosen.model}” is the simplest model whose error exceeds the smallest one that is"
-            " considered by at most one standard error of the difference."
+            f"“{chosen.model}” is the simplest model that is as good as the best, up to one"
+            " standard error."
         )
     return " ".join(sentences)
