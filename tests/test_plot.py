@@ -14,6 +14,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from robustmf import RobustMF, plot
+from robustmf.report import quantities
 from robustmf.report.quantities import Grid
 
 mpl = pytest.importorskip("matplotlib", reason="Matplotlib is not installed (extra 'plot')")
@@ -83,7 +84,7 @@ def test_weights_are_drawn_over_the_table(model, table, ax):
 def test_cleaning_marks_the_bad_cells_and_replaces_them(model, table):
     axes = plot.cleaning(model, table, at_most=1e-6)
     before, after = (ax.images[0].get_array() for ax in axes)
-    cleaned, mask = model.clean(table, at_most=1e-6)
+    cleaned, mask = model.clean(table, at_most=1e-6, replace=True)
     np.testing.assert_allclose(before.filled(np.nan), table.to_numpy())
     np.testing.assert_allclose(after.filled(np.nan), cleaned.to_numpy())
     marked = {tuple(point) for point in axes[0].collections[0].get_offsets()}
@@ -132,6 +133,72 @@ def test_candidates_are_in_the_order_of_their_ranks(ax):
 def test_a_model_without_candidates_has_a_note(ax):
     plot.rank_candidates(SimpleNamespace(), ax=ax)
     assert "no models were compared" in ax.texts[0].get_text()
+
+
+def test_one_candidate_is_stated_in_words(ax):
+    plot.rank_candidates([candidate("factors", 3, 0.5, chosen=True)], ax=ax)
+    text = " ".join(ax.texts[0].get_text().split())
+    assert text == "No other model was compared with “factors”."
+    assert not ax.lines
+
+
+def test_the_reason_of_a_choice_stands_below_the_candidates(ax):
+    compared = [
+        candidate("factors", 3, 0.50, chosen=True),
+        candidate("biases and factors", 3, 0.49),
+    ]
+    plot.rank_candidates(compared, ax=ax)
+    reason = " ".join(ax.get_xlabel().split())
+    assert reason == quantities.reason_of_choice(compared)
+    assert reason.startswith("“biases and factors” has a smaller error. Of two models with factors")
+    assert "simplest" not in reason
+    simple = [candidate("center", 0, 0.51, chosen=True), candidate("biases", 0, 0.5)]
+    assert quantities.reason_of_choice(simple) == (
+        "“biases” has a smaller error. “center” is the simplest model that is as good as the best,"
+        " up to one standard error."
+    )
+    best = [candidate("center", 0, 1.0), candidate("factors", 2, 0.5, chosen=True)]
+    assert quantities.reason_of_choice(best) == "“factors” has the smallest error."
+    assert quantities.reason_of_choice(best[:1]) == ""
+
+
+def test_labels_cover_no_points(ax):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 30))
+    crowded = RobustMF(2, bias=False, random_state=0).fit(X + 0.01 * rng.standard_normal(X.shape))
+    plot.factor_map(crowded, ax=ax)
+    boxes = boxes_of_texts(ax, ax.texts)
+    assert len(boxes) > 5
+    points = np.vstack([ax.transData.transform(one.get_offsets()) for one in ax.collections])
+    for box in boxes:
+        inner = box.padded(-2)
+        assert not inner.count_contains(points)
+
+
+def test_the_reason_is_not_wider_than_the_axes():
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.6), layout="constrained")
+    compared = [candidate("center", 0, 0.5), candidate("biases", 0, 0.51, chosen=True)]
+    for ax in axes:
+        plot.rank_candidates(compared, ax=ax)
+    figure.canvas.draw()
+    left, right = (ax.xaxis.label.get_window_extent() for ax in axes)
+    assert left.x1 < right.x0
+    assert right.x1 <= figure.bbox.x1
+    plt.close(figure)
+
+
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
+def test_labels_of_column_scores_do_not_cover_each_other(ax):
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.uniform(1, 3, 60), rng.uniform(2, 8, 80)) + 0.05 * rng.standard_normal(
+        (60, 80)
+    )
+    X[:, 40:46] = rng.uniform(-20, 20, (60, 6))
+    table = pd.DataFrame(X, columns=[f"a long name {k}" for k in range(80)])
+    plot.column_scores(RobustMF(1, bias=False, random_state=0).fit(table), labels=6, ax=ax)
+    boxes = boxes_of_texts(ax, ax.texts)
+    assert boxes
+    assert not any(one.overlaps(other) for k, one in enumerate(boxes) for other in boxes[:k])
 
 
 def test_factor_map_has_rows_and_columns_with_labels(model, ax):

@@ -6,6 +6,7 @@ the Axes, so that titles, limits and colors can be changed afterwards.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -111,7 +112,8 @@ def residuals(model: Any, X: Any = None, *, bins: int = 101, ax: Axes | None = N
 def weights(model: Any, X: Any = None, *, max_side: int = 400, ax: Axes | None = None) -> Axes:
     """Draw the weights of the entries in the fit over the table: dark cells are outliers.
 
-    Weights of the cleaned table, ``plot.weights(model, model.clean(X).data)``, are close to 1.
+    Weights of the cleaned table, ``plot.weights(model, model.clean(X, replace=True).data)``, are
+    close to 1.
 
     Parameters
     ----------
@@ -218,19 +220,20 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Errors with one standard error, the chosen candidate marked. If the fit compared no
-        models, a text states it.
+        Errors with one standard error, the chosen candidate marked, and why it was chosen. If the
+        fit compared fewer than two models, a text states it.
     """
     if hasattr(model, "fit"):
         check_is_fitted(model)
     candidates = quantities.rank_candidates(model)
     ax = _axes(ax)
     ax.set_title("Models compared")
-    if not candidates:
+    reason = quantities.reason_of_choice(candidates)
+    if len(candidates) < 2:
         ax.text(
             0.5,
             0.5,
-            "no models were compared",
+            textwrap.fill(reason or "no models were compared", 40),
             ha="center",
             va="center",
             transform=ax.transAxes,
@@ -255,7 +258,9 @@ def rank_candidates(model: Any, *, ax: Axes | None = None) -> Axes:
     )
     names = [candidate.model.replace(" and ", "\nand ") for candidate in candidates]
     ax.set_xticks(positions, names, parse_math=False)
-    ax.set_ylabel("error of entries predicted from the others")
+    ax.set_ylabel("error of predicted entries")
+    characters = int(1.1 / _label_size(ax)[0])
+    ax.set_xlabel(textwrap.fill(reason, max(characters, 20)), fontsize="small", parse_math=False)
     if chosen:
         ax.legend()
     return ax
@@ -273,7 +278,7 @@ def factor_map(model: Any, *, labels: int = 12, ax: Axes | None = None) -> Axes:
         A fitted model of rank 2 or more.
     labels : int, default=12
         The largest number of rows, and of columns, that are labelled: those furthest from the
-        mean, unless the label would cover another one.
+        mean, unless the label would cover another one or a point.
     ax : matplotlib Axes, default=None
         Where to draw; None creates a figure.
 
@@ -299,7 +304,9 @@ def factor_map(model: Any, *, labels: int = 12, ax: Axes | None = None) -> Axes:
         x, y = points.T
         ax.scatter(x, y, s=14, color=color, marker=marker, alpha=0.7, label=side, linewidths=0)
         named = partial(_label, ids)
-        for k in quantities.points_to_label(points, named, limits, placed, labels, size):
+        for k in quantities.points_to_label(
+            points, named, limits, placed, labels, size, visible=everything
+        ):
             _annotate(ax, named(k), points[k], middle, color)
     ax.axhline(0, color=_GRAY, linewidth=0.5)
     ax.axvline(0, color=_GRAY, linewidth=0.5)
@@ -379,7 +386,8 @@ def column_scores(
     X, rows
         As in :meth:`robustmf.RobustMF.column_scores`.
     labels : int, default=5
-        The number of columns with a score up to ``at_most`` that are labelled, the worst first.
+        The number of columns with a score up to ``at_most`` that are labelled, the worst first,
+        unless the label would cover another one.
     at_most : float, default=0.01
         Scores up to this are drawn in red.
     ax : matplotlib Axes, default=None
@@ -402,9 +410,13 @@ def column_scores(
     ax.axhline(at_most, color=_GRAY, linestyle="--", linewidth=1)
     ax.set_yscale("log")
     ax.set_ylim(min(at_most, float(drawn.min())) / 3, 1.2)
-    for k in np.argsort(drawn, kind="stable")[:labels]:
-        if bad[k]:
-            _annotate(ax, _label(ids, int(k)), (k, drawn[k]), len(drawn) / 2)
+    points = np.column_stack([positions, np.log(drawn)])
+    bottom, top = np.log(ax.get_ylim())
+    limits = (np.array([0.0, bottom]), np.array([len(drawn) - 1.0, top]))
+    order = np.argsort(drawn, kind="stable")[: bad.sum()]
+    named = partial(_label, ids)
+    for k in quantities.points_to_label(points, named, limits, [], labels, _label_size(ax), order):
+        _annotate(ax, named(k), (k, drawn[k]), len(drawn) / 2)
     _set_ticks(ax, "x", len(drawn), ids)
     ax.set(ylabel="score", title="Scores over the columns")
     return ax

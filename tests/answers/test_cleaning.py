@@ -116,7 +116,7 @@ def test_the_mask_of_a_table_with_a_column_of_labels_counts_and_selects_cells(fr
 def test_clean_of_a_long_table_keeps_its_other_columns(frame, truth, library):
     table = lines(frame) if library == "pandas" else pl.from_pandas(lines(frame))
     model = RobustMF(1, random_state=0).fit(table, **LONG)
-    cleaned, mask = model.clean(table, at_most=1e-6)
+    cleaned, mask = model.clean(table, at_most=1e-6, replace=True)
     assert list(cleaned.columns) == ["r", "c", "v", "note"]
     bad = np.asarray(mask)
     assert bad.sum() == 1
@@ -127,20 +127,20 @@ def test_clean_of_a_long_table_keeps_its_other_columns(frame, truth, library):
     if library == "pandas":
         assert cleaned.index.equals(table.index)
         assert mask.index.equals(table.index)
-        emptied = model.clean(table, at_most=1e-6, replace=False).data
+        emptied = model.clean(table, at_most=1e-6).data
         assert emptied["v"].isna().tolist() == bad.tolist()
 
 
 def test_clean_of_entries(frame):
     observed = Observed.from_dense(frame)
     model = RobustMF(1, random_state=0).fit(observed)
-    cleaned, mask = model.clean(observed, at_most=1e-6)
+    cleaned, mask = model.clean(observed, at_most=1e-6, replace=True)
     assert mask.sum() == 1
     assert cleaned.n_entries == observed.n_entries
-    assert model.clean(observed, at_most=1e-6, replace=False).data.n_entries == len(mask) - 1
+    assert model.clean(observed, at_most=1e-6).data.n_entries == len(mask) - 1
     sparse = observed.to_sparse()
     plain = RobustMF(1, random_state=0).fit(sparse)
-    assert (plain.clean(sparse, at_most=1e-6).data != sparse).nnz == 1
+    assert (plain.clean(sparse, at_most=1e-6, replace=True).data != sparse).nnz == 1
     with pytest.raises(ValueError, match="at_most must be a finite number > 0"):
         model.clean(observed, at_most=0)
     with pytest.raises(TypeError, match="replace must be True or False"):

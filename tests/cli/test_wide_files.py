@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from robustmf import load
+from robustmf import RobustMF, load
 from robustmf.cli import app
+from robustmf.cli.fit_options import ModelOptions, make_model
 from robustmf.data.statistics import suspected_codes
 from robustmf.io import MalformedFileError, WideLayout, guess_layout, read_ratings
 
@@ -147,6 +148,39 @@ def test_audit_of_a_wide_file(path, frame):
     named = run("audit", path, "--wide", "--rank", 1, "--no-bias")
     assert named.exit_code == 0
     assert "--long" not in named.stderr
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["wide", "long"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_clean_changes_the_entries_that_python_changes(tmp_path, is_long, replace):
+    rng = np.random.default_rng(0)
+    cells = np.outer(np.linspace(1, 3, 50), np.linspace(2, 9, 12))
+    cells += 0.2 * rng.standard_t(3, cells.shape)
+    cells[[4, 17], [3, 8]] = 77.0
+    table = pd.DataFrame(cells.round(4), columns=[f"s{k}" for k in range(12)])
+    table.insert(0, "time", [f"t{k:02}" for k in range(50)])
+    if is_long:
+        table = table.melt("time", var_name="sensor", value_name="reading")
+        table = table.sample(frac=0.8, random_state=0, ignore_index=True)
+    names = {"row": "time", "col": "sensor", "value": "reading"} if is_long else {}
+    path = tmp_path / "in.csv"
+    out = tmp_path / "out.csv"
+    table.to_csv(path, index=False)
+    given = [part for name, column in names.items() for part in (f"--{name}", column)]
+    options = ("--replace",) if replace else ()
+    result = run("clean", path, "-o", out, "--at-most", 0.01, *given, *options)
+    assert result.exit_code == 0, result.output
+    model = RobustMF(random_state=0).fit(table, **names)
+    cleaned, mask = model.clean(table, at_most=0.01, **({"replace": True} if replace else {}))
+    assert 2 <= np.asarray(mask).sum() < 40
+    if is_long and not replace:
+        cleaned = cleaned[~mask].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_csv(out), cleaned, rtol=1e-6)
+
+
+def test_the_model_of_the_command_line_is_that_of_python():
+    ours = make_model("auto", None, ModelOptions()).get_params()
+    assert ours == RobustMF(random_state=0).get_params()
 
 
 def test_a_model_of_a_wide_file_answers_by_label(path, tmp_path, truth):

@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import has_fit_parameter
 
 from robustmf import RMFNL, Observed, RobustMF
 from robustmf.datasets import make_synthetic
@@ -248,3 +249,21 @@ def test_sample_weight_is_routed_to_the_score(table):
         part = weights[:30] if k == 0 else weights[30:]
         fitted = RobustMF(2, random_state=0).fit(train)
         assert score == fitted.score(test, sample_weight=part)
+
+
+def test_sample_weight_of_fit_is_refused_with_the_remedy():
+    X = make_synthetic(40, random_state=0).train.to_dense()
+    w = np.ones(len(X))
+    w[:5] = 3.0
+    model = RobustMF(2, random_state=0)
+    search = GridSearchCV(model, {"rank": [1]}, error_score="raise")
+    for fit in (model.fit, model.fit_transform, search.fit):
+        with pytest.raises(TypeError, match="'sample_weight'; weights belong to entries") as caught:
+            fit(X, sample_weight=w)
+    remedy = str(caught.value).split("weights=")[1]
+    weights = eval(remedy, {"np": np, "sample_weight": w, "X": X})
+    assert weights.shape == X.shape
+    model.fit(X, weights=weights)
+    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'weight'$"):
+        model.fit(X, weight=w)
+    assert not has_fit_parameter(model, "sample_weight")

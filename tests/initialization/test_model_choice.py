@@ -74,7 +74,7 @@ def test_a_model_without_factors_answers_everything(tmp_path):
     assert model.predict(3, 4) == pytest.approx(3, abs=0.1)
     assert model.transform(X[:5]).shape == (5, 1)
     assert (model.outlier_scores()[X[~np.isnan(X)] > 15] < 1e-3).all()
-    cleaned, mask = model.clean(X)
+    cleaned, mask = model.clean(X, replace=True)
     assert mask.sum() > 200
     assert np.nanmax(cleaned) < 15
     assert len(model.recommend([0, 1], n=3)) == 2

@@ -7,12 +7,15 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import json
 import pkgutil
 import re
 import sys
 import unicodedata
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import robustmf
@@ -40,6 +43,42 @@ def test_page_runs(executor, path):
     assert sum(block.word == "picture" for block in executor.blocks(text)) <= len(page.figures), (
         "a picture block draws a figure"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.UnreliableFitWarning")
+def test_the_sensors_tutorial_reads_the_table_of_the_user(executor, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    readings = 20 + rng.standard_normal((150, 2)) @ rng.standard_normal((2, 12))
+    readings += 0.1 * rng.standard_normal(readings.shape)
+    readings[rng.random(readings.shape) < 0.05] = np.nan
+    readings[[7, 40, 90], 3] = 80
+    times = pd.date_range("2026-03-01", periods=150, freq="h", name="time")
+    names = [f"hall {k}" for k in range(12)]
+    pd.DataFrame(readings, times, names).to_csv(tmp_path / "sensors.csv")
+    monkeypatch.setenv("ROBUSTMF_DATA", str(tmp_path))
+    path = DOCS / "tutorials" / "sensors.md"
+    page = executor.run_page(path.read_text(), path)
+    assert "your readings (150, 12)" in page.text
+    assert "most of them of sensor hall 3" in page.text
+    assert "most suspicious: hour 5, sensor hall 1," in page.text
+
+
+def test_the_other_libraries_are_summarized_in_a_table_of_tasks(executor):
+    path = DOCS / "background" / "side-by-side.md"
+    text = executor.run_page(path.read_text(), path).text
+    record = json.loads((DOCS.parent / "benchmarks" / "side_by_side" / "record.json").read_text())
+    header = f"| task | {' | '.join(record)} |\n|---|---|---|---|---|---|---|\n"
+    rows = text.partition(header)[2].partition("\n\n")[0].splitlines()
+    assert len(rows) == 11
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    for row in cells[:-1]:
+        task = row[0].partition("(#")[2].rstrip(")")
+        assert f"{{ #{task} }}" in text
+        expected = [str(library[task].get("lines", "–")) for library in record.values()]
+        assert row[1:] == expected
+    for k, number in enumerate(cells[-1][1:], 1):
+        assert number == f"**{sum(row[k] != '–' for row in cells[:-1])} of 10**"
 
 
 def test_output_and_figures_are_below_the_code(executor):

@@ -46,7 +46,7 @@ HOSTILE_IDS = [
     "line\nbreak\ttab",
 ]
 PHONE_WIDTH = 400
-DESKTOP_WIDTH = 1440
+DESKTOP_WIDTH = 1400
 
 #: Pages are smaller than this, whatever they show.
 MAX_BYTES = 2_000_000
@@ -137,12 +137,29 @@ class Visit:
         self.context.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(PHONE_WIDTH, "dark"), (DESKTOP_WIDTH, "light")])
+#: Elements whose content is wider than they are, and texts of charts that are cut off. A table of
+#: numbers in a region of its own (".wide") may be scrolled.
+OVERFLOWING = """() => {
+  const wide = [...document.querySelectorAll('main, main *:not(svg *):not(.wide):not(bdi)')]
+    .filter(one => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1);
+  const cut = [...document.querySelectorAll('svg.chart text')].filter(text => {
+    const own = text.getBoundingClientRect();
+    const chart = text.closest('svg').getBoundingClientRect();
+    return own.left < chart.left - 1 || own.right > chart.right + 1
+      || own.top < chart.top - 1 || own.bottom > chart.bottom + 1;
+  });
+  return [...wide, ...cut].map(one => one.outerHTML.slice(0, 200));
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE_WIDTH, DESKTOP_WIDTH])
 @pytest.mark.parametrize("name", ["fit", "tracks", "demo", "reproduction"])
 def test_page_has_no_errors_fits_the_screen_and_is_accessible(browser, pages, name, width, scheme):
     with Visit(browser, pages / f"{name}.html", width, scheme) as visit:
         page = visit.page
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(OVERFLOWING) == []
         plots = page.query_selector_all("svg.chart")
         assert len(plots) >= 2
         for plot in plots:
@@ -159,6 +176,25 @@ def test_page_has_no_errors_fits_the_screen_and_is_accessible(browser, pages, na
         fetched = [url for url in visit.requests if not url.startswith("data:")]
         assert fetched == [(pages / f"{name}.html").as_uri()]
         assert (pages / f"{name}.html").stat().st_size < MAX_BYTES
+
+
+@pytest.mark.parametrize("width", [PHONE_WIDTH, DESKTOP_WIDTH])
+@pytest.mark.parametrize("name", ["fit", "tracks"])
+def test_tiles_and_figures_leave_no_holes(browser, pages, name, width):
+    with Visit(browser, pages / f"{name}.html", width) as visit:
+        page = visit.page
+        right = "found => found.map(one => one.getBoundingClientRect()).map(b => [b.top, b.right])"
+        end = page.locator(".tiles").bounding_box()
+        rows = dict(sorted(page.eval_on_selector_all(".tiles div", right)))
+        assert all(abs(last - end["x"] - end["width"]) < 1 for last in rows.values())
+        for figures in page.locator(".figures").all():
+            box = figures.bounding_box()
+            last = figures.locator("figure").last.bounding_box()
+            assert abs(last["x"] + last["width"] - box["x"] - box["width"]) < 1
+            assert last["height"] < 900
+        names = "cells => cells.map(cell => cell.getBoundingClientRect().width)"
+        meaning = page.locator("table.pairs").first
+        assert max(meaning.locator("th").evaluate_all(names)) < 0.2 * width
 
 
 def test_ids_are_not_interpreted(browser, pages):

@@ -48,7 +48,7 @@ def test_record_has_the_table_before_and_after(fitted):
     table = fit_record(fitted)["table"]
     observed = fitted.model_.fitted_entries()
     np.testing.assert_allclose(table["before"], observed.to_dense())
-    cleaned, mask = fitted.clean(observed, at_most=table["at_most"])
+    cleaned, mask = fitted.clean(observed, at_most=table["at_most"], replace=True)
     np.testing.assert_allclose(table["after"], cleaned.to_dense())
     assert table["flagged"] == mask.sum() == len(table["marked"]) > 0
     assert table["codes"] == []
@@ -108,6 +108,21 @@ def test_evidence_for_the_rank(fitted, monkeypatch):
     text = "".join(fit_page.sections(record))
     assert "Models compared: error" in text
     assert text.count("<title>rank 2: 0.5</title>") == 1
+    assert "the marked one was chosen. “rank 3” has a smaller error. Of two models" in text
+    monkeypatch.setattr(RobustMF, "candidates_", compared[1:2], raising=False)
+    text = "".join(fit_page.sections(fit_record(fitted)))
+    assert "Models compared: error" not in text
+    assert "No other model was compared with “rank 2”.</p>" in text
+
+
+def test_the_contribution_of_one_factor_is_stated_in_words():
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.uniform(1, 3, 40), rng.uniform(2, 5, 12)) + 0.1 * rng.standard_normal((40, 12))
+    record = fit_record(RobustMF(1, bias=False, random_state=0).fit(X))
+    text = "".join(fit_page.sections(record))
+    assert "The model has 1 factor; the rank was given." in text
+    assert "The factor contributes 7" in text
+    assert "Contribution of each factor" not in text
 
 
 def test_record_reproduces_the_fit(fitted):

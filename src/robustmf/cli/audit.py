@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robustmf.cli.config import Config
-from robustmf.cli.fit_options import DetectionBias, ModelOptions, Rank, make_model
+from robustmf.cli.fit_options import Bias, ModelOptions, Rank, make_model
 from robustmf.cli.input import Data, FileOptions, read_entries
 from robustmf.cli.options import with_option_groups
 from robustmf.cli.output import (
@@ -57,7 +57,7 @@ def audit(
         typer.Option("--report", help="Write an HTML page, e.g. audit.html."),
     ] = None,
     rank: Rank = "auto",
-    bias: DetectionBias = True,
+    bias: Bias = None,
     model: ModelOptions,
     file: FileOptions,
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robustmf.cli.config import Config
-from robustmf.cli.fit_options import DetectionBias, ModelOptions, Rank, make_model
+from robustmf.cli.fit_options import Bias, ModelOptions, Rank, make_model
 from robustmf.cli.input import Data, FileOptions, InputFile, read_entries
 from robustmf.cli.options import with_option_groups
 from robustmf.cli.output import Json, print_json, print_note, require_writable
@@ -30,8 +30,8 @@ def clean(
         bool,
         typer.Option(
             "--replace/--remove",
-            help="Write predictions in the place of bad entries, or leave these out (their lines;"
-            " the cells of a wide file become empty).",
+            help="Write predictions in the place of bad entries, or leave these out: their lines"
+            " are omitted, the cells of a wide file become empty.",
         ),
     ] = False,
     fill: Annotated[
@@ -53,7 +53,7 @@ def clean(
         ),
     ] = False,
     rank: Rank = "auto",
-    bias: DetectionBias = True,
+    bias: Bias = None,
     model: ModelOptions,
     file: FileOptions,
     as_json: Json = False,
@@ -61,7 +61,9 @@ def clean(
 ) -> None:
     """Write a file without its bad entries, or with predictions instead.
 
-    Everything else in the file stays as it is. 'robustmf audit' lists what is bad, and why.
+    Everything else in the file stays as it is. 'robustmf audit' lists what is bad, and why. In
+    Python RobustMF(random_state=0).fit(table).clean(table) changes the same entries, and also makes
+    them missing unless replace=True.
 
     For example:
 
@@ -123,7 +125,7 @@ def _changes(
     entries = found.entries
     rows = entries.rows
     n = entries.shape[1]
-    cleaned, mask = estimator.clean(entries, at_most=at_most, attacks=attacks)
+    cleaned, mask = estimator.clean(entries, at_most=at_most, attacks=attacks, replace=True)
     values = cleaned.rows.values[mask] if replace else np.full(int(mask.sum()), np.nan)
     bad = Changes.of(rows.group_of_entry()[mask], rows.indices[mask], values, n)
     if not fill:

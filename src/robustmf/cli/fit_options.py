@@ -99,13 +99,6 @@ Bias = Annotated[
         " data.",
     ),
 ]
-
-#: The same for commands that detect bad entries, which fit biases by default: an entry is then
-#: compared with what is usual for its row and column.
-DetectionBias = Annotated[
-    bool,
-    fit_option("--bias/--no-bias", help="Whether to fit a center and a bias per row and column."),
-]
 Checkpoint = Annotated[
     Path | None,
     fit_option(

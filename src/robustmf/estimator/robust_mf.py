@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -329,6 +329,7 @@ class RobustMF(
         checkpoint_every: float = 60.0,
         resume: str | os.PathLike[str] | None = None,
         client: Any = None,
+        **unknown: Never,
     ) -> Self:
         """Factorize X.
 
@@ -365,6 +366,8 @@ class RobustMF(
             triplets, a Parquet file or a folder of them, a list of tables, or
             :class:`robustmf.backends.dask.Triplets`, which has more options; weights are a column.
             The checkpoint is a folder.
+        **unknown
+            None: any other argument is a TypeError, which has the remedy for ``sample_weight``.
 
         Returns
         -------
@@ -377,6 +380,7 @@ class RobustMF(
         CheckpointWriteError
             The file cannot be written; the last version is intact.
         """
+        sklearn_interface.refuse_arguments("fit", unknown)
         seeded = self.random_state is not None
         state = as_checkpoint(checkpoint, checkpoint_every, resume, seeded, self.device)
         names = ColumnNames(row, col, value).checked()
@@ -615,11 +619,13 @@ class RobustMF(
         X: Any,
         *,
         at_most: float = 0.001,
-        replace: bool = True,
+        replace: bool = False,
         rows: Rows = "fitted",
         attacks: bool = False,
     ) -> Cleaned:
-        """X with its bad entries replaced by predictions or set missing, and which those are.
+        """X with its bad entries set missing or replaced by predictions, and which those are.
+
+        ``robustmf clean FILE -o OUT`` is the same for files.
 
         Parameters
         ----------
@@ -628,8 +634,9 @@ class RobustMF(
         at_most : float, default=0.001
             Entries with a score up to this are bad; about this share of the clean entries is
             changed, too. See :meth:`outlier_scores`.
-        replace : bool, default=True
-            Replace bad entries by predictions. If False, they are missing in the result.
+        replace : bool, default=False
+            Replace bad entries by predictions. If False, they are missing in the result, which
+            ``impute`` fills.
         rows : {"fitted", "new"}, default="fitted"
             As in :meth:`outlier_scores`.
         attacks : bool, default=False
@@ -650,7 +657,8 @@ class RobustMF(
         >>> table = pd.DataFrame({f"s{k}": [k * t + 0.01 * (t % 3) for t in range(1, 40)]
         ...                       for k in range(1, 9)})
         >>> table.loc[4, "s2"] = 99.0
-        >>> cleaned, mask = RobustMF(rank=1, random_state=0).fit(table).clean(table)
+        >>> model = RobustMF(rank=1, random_state=0).fit(table)
+        >>> cleaned, mask = model.clean(table, replace=True)
         >>> bool(mask.loc[4, "s2"]), bool(abs(cleaned.loc[4, "s2"] - 10) < 0.1)
         (True, True)
         """

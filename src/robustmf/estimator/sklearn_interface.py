@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,18 @@ def check_columns(estimator: Any, X: Any, observed: Observed, *, reset: bool) ->
         has_ids = isinstance(X, Observed) or observed.column_ids is not None
         columns = np.empty((1, observed.shape[1])) if has_ids else X
     validate_data(estimator, columns, skip_check_array=True, reset=reset)
+
+
+def refuse_arguments(method: str, given: Mapping[str, Any]) -> None:
+    """Raise TypeError for unknown arguments, with the remedy for scikit-learn's sample_weight."""
+    for name in given:
+        remedy = ""
+        if name == "sample_weight":
+            remedy = (
+                "; weights belong to entries: for one weight per row give "
+                "weights=np.broadcast_to(sample_weight[:, None], X.shape)"
+            )
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}{remedy}")
 
 
 def output_library(estimator: Any) -> str:

@@ -37,10 +37,10 @@ class ChartLayout:
     width: int = 480
     left: int = 60
     right: int = 14
-    right_of_secondary: int = 46
+    right_of_secondary: int = 54
     top: int = 12
-    bottom: int = 46
-    character: float = 7.5
+    bottom: int = 52
+    character: float = 8.5
 
 
 LAYOUT = ChartLayout()
@@ -66,6 +66,9 @@ STYLE = """
 .chart text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 .chart .title { fill: var(--soft); }
 .chart .label { font-size: 11px; }
+@media (max-width: 40rem) {
+  .chart text { font-size: 15px; } .chart .label { font-size: 13px; }
+}
 .chart .frame { fill: none; stroke: var(--soft); stroke-width: 1; }
 .chart .grid { stroke: var(--line); stroke-width: 1; }
 .chart .rule { stroke: var(--soft); stroke-width: 1.3; stroke-dasharray: 5 4; }
@@ -172,7 +175,7 @@ class Chart:
         self.label = label
         self.secondary = secondary
         widest = max((len(text) for _, text in y.tick_texts()), default=0)
-        self.left = max(LAYOUT.left, int(26 + LAYOUT.character * widest))  # beside the title
+        self.left = max(LAYOUT.left, int(29 + LAYOUT.character * widest))  # beside the title
         self.right = LAYOUT.width - (
             LAYOUT.right if secondary is None else LAYOUT.right_of_secondary
         )
@@ -330,7 +333,7 @@ class Chart:
                 continue  # it would cover the text before it
             end = x + half + LAYOUT.character
             parts.extend(
-                f'<text class="xtick" x="{x:.1f}" y="{self.bottom + 17 + 15 * k}" '
+                f'<text class="xtick" x="{x:.1f}" y="{self.bottom + 18 + 16 * k}" '
                 f'text-anchor="middle">{escape(line)}</text>'
                 for k, line in enumerate(lines)
             )
@@ -350,7 +353,7 @@ class Chart:
             f'<text class="title" x="{center:g}" y="{self.height - 8}" '
             f'text-anchor="middle">{escape(self.x.title)}</text>'
         )
-        parts.append(self._vertical_title(13, self.y.title))
+        parts.append(self._vertical_title(16, self.y.title))
         return parts
 
     def _vertical_title(self, x: int, title: str) -> str:

@@ -241,11 +241,20 @@ def _rank_figures(rank: dict[str, Any]) -> str:
     contributions = [value for value in rank["contributions"] if value > 0]
     k = len(contributions)
     how = "found from the data" if rank["found"] else "given"
-    text = f"<p>The model has {len(rank['contributions'])} factors; the rank was {how}.</p>"
+    factors = _count(len(rank["contributions"]), "factor")
+    sentences = [f"The model has {factors}; the rank was {how}."]
     drawn = []
-    if rank["candidates"]:
-        drawn.append(figure(_candidate_chart(rank["candidates"]), _CANDIDATES))
-    if contributions:
+    if len(rank["candidates"]) > 1:
+        caption = f"{_CANDIDATES} {rank['reason']}"
+        drawn.append(figure(_candidate_chart(rank["candidates"]), caption))
+    elif rank["candidates"]:
+        sentences.append(rank["reason"])
+    if k == 1:
+        sentences.append(
+            f"The factor contributes {contributions[0]:.3g} to the predictions (root mean square);"
+            f" the noise of an entry is {rank['noise']:.3g}."
+        )
+    elif contributions:
         label = "Contribution of each factor to the predictions, and the noise"
         chart = Chart(
             Axis("factor", 0.5, k + 0.5, ticks=[(n, str(n)) for n in _few(k)]),
@@ -264,13 +273,17 @@ def _rank_figures(rank: dict[str, Any]) -> str:
                 " share it.",
             )
         )
-    return f'{text}<div class="figures">{"".join(drawn)}</div>'
+    text = escape(" ".join(sentences))
+    return f'<p>{text}</p><div class="figures">{"".join(drawn)}</div>'
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 _CANDIDATES = (
     "Models compared: error of entries that are predicted from the others, with one standard "
-    "error; the marked one was chosen. Of two models with factors the one with more evidence was "
-    "considered."
+    "error; the marked one was chosen."
 )
 
 
@@ -282,7 +295,7 @@ def _candidate_chart(candidates: list[tuple[str, int, float, float, bool]]) -> s
     ticks = [(float(k), short(name).replace(" and ", "\nand ")) for k, name in enumerate(names)]
     chart = Chart(
         Axis("", -0.6, len(names) - 0.4, ticks=ticks),
-        Axis.over("error of entries predicted from the others", [*low, *high]),
+        Axis.over("error of predicted entries", [*low, *high]),
         "Errors of the models that were compared",
     )
     chart.error_bars(x, low, high, _BLUE)

@@ -26,6 +26,7 @@ from robustmf.report.quantities import (
     factor_map,
     points_to_label,
     rank_candidates,
+    reason_of_choice,
     relative_weights,
     residual_histogram,
 )
@@ -250,9 +251,11 @@ def _rank(model: RobustMF, entries: _Entries) -> dict[str, Any]:
     U = np.asarray(model.row_factors_, np.float64)
     V = np.asarray(model.column_factors_, np.float64)
     singular = np.linalg.svd(np.linalg.qr(U)[1] @ np.linalg.qr(V)[1].T, compute_uv=False)
+    candidates = rank_candidates(model)
     return {
         "found": finds_rank(model),
-        "candidates": [astuple(candidate) for candidate in rank_candidates(model)],
+        "candidates": [astuple(candidate) for candidate in candidates],
+        "reason": reason_of_choice(candidates),
         "contributions": (singular / np.sqrt(len(U) * len(V))).tolist(),
         "noise": MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals))),
     }
@@ -336,11 +339,10 @@ def _factor_map(model: RobustMF, rows: set[Any], columns: set[Any]) -> dict[str,
     if found is None:
         return None
     points = np.vstack([found.rows, found.columns])
-    limits = (points.min(axis=0), points.max(axis=0))
     placed: list[Array] = []
     return {
-        "rows": _map_points(found.rows, model.row_ids_, rows, limits, placed),
-        "columns": _map_points(found.columns, model.column_ids_, columns, limits, placed),
+        "rows": _map_points(found.rows, model.row_ids_, rows, points, placed),
+        "columns": _map_points(found.columns, model.column_ids_, columns, points, placed),
         "share": found.share,
     }
 
@@ -349,14 +351,25 @@ def _map_points(
     coordinates: Array,
     ids: Any,
     suspects: set[Any],
-    limits: tuple[Array, Array],
+    every: Array,
     placed: list[Array],
 ) -> dict[str, Any]:
-    """Return evenly spaced points of the map, all suspicious ones and those with a label."""
+    """Return evenly spaced points of the map, all suspicious ones and those with a label.
+
+    No label covers one of the points ``every`` of both sides.
+    """
+    limits = (every.min(axis=0), every.max(axis=0))
     n = len(coordinates)
     ids = range(n) if ids is None else ids
     labelled = set(
-        points_to_label(coordinates, lambda k: tick(ids[k]), limits, placed, _OPTIONS.max_labels)
+        points_to_label(
+            coordinates,
+            lambda k: tick(ids[k]),
+            limits,
+            placed,
+            _OPTIONS.max_labels,
+            visible=every,
+        )
     )
     chosen = set(evenly_spaced(n, _OPTIONS.max_points).tolist())
     chosen |= labelled

@@ -39,16 +39,23 @@ table.pairs th, table.pairs td { overflow-wrap: anywhere; vertical-align: top; }
 table.pairs th { white-space: nowrap; font-weight: 600; width: 9rem; }
 @media (max-width: 40rem) {
   table.pairs th, table.pairs td { padding: .35rem .4rem; }
-  table.pairs th { width: 6.5rem; white-space: normal; overflow-wrap: normal; }
+  table.pairs th { width: 1%; white-space: normal; overflow-wrap: normal; }
 }
-.tiles { display: grid; gap: .6rem; margin: 1rem 0; padding: 0; }
-.tiles { grid-template-columns: repeat(auto-fit, minmax(min(100%, 8.3rem), 1fr)); }
+.tiles { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; padding: 0; }
+.tiles div { flex: 1 1 8.3rem; }
 .tiles div { background: var(--mark); border-radius: .5rem; padding: .6rem .8rem; }
 .tiles dt { color: var(--soft); font-size: .85rem; }
 .tiles dd { margin: 0; font-size: 1.3rem; font-weight: 600; line-height: 1.3; }
+.tiles b { font-weight: inherit; white-space: nowrap; }
 .tiles small { display: block; font-size: .85rem; font-weight: 400; color: var(--soft); }
-.figures { display: grid; gap: 1rem; }
-.figures { grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); }
+.figures { display: grid; gap: 1rem; grid-template-columns: minmax(0, 1fr); }
+@media (min-width: 60rem) {
+  .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  /* A figure without a neighbour has its caption beside it. */
+  .figures > figure:last-child:nth-child(odd) { grid-column: 1 / -1; display: grid; gap: 1rem; }
+  .figures > figure:last-child:nth-child(odd) { grid-template-columns: inherit; }
+  .figures > figure:last-child:nth-child(odd) figcaption { align-self: center; }
+}
 figure { margin: 0; min-width: 0; } figcaption { color: var(--soft); font-size: .9rem; }
 """
 
@@ -107,7 +114,7 @@ def pairs_table(pairs: Mapping[str, str]) -> str:
 def tiles(found: Collection[tuple[str, str, str]]) -> str:
     """Return tiles of a name, a number and a note, all escaped."""
     content = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(number)}<small>{escape(note)}</small></dd></div>"
+        f"<div><dt>{escape(name)}</dt><dd><b>{escape(number)}</b><small>{escape(note)}</small></dd></div>"
         for name, number, note in found
     )
     return f'<dl class="tiles">{content}</dl>'
@@ -115,7 +122,7 @@ def tiles(found: Collection[tuple[str, str, str]]) -> str:
 
 def figure(content: str, caption: str) -> str:
     """Return a chart with a caption as HTML."""
-    return f"<figure>{content}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure><div>{content}</div><figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def data_element(name: str, value: Any) -> str:

@@ -25,16 +25,19 @@ class QuantityOptions:
     range_quantile, range_factor : float
         The range of a histogram of residuals is this multiple of this quantile of their sizes, so
         that a few gross errors do not compress the distribution of the others into one bin.
+    tries : int
+        For each label of a map at most this many points are considered.
     """
 
     range_quantile: float = 0.9
     range_factor: float = 6.0
+    tries: int = 20
 
 
 OPTIONS = QuantityOptions()
 
 #: Width of a character of a label and height of a label, relative to the axes.
-LABEL_SIZE = (0.0155, 0.045)
+LABEL_SIZE = (0.0185, 0.055)
 
 
 class Histogram(NamedTuple):
@@ -151,11 +154,13 @@ def points_to_label(
     placed: list[Array],
     labels: int,
     size: tuple[float, float] = LABEL_SIZE,
+    order: Index | None = None,
+    visible: Array | None = None,
 ) -> list[int]:
     """Return the points to label, and append the boxes of their labels to those ``placed``.
 
-    The most distant ones come first; a point whose label would cover a placed one is left out.
-    A label stands above its point, on the side where the axes have more space.
+    A point whose label would cover a placed one, or a visible point, is left out. A label stands
+    above its point, on the side where the axes have more space.
 
     Parameters
     ----------
@@ -171,18 +176,31 @@ def points_to_label(
         Maximum number of labels.
     size : (float, float), default=LABEL_SIZE
         Width of a character and height of a label, relative to the axes.
+    order : array of int, default=None
+        The points in the order in which they are considered; None begins with those furthest from
+        the mean.
+    visible : array (k, 2), default=None
+        Points that no label may cover.
     """
     low, high = limits
-    scaled = (points - low) / np.where(high > low, high - low, 1.0)
+    extent = np.where(high > low, high - low, 1.0)
+    scaled = (points - low) / extent
+    kept_free = (np.empty((0, 2)) if visible is None else visible - low) / extent
+    if order is None:
+        order = np.argsort(-np.hypot(*(scaled - scaled.mean(axis=0)).T), kind="stable")
     chosen: list[int] = []
-    for k in np.argsort(-np.hypot(*(scaled - scaled.mean(axis=0)).T), kind="stable"):
+    for k in order[: OPTIONS.tries * labels]:
         if len(chosen) == labels:
             break
         x, y = scaled[k]
         width = size[0] * (1 + len(texts(int(k))))
         left = x - width if x > 0.5 else x
         box = np.array([left, y, left + width, y + size[1]])
-        if all((box[:2] >= other[2:]).any() or (box[2:] <= other[:2]).any() for other in placed):
+        # the point itself lies on the border
+        covered = ((kept_free > box[:2]) & (kept_free < box[2:])).all(axis=1).any()
+        if not covered and all(
+            (box[:2] >= other[2:]).any() or (box[2:] <= other[:2]).any() for other in placed
+        ):
             chosen.append(int(k))
             placed.append(box)
     return chosen
@@ -209,3 +227,29 @@ def rank_candidates(source: Any) -> list[ModelCandidate]:
     ]
     # Sorting is stable: candidates of the same rank, as "center" and "biases", keep their order.
     return sorted(found, key=lambda candidate: candidate.rank)
+
+
+def reason_of_choice(candidates: Sequence[ModelCandidate]) -> str:
+    """Return why a candidate was chosen, in words; empty where none is marked as chosen."""
+    chosen = next((one for one in candidates if one.chosen), None)
+    if chosen is None:
+        return ""
+    if len(candidates) == 1:
+        return f"No other model was compared with “{chosen.model}”."
+    better = [one for one in candidates if one.error < chosen.error]
+    if not better:
+        return f"“{chosen.model}” has the smallest error."
+    names = " and ".join(f"“{one.model}”" for one in better)
+    sentences = [f"{names} {'has' if len(better) == 1 else 'have'} a smaller error."]
+    are_two = sum(one.rank > 0 for one in candidates) > 1
+    if are_two and any(one.rank > 0 for one in better):
+        sentences.append(
+            "Of two models with factors the evidence decides, which also counts parameters and"
+            " noise that differs between rows and columns."
+        )
+    if chosen.rank == 0 or any(one.rank == 0 for one in better):
+        sentences.append(
+            f"“{chosen.model}” is the simplest model that is as good as the best, up to one"
+            " standard error."
+        )
+    return " ".join(sentences)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -165,6 +167,40 @@ def test_raw_jester_on_the_command_line(jester):
     assert size in result.output
     assert "values -10 to 10" in result.output
     assert "number of the values of its line" in result.output
+
+
+@pytest.mark.parametrize("options", [(), ("--fill",)], ids=["removed", "filled"])
+def test_a_cleaned_file_with_counts_and_a_code_is_read_as_before(tmp_path, options):
+    rng = np.random.default_rng(0)
+    ratings = np.outer(np.linspace(1, 3, 60), np.linspace(2, 9, 20))
+    ratings = (ratings + 0.05 * rng.standard_normal(ratings.shape)).round(2)
+    gaps = rng.random(ratings.shape) < 0.2
+    gaps[7, 4] = False
+    ratings[7, 4] = 60.0
+    ratings[gaps] = np.nan
+    path = tmp_path / "jester.csv"
+    out = tmp_path / "out.csv"
+    lines = np.column_stack([(~gaps).sum(axis=1), np.where(gaps, 99, ratings)])
+    np.savetxt(path, lines, delimiter=",", fmt="%g")
+    read = ("--wide", "--missing", 99, "--rank", 1, "--no-bias", "--json")
+    result = run("clean", path, "-o", out, *read, "--at-most", 1e-8, *options)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["removed"] == 1
+    written = [line.split(",") for line in out.read_text().splitlines()]
+    assert written[7][5] == "99"
+    values = [sum(float(field) != 99 for field in line[1:]) for line in written]
+    assert [int(line[0]) for line in written] == values
+    expected = ratings.copy()
+    expected[7, 4] = np.nan
+    again = read_ratings(out, missing=[99], wide=True).to_dense()
+    np.testing.assert_array_equal(again[~gaps], expected[~gaps])
+    assert again.shape == ratings.shape
+    assert np.isnan(again).sum() == (1 if options else 1 + gaps.sum())
+    audit = run("audit", out, *read)
+    assert audit.exit_code == 0, audit.output
+    assert "60 rows x 20 columns" in audit.stderr
+    found = json.loads(audit.stdout)["entries"]
+    assert all(one["score"] > 1e-8 for one in found)
 
 
 def test_columns_are_omitted_by_name(frame, tmp_path):

@@ -115,8 +115,10 @@ def copy_with_changes(
     entries : Observed
         The entries of the file.
     changes : Changes
-        The changes. An entry that is removed loses its line, or its cell in a wide file becomes
-        empty. If several lines have the same row and column, all of them are changed.
+        The changes. An entry that is removed loses its line; its cell in a wide file becomes empty,
+        or the number that stands for missing values, where there is one. If several lines have the
+        same row and column, all of them are changed. A field that counts the values of its line is
+        updated.
     out : Path
         The copy, in the format of ``path``; a previous file is replaced atomically.
 
@@ -193,7 +195,7 @@ def _copy_lines(source: Source, layout: Layout, changes: Changes, n: int, out: B
     def edit(line: int, content: bytes) -> bytes:
         if np.isnan(values[line]):
             return b""
-        return _with_fields(content, layout, {layout.value: float(values[line])})
+        return _edited(content, layout, {layout.value: float(values[line])})
 
     _copy_edited(source, layout, changed, edit, out)
     return int(changed.sum())
@@ -208,7 +210,7 @@ def _copy_cells(source: Source, layout: WideLayout, changes: Changes, n: int, ou
     def edit(line: int, content: bytes) -> bytes:
         own = range(*np.searchsorted(of_row, [line, line + 1]).tolist())
         new = {fields[int(changes.positions[t] % n)]: float(changes.values[t]) for t in own}
-        return _with_fields(content, layout, new)
+        return _edited(content, layout, new)
 
     _copy_edited(source, layout, changed, edit, out)
     return len(changes.positions)
@@ -239,18 +241,22 @@ def _copy_edited(
             out.write(b"".join(lines))
 
 
-def _with_fields(line: bytes, layout: Layout | WideLayout, new: dict[int, float]) -> bytes:
-    """A line with other values of some fields; NaN is an empty field, if spaces do not separate."""
+def _edited(line: bytes, layout: Layout | WideLayout, new: dict[int, float]) -> bytes:
+    """A line with other values of some fields; NaN is missing, and a count of values is updated."""
     delimiter = layout.delimiter
-    missing = "NaN" if delimiter == " " else ""  # programs take several spaces for one
     content = line.rstrip(b"\r\n")
     ending = line[len(content) :]
     text = content.decode("utf-8", "surrogateescape")
     simple = len(delimiter) == 1
     fields = next(csv.reader([text], delimiter=delimiter)) if simple else text.split(delimiter)
     for position, value in new.items():
-        number = f"{value:.7g}".replace(".", layout.decimal)
-        fields[position] = missing if np.isnan(value) else number
+        fields[position] = f"{value:.7g}".replace(".", layout.decimal)
+    if isinstance(layout, WideLayout):
+        for position in (k for k, value in new.items() if np.isnan(value)):
+            fields[position] = layout.missing_field
+        if layout.count is not None:
+            observed = [not layout.is_missing(fields[k]) for k in layout.value_positions]
+            fields[layout.count] = str(sum(observed))
     if simple:
         written = io.StringIO()
         csv.writer(written, delimiter=delimiter, lineterminator="").writerow(fields)

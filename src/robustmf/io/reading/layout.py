@@ -14,7 +14,7 @@ from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import (
     WideLayout,
-    counts_of_values,
+    count_position,
     has_decimal_commas,
     is_header,
     label_position,
@@ -273,12 +273,13 @@ def guess_layout(
         found = _wide_layout(
             source, delimiter, names, fields, len(first), (row, col, value), text_ids, missing
         )
-        omitted = (
-            counts_of_values(found, fields)
-            if omit is None
-            else tuple(_position(source, one, "omit", names, len(first), 0) for one in omit)
+        count = count_position(found, fields)
+        if omit is None:
+            omit = () if count is None else (count,)
+        omitted = tuple(_position(source, one, "omit", names, len(first), 0) for one in omit)
+        return replace(
+            found, omitted=omitted, count=count if count in omitted else None, decimal=decimal
         )
-        return replace(found, omitted=omitted, decimal=decimal)
     if missing:
         raise ValueError(
             f"missing={list(missing)} must be given for a wide file only (wide=True); "

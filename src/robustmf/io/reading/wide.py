@@ -59,6 +59,8 @@ class WideLayout:
         Numbers that stand for missing values, besides empty fields.
     omitted : tuple of int
         Positions of fields that are not columns of the matrix.
+    count : int or None
+        Position of the field that is the number of the values of its line; None without one.
     decimal : str
         The decimal mark of numbers, "." or ",".
     """
@@ -70,12 +72,29 @@ class WideLayout:
     text_ids: bool = True
     missing: tuple[float, ...] = ()
     omitted: tuple[int, ...] = ()
+    count: int | None = None
     decimal: str = "."
 
     @property
     def value_positions(self) -> list[int]:
         """Positions of the fields that hold values."""
         return [k for k in range(self.n_fields) if k != self.row and k not in self.omitted]
+
+    @property
+    def missing_field(self) -> str:
+        """How a missing value is written: as the one number that stands for it, or empty."""
+        if len(self.missing) == 1:
+            return f"{self.missing[0]:.15g}".replace(".", self.decimal)
+        return "NaN" if self.delimiter == " " else ""  # programs take several spaces for one
+
+    def is_missing(self, field: str) -> bool:
+        """Whether a field stands for a missing value."""
+        if field.strip() in MISSING:
+            return True
+        try:
+            return float(field.replace(self.decimal, ".")) in self.missing
+        except ValueError:
+            return False
 
     def __str__(self) -> str:
         from robustmf.io.reading.layout import separation  # noqa: PLC0415 - it imports this module
@@ -145,26 +164,17 @@ def with_point(field: str) -> str:
     return field.replace(",", ".") if _DECIMAL_COMMA.fullmatch(field) else field
 
 
-def counts_of_values(layout: WideLayout, lines: list[list[str]]) -> tuple[int, ...]:
+def count_position(layout: WideLayout, lines: list[list[str]]) -> int | None:
     """The position of the first field, if it is the number of the values of its line.
 
     It is not if a header names it, or if all lines have as many values.
     """
     same = [line for line in lines if len(line) == layout.n_fields]
     if layout.names or layout.row is not None or not all(_is_integer(line[0]) for line in same):
-        return ()
+        return None
     counts = [int(line[0]) for line in same]
-    values = [sum(not _is_missing(field, layout.missing) for field in line[1:]) for line in same]
-    return (0,) if counts == values and len(set(counts)) > 1 else ()
-
-
-def _is_missing(field: str, codes: Sequence[float]) -> bool:
-    if field.strip() in MISSING:
-        return True
-    try:
-        return float(field) in codes
-    except ValueError:
-        return False
+    values = [sum(not layout.is_missing(field) for field in line[1:]) for line in same]
+    return 0 if counts == values and len(set(counts)) > 1 else None
 
 
 def is_header(first: Sequence[str], lines: list[list[str]]) -> bool:
