@@ -148,8 +148,8 @@ class RobustMF(
     n_jobs : int or None, default=None
         Number of threads. None and -1 mean all cores, -2 all but one. Results do not depend on it.
     verbose : int, default=0
-        1 shows a progress bar with the phase and an estimate of the time left, and which solver was
-        chosen and why.
+        1 shows a progress bar for a fit and an audit, with the phase and an estimate of the time
+        left, and which solver was chosen and why.
     callbacks : sequence of callables, default=()
         Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True
         ends the fit.

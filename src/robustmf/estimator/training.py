@@ -310,4 +310,4 @@ def audit_progress(estimator: Any) -> AbstractContextManager[Any]:
         return nullcontext()
     from robustmf.solvers.progress import PhaseBar  # noqa: PLC0415 - imports rich
 
-    return PhaseBar(type(estimator).__name__, "audit")
+    return PhaseBar(type(estimator).__name__, "audit", transient=False)

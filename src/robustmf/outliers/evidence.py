@@ -215,10 +215,10 @@ def _co_occurrence(groups: Groups, counts: Array) -> Array:
     rng = np.random.default_rng(OPTIONS.seed)
     shared = np.zeros(groups.m)
     for block in range(OPTIONS.sketch // OPTIONS.sketch_block):
-        phases.step(block)
         signs = rng.choice([-1.0, 1.0], (groups.m, OPTIONS.sketch_block))
         projected = incidence @ ((transposed @ signs) * rarity[:, None]) - own[:, None] * signs
         shared += np.square(projected).sum(axis=1)
+        phases.step(block + 1)
     density = np.maximum(shared / OPTIONS.sketch, _TINY) / np.maximum(counts, 1) ** 2
     return _upper_tail(-np.log(density), counts >= 2, counts)
 
