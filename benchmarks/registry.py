@@ -23,6 +23,7 @@ NAMES = (
     "dinosaur",
     "irls",
     "growth",
+    "default_fits",
     "cold_start",
     "mm",
     "baselines",

@@ -16,8 +16,8 @@ from typing import Protocol
 class Display(Protocol):
     """Shows phases, for example a progress bar."""
 
-    def begin(self, name: str, steps: int | None) -> None:
-        """A phase begins; ``steps`` is its length, None if that is unknown."""
+    def begin(self, name: str, steps: int | None, at_most: bool) -> None:
+        """A phase begins; ``steps`` is its length or its limit, None if that is unknown."""
         ...
 
     def step(self, done: int, detail: str) -> None:
@@ -38,11 +38,11 @@ def shown_by(display: Display | None) -> Iterator[None]:
         _display.reset(token)
 
 
-def begin(name: str, steps: int | None = None) -> None:
-    """Report that a phase begins."""
+def begin(name: str, steps: int | None = None, at_most: bool = False) -> None:
+    """Report that a phase begins; ``at_most``: it may end after fewer steps."""
     display = _display.get()
     if display is not None:
-        display.begin(name, steps)
+        display.begin(name, steps, at_most)
 
 
 def step(done: int, detail: str = "") -> None:

@@ -87,6 +87,21 @@ def test_phases_are_shown_with_the_time_left_where_their_length_is_known(line, m
     assert "after" not in line(bar)
 
 
+def test_the_time_left_in_a_phase_of_limited_length_is_a_bound(line, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+    with progress.PhaseBar("Fit", "reading") as bar:
+        assert "Fit: reading" in line(bar)
+        phases.begin("rank", 40, at_most=True)
+        clock[0] = 10.0
+        phases.step(10, "rank 5")
+        assert "10/40  rank 5" in line(bar)
+        assert "at most 30 s left in this phase" in line(bar)
+        phases.begin("noise", 20)
+        phases.step(5)
+        assert "at most" not in line(bar)
+
+
 def test_iterations_are_shown_with_an_estimate(line, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
@@ -107,7 +122,7 @@ def test_phases_without_a_display_and_hidden_ones():
     seen = []
 
     class Display:
-        def begin(self, name, steps):
+        def begin(self, name, steps, at_most):
             seen.append(name)
 
         def step(self, done, detail):
@@ -133,7 +148,7 @@ def test_a_fit_reports_its_phases():
     names = []
 
     class Display:
-        def begin(self, name, steps):
+        def begin(self, name, steps, at_most):
             names.append(name)
 
         def step(self, done, detail):
@@ -142,6 +157,43 @@ def test_a_fit_reports_its_phases():
     with phases.shown_by(Display()):
         RobustMF(random_state=0).fit(small_table())
     assert names[:2] == ["initialization, annealing", "initialization, rank and noise"]
+
+
+def test_the_search_for_rank_and_noise_keeps_to_the_limit_that_it_reports():
+    reports = []
+
+    class Display:
+        def begin(self, name, steps, at_most):
+            reports.append((steps, at_most, []))
+
+        def step(self, done, detail):
+            reports[-1][2].append(done)
+
+    with phases.shown_by(Display()):
+        RobustMF(random_state=0).fit(small_table())
+    assert len(reports) >= 2
+    for most, at_most, steps in reports:
+        assert at_most
+        assert max(steps) <= most
+
+
+def test_an_audit_reports_its_phases():
+    seen = []
+
+    class Display:
+        def begin(self, name, steps, at_most):
+            seen.append((name, steps, []))
+
+        def step(self, done, detail):
+            seen[-1][2].append(done)
+
+    model = RobustMF(2, random_state=0).fit(small_table())
+    with phases.shown_by(Display()):
+        model.audit()
+    names = [name for name, _, _ in seen]
+    assert names == ["audit, noise", "audit, entries", "audit, rows", "audit, columns"]
+    for _, most, steps in seen[2:]:
+        assert steps == list(range(1, most + 1))
 
 
 class Handle:
@@ -158,12 +210,19 @@ def test_in_a_notebook_the_line_is_an_output_of_the_cell(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_notebook_handle", lambda: handle)
     monkeypatch.setattr(progress, "OPTIONS", replace(progress.OPTIONS, interval=0.0))
     model = RobustMF(2, random_state=0, verbose=1).fit(small_table())
+    assert "reading" in handle.texts[0]
     assert any("initialization, annealing" in text for text in handle.texts)
     assert "iterations" in handle.texts[-1]
     assert "left" not in handle.texts[-1]
     assert "\x1b" not in "".join(handle.texts)
     assert capsys.readouterr().err.startswith("RobustMF: rank 2")  # nothing but the summary
     assert model.rank_ == 2
+    handle.texts.clear()
+    found = model.audit()
+    assert "RobustMF: audit" in handle.texts[0]
+    assert "audit, columns" in handle.texts[-1]
+    assert "32/32" in handle.texts[-1]
+    assert found == model.set_params(verbose=0).audit()
 
 
 def test_a_search_shows_one_bar_for_all_fits_and_one_for_the_best(capsys):

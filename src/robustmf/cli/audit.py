@@ -19,7 +19,6 @@ from robustmf.cli.output import (
     print_note,
     print_table,
     require_writable,
-    working,
     write_columns,
 )
 from robustmf.report.names import short
@@ -81,8 +80,7 @@ def audit(
     entries = found.entries
     started = time.perf_counter()
     estimator = make_model(rank, bias, model).fit(entries)
-    with working("scores"):
-        suspects = estimator.audit(top=entries.n_entries, at_most=at_most)
+    suspects = estimator.audit(top=entries.n_entries, at_most=at_most)
     seconds = time.perf_counter() - started
     if rank == "auto":
         print_note(f"rank {estimator.rank_}, found; --rank sets it")

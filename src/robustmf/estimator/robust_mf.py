@@ -148,8 +148,8 @@ class RobustMF(
     n_jobs : int or None, default=None
         Number of threads. None and -1 mean all cores, -2 all but one. Results do not depend on it.
     verbose : int, default=0
-        1 shows a progress bar with the phase and an estimate of the time left, and which solver was
-        chosen and why.
+        1 shows a progress bar for a fit and an audit, with the phase and an estimate of the time
+        left, and which solver was chosen and why.
     callbacks : sequence of callables, default=()
         Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; returning True
         ends the fit.
@@ -388,9 +388,10 @@ class RobustMF(
             fitted = training.fit_on_cluster(self, X, weights, client, state, names)
             return self._set_model(*fitted)
         require_in_memory(X)
-        observed = self._observe(X, read_table(X, names), reset=True)
-        on_entries = None if weights is None else entry_weights(weights, observed)
-        model = training.fit_entries(self, observed, on_entries, checkpoint=state)
+        with training.fit_progress(self) as shown:
+            observed = self._observe(X, read_table(X, names), reset=True)
+            on_entries = None if weights is None else entry_weights(weights, observed)
+            model = training.fit_entries(self, observed, on_entries, shown, checkpoint=state)
         return self._set_model(model, observed)
 
     def partial_fit(
@@ -435,9 +436,11 @@ class RobustMF(
         if not hasattr(self, "model_"):
             return self.fit(X, weights=weights, row=row, col=col, value=value)
         training.require_entries(self.model_)
-        new = self._observe(X, self.model_.read(X, names), reset=False).to_host()
-        on_entries = None if weights is None else entry_weights(weights, new)
-        return self._set_model(*training.fit_more_entries(self, self._model(), new, on_entries))
+        with training.fit_progress(self) as shown:
+            new = self._observe(X, self.model_.read(X, names), reset=False).to_host()
+            on_entries = None if weights is None else entry_weights(weights, new)
+            fitted = training.fit_more_entries(self, self._model(), new, on_entries, shown)
+        return self._set_model(*fitted)
 
     def _set_model(self, model: FittedModel, observed: Any) -> Self:
         """Become fitted to these entries, and warn of what fails."""
@@ -916,9 +919,10 @@ class RobustMF(
         >>> round(1 - found.clean_share, 2), len(found.entries)
         (0.05, 3)
         """
-        return find_suspects(
-            self._model(), self._entries(X, rows), rows=rows, top=top, at_most=at_most
-        )
+        with training.audit_progress(self):
+            return find_suspects(
+                self._model(), self._entries(X, rows), rows=rows, top=top, at_most=at_most
+            )
 
     def entry_weights(self, X: Any) -> Any:
         """The weight of each observed entry of X in the fit: 1 is full weight, near 0 an outlier.

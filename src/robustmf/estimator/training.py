@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,7 @@ def fit_entries(
     estimator: Any,
     observed: Observed,
     weights: Array | None,
+    callbacks: Sequence[Callback] = (),
     *,
     previous: FittedModel | None = None,
     ignore_given_init: bool = False,
@@ -75,6 +76,8 @@ def fit_entries(
         The entries, on the backend.
     weights : array over the entries, or None
         The factor of each entry's loss.
+    callbacks : sequence of callable, default=()
+        Called after each iteration, besides those of the parameters: a progress bar.
     previous : FittedModel or None, default=None
         A model of the first rows and columns of the matrix.
     ignore_given_init : bool, default=False
@@ -85,8 +88,10 @@ def fit_entries(
     parameters.check(estimator, observed.shape)
     require_magnitude(observed)
     rng = _random_numbers(estimator)
-    with Team(estimator.n_jobs) as team, _progress(estimator) as shown:
-        settings = parameters.settings_of(estimator, observed.shape, observed.rows.values, shown)
+    with Team(estimator.n_jobs) as team:
+        settings = parameters.settings_of(
+            estimator, observed.shape, observed.rows.values, callbacks
+        )
         operations = get_backend(estimator.device).operations(
             observed,
             team,
@@ -113,7 +118,11 @@ def fit_entries(
 
 
 def fit_more_entries(
-    estimator: Any, model: FittedModel, new: Observed, new_weights: Array | None
+    estimator: Any,
+    model: FittedModel,
+    new: Observed,
+    new_weights: Array | None,
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[FittedModel, Observed]:
     """Fit the entries of a model and new ones, which replace old ones at the same position."""
     observed, weights = accumulate(
@@ -127,7 +136,9 @@ def fit_more_entries(
     )
     placed = get_backend(estimator.device).observe(observed)
     previous = model if same_model and not grown else None
-    fitted = fit_entries(estimator, placed, weights, previous=previous, ignore_given_init=True)
+    fitted = fit_entries(
+        estimator, placed, weights, callbacks, previous=previous, ignore_given_init=True
+    )
     return fitted, placed
 
 
@@ -172,10 +183,10 @@ def fit_on_cluster(
     )
     triplets = as_triplets(X, names)
     rng = _random_numbers(estimator)
-    job = ClusterFit(client, triplets, checkpoint, estimator.validation_fraction, rng)
-    shape = job.matrix.shape
-    parameters.check(estimator, shape)
-    with _progress(estimator) as shown:
+    with fit_progress(estimator) as shown:
+        job = ClusterFit(client, triplets, checkpoint, estimator.validation_fraction, rng)
+        shape = job.matrix.shape
+        parameters.check(estimator, shape)
         values = job.sample.values if parameters.finds_bounds(estimator) else np.empty(0)
         settings = parameters.settings_of(estimator, shape, values, shown)
         result, entries = job.fit(settings)
@@ -280,7 +291,8 @@ def _random_numbers(estimator: Any) -> np.random.Generator:
 
 
 @contextmanager
-def _progress(estimator: Any) -> Iterator[Sequence[Callback]]:
+def fit_progress(estimator: Any) -> Iterator[Sequence[Callback]]:
+    """Show the progress of a fit where that is requested; the callbacks that follow it."""
     if not estimator.verbose:
         yield ()
         return
@@ -290,3 +302,12 @@ def _progress(estimator: Any) -> Iterator[Sequence[Callback]]:
     title = name if estimator.rank == "auto" else f"{name} rank {estimator.rank}"
     with ProgressBar(title, estimator.max_iter, estimator.tol) as bar:
         yield (bar,)
+
+
+def audit_progress(estimator: Any) -> AbstractContextManager[Any]:
+    """Show the phases of an audit where that is requested."""
+    if not estimator.verbose:
+        return nullcontext()
+    from robustmf.solvers.progress import PhaseBar  # noqa: PLC0415 - imports rich
+
+    return PhaseBar(type(estimator).__name__, "audit", transient=False)

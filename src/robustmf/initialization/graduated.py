@@ -148,7 +148,7 @@ def graduated_factors(problem: Problem, rng: np.random.Generator) -> Candidate:
     """Factors in the right basin of attraction, and the noise level there."""
     U, V = problem.ridge_factors(rng, OPTIONS.ridge_sweeps)
     sigma = own = problem.scale
-    phases.begin("initialization, graduated", OPTIONS.noise_path[2])
+    phases.begin("initialization, graduated", OPTIONS.noise_path[2], at_most=True)
     for k, share in enumerate(np.geomspace(*OPTIONS.noise_path), start=1):
         sigma = share * problem.scale
         problem.sweep(U, V, problem.ridge(sigma), sigma)
@@ -184,7 +184,7 @@ def polish(
     θ follows σ̂; see :class:`GraduatedOptions` for how fast it decreases and for the end.
     """
     residual = problem.residuals(U, V)
-    phases.begin("initialization, polishing", sweeps)
+    phases.begin("initialization, polishing", sweeps, at_most=True)
     for done in range(0, sweeps, OPTIONS.polish_interval):
         phases.step(done)
         for _ in range(OPTIONS.polish_interval):

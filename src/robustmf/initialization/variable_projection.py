@@ -289,7 +289,7 @@ def _best_run(entries: Entries, loss: Loss, rank: int, rng: np.random.Generator)
     """The best of several random runs, until enough of them agree."""
     values: list[float] = []
     best: Point | None = None
-    phases.begin("initialization, random runs")
+    phases.begin("initialization, random runs", OPTIONS.max_runs, at_most=True)
     for number in range(OPTIONS.max_runs):
         phases.step(number)
         point, value = _run_from_random_subspace(entries, loss, rank, rng)

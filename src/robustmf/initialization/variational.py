@@ -273,7 +273,7 @@ class VariationalSearch:
         noise.impose(self.size, outliers)
         self.expectations()
         self.weights[self.gross] = 0
-        phases.begin("initialization, annealing", steps)
+        phases.begin("initialization, annealing", steps, at_most=True)
         for k in range(1, steps + 1):
             phases.step(k - 1)
             self.sweep()
@@ -431,8 +431,9 @@ class VariationalSearch:
         interval = OPTIONS.level_interval
         noise = [np.inf] * interval  # the variance of the last sweeps
         densities: list[float] = []  # the log density of the entries since the last repair
-        phases.begin("initialization, rank and noise")
-        for k in range(OPTIONS.sweeps + OPTIONS.max_repairs * OPTIONS.repair_interval):
+        most = OPTIONS.sweeps + OPTIONS.max_repairs * OPTIONS.repair_interval
+        phases.begin("initialization, rank and noise", most, at_most=True)
+        for k in range(most):
             phases.step(k, f"rank {self.rank}")
             if self.rank == 0:
                 self.settle_noise()

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc, chdtrc, digamma, fdtr, fdtrc, ndtri, polygamma
 
+from robustmf import phases
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.outliers.noise import fit_distribution
@@ -135,7 +136,10 @@ def group_evidence(groups: Groups) -> tuple[Evidence, Evidence]:
     The density of suspicious neighbours of either side depends on the suspicious groups of the
     other, so the two are updated in turn.
     """
+    blocks = OPTIONS.sketch // OPTIONS.sketch_block
+    phases.begin("audit, rows", blocks)
     of_rows = _own_evidence(groups)
+    phases.begin("audit, columns", blocks)
     of_columns = _own_evidence(groups.transposed)
     rows = Evidence(of_rows, np.zeros(groups.n, bool))
     columns = Evidence(of_columns, np.zeros(groups.m, bool))
@@ -210,10 +214,11 @@ def _co_occurrence(groups: Groups, counts: Array) -> Array:
     own = incidence @ rarity
     rng = np.random.default_rng(OPTIONS.seed)
     shared = np.zeros(groups.m)
-    for _ in range(OPTIONS.sketch // OPTIONS.sketch_block):
+    for block in range(OPTIONS.sketch // OPTIONS.sketch_block):
         signs = rng.choice([-1.0, 1.0], (groups.m, OPTIONS.sketch_block))
         projected = incidence @ ((transposed @ signs) * rarity[:, None]) - own[:, None] * signs
         shared += np.square(projected).sum(axis=1)
+        phases.step(block + 1)
     density = np.maximum(shared / OPTIONS.sketch, _TINY) / np.maximum(counts, 1) ** 2
     return _upper_tail(-np.log(density), counts >= 2, counts)
 

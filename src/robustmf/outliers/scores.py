@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf import phases
 from robustmf.data.checks import new_rows
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.sampling import EntrySample, evenly_spaced
@@ -112,7 +113,9 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
     """The most suspicious entries, rows and columns; see :meth:`robustmf.RobustMF.audit`."""
     require_integer("top", top, 1)
     require_positive("at_most", at_most)
+    phases.begin("audit, noise")
     noise = noise_model(model)
+    phases.begin("audit, entries")
     entries = _scored_entries(model, X, rows, noise)
     groups = _groups(model, entries, noise, rows)
     first = model.shape[0] if rows == "new" else 0

@@ -123,6 +123,7 @@ class _Bar:
 
     def __enter__(self) -> Self:
         self._bar.start()
+        self._update(force=True)
         return self
 
     def __exit__(
@@ -164,29 +165,25 @@ def _notebook_handle() -> Any:
     return display({"text/plain": ""}, raw=True, display_id=True)
 
 
-class ProgressBar(_Bar):
-    """The progress of one fit: a context manager, a callback and a display of phases.
+class PhaseBar(_Bar):
+    """The phases of one computation: a context manager and a display of phases.
 
-    It shows the phase and how far it is, the elapsed time, and an estimate of the time left: in a
-    phase of known length, of this phase; during the iterations, from the rate at which the
-    objective converges, and at most what ``max_iter`` iterations take. Phases whose end the data
-    decide have no estimate.
+    It shows the phase and how far it is, the elapsed time, and in a phase of known length an
+    estimate of the time left in it; in one of limited length, of what is left at most. The line
+    vanishes at the end unless ``transient`` is false.
 
     Parameters
     ----------
-    title : str
-    max_iter : int
-    tol : float
+    title, phase : str
+        What runs, and what it does first.
+    transient : bool, default=True
     """
 
-    def __init__(self, title: str, max_iter: int, tol: float) -> None:
-        super().__init__(title, "initialization")
-        self._max_iter = max_iter
-        self._tol = tol
+    def __init__(self, title: str, phase: str, transient: bool = True) -> None:
+        super().__init__(title, phase, transient)
         self._steps: int | None = None
+        self._at_most = False
         self._begun = time.perf_counter()
-        self._times: deque[float] = deque(maxlen=OPTIONS.window + 1)
-        self._estimate = IterationEstimate(max_iter, tol)
         self._shown: AbstractContextManager[None] = phases.shown_by(self)
 
     def __enter__(self) -> Self:
@@ -202,9 +199,10 @@ class ProgressBar(_Bar):
         self._shown.__exit__(kind, error, trace)
         super().__exit__(kind, error, trace)
 
-    def begin(self, name: str, steps: int | None) -> None:
+    def begin(self, name: str, steps: int | None, at_most: bool = False) -> None:
         """Show that a phase begins."""
         self._steps = steps
+        self._at_most = at_most
         self._begun = time.perf_counter()
         self._update(phase=name, total=steps, completed=0, state="", left="")
 
@@ -216,9 +214,30 @@ class ProgressBar(_Bar):
         if done == 0:
             return
         rest = (time.perf_counter() - self._begun) / done * max(self._steps - done, 0)
-        left = f"about {duration(rest)} left in this phase"
+        left = f"{'at most' if self._at_most else 'about'} {duration(rest)} left in this phase"
         state = f"{done}/{self._steps}  {detail}".rstrip()
         self._update(completed=done, state=state, left=left)
+
+
+class ProgressBar(PhaseBar):
+    """The progress of one fit: phases, and as a callback the iterations.
+
+    The time that the iterations take is estimated from the rate at which the objective converges,
+    and is at most that of ``max_iter`` iterations.
+
+    Parameters
+    ----------
+    title : str
+    max_iter : int
+    tol : float
+    """
+
+    def __init__(self, title: str, max_iter: int, tol: float) -> None:
+        super().__init__(title, "reading", transient=False)
+        self._max_iter = max_iter
+        self._tol = tol
+        self._times: deque[float] = deque(maxlen=OPTIONS.window + 1)
+        self._estimate = IterationEstimate(max_iter, tol)
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Show one more iteration; number 0 begins a fit, of which there are ``n_init``."""
@@ -271,16 +290,3 @@ class WorkBar(_Bar):
         left = f"about {duration(rest)} left" if self._done < self._total else ""
         state = f"{self._done}/{self._total}  {detail}".rstrip()
         self._update(completed=self._done, state=state, left=left)
-
-
-class PhaseBar(_Bar):
-    """One phase of unknown length with its elapsed time; the line vanishes at the end.
-
-    Parameters
-    ----------
-    title, phase : str
-        What runs, and what it does.
-    """
-
-    def __init__(self, title: str, phase: str) -> None:
-        super().__init__(title, phase, transient=True)
