@@ -163,7 +163,12 @@ MUTANTS = [
     Mutant(
         _SPECTRUM, "(log_size - row_scale[i])[order]", "log_size - row_scale[i]", _PARTS, aimed=True
     ),
-    Mutant(_SPECTRUM, "high = np.minimum(start + counts // 2, last)", "high = low", _UNITS),
+    Mutant(
+        "kernels/medians.py",
+        "lower = max(lower, work[t])",
+        "lower = work[t]",
+        "kernels/test_medians.py",
+    ),
     Mutant(_SPECTRUM, "0.5 * np.sinh(2 * beta * x)", "np.sinh(beta * x)", _PARTS, aimed=True),
     Mutant(_SPECTRUM, "row_degree = 1 + np.bincount", "row_degree = np.bincount", _RANK),
     Mutant(
