@@ -227,6 +227,9 @@ def fitted_model(
     if result.scales is not None:
         scales = (np.asarray(result.scales[0]), np.asarray(result.scales[1]))
     reliability = result.reliability
+    if reliability is not None:
+        with np.errstate(under="ignore"):  # that of a gross outlier is nearly 0
+            reliability = reliability.astype(np.float32)
     return FittedModel(
         factors=result.factorization.to_host(),
         loss=result.loss,
@@ -242,7 +245,7 @@ def fitted_model(
         bounds=settings.bounds,
         form=observed.form,
         scales=scales,
-        reliability=None if reliability is None else reliability.astype(np.float32),
+        reliability=reliability,
         nonnegative=settings.nonnegative,
         summary=FitSummary(
             solver=result.solver,
