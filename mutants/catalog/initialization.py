@@ -259,8 +259,8 @@ MUTANTS = [
         _PARTS,
         aimed=True,
     ),
-    Mutant(_ATTEMPTS, "if search.is_clear or not", "if not", _PARTS, aimed=True),
-    Mutant(_ATTEMPTS, "or not search.shows_factors(", "or (", _PARTS),
+    Mutant(_ATTEMPTS, "if search.is_clear:", "if False:", _PARTS, aimed=True),
+    Mutant(_ATTEMPTS, "smallest_share >= least_prior", "smallest_share >= 2.0", _PARTS),
     Mutant(_SEARCH, "del trials[OPTIONS.finalists :]", "del trials[1:]", _PARTS),
     Mutant(_SEARCH, "if value >= least:", "if True:", _PARTS),
     Mutant(

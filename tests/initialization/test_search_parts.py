@@ -415,10 +415,10 @@ def test_sigma_and_scales_are_those_of_an_entry():
 @pytest.mark.parametrize(
     ("attempts", "chosen"),
     [
-        ([(-2.0, False, True), (-1.0, False, True)], -1.0),
-        ([(-1.0, False, True), (-2.0, False, True)], -1.0),
-        ([(-2.0, True, True), (-1.0, False, True)], -2.0),
-        ([(-2.0, False, False), (-1.0, False, True)], -2.0),
+        ([(-2.0, False, 0.1), (-1.0, False, 0.1)], -1.0),
+        ([(-1.0, False, 0.1), (-2.0, False, 0.1)], -1.0),
+        ([(-2.0, True, 0.1), (-1.0, False, 0.1)], -2.0),
+        ([(-2.0, False, 0.7), (-1.0, False, 0.1)], -2.0),
     ],
 )
 def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
@@ -431,10 +431,7 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         noise = SimpleNamespace(outlier_share=0.0)
 
         def __init__(self, *_):
-            self.value, self.is_clear, self.misses_factors = left.pop(0)
-
-        def shows_factors(self, _):
-            return self.misses_factors
+            self.value, self.is_clear, self.smallest_share = left.pop(0)
 
         def evidence(self):
             return self.value
@@ -451,8 +448,8 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         left[:] = attempts
         found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
         assert found.evidence == chosen
-        _, is_clear, misses_factors = attempts[0]
-        assert len(left) == (1 if is_clear or not misses_factors else 0)
+        _, is_clear, smallest_share = attempts[0]
+        assert len(left) == (1 if is_clear or smallest_share > 0.6 else 0)
 
 
 def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatch):
@@ -465,9 +462,7 @@ def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatc
         def __init__(self, *_):
             self.value = len(shares)
             self.noise = SimpleNamespace(outlier_share=shares.pop(0))
-
-        def shows_factors(self, _):
-            return True
+            self.smallest_share = 0.0
 
         def evidence(self):
             return self.value

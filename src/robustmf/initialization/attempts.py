@@ -30,6 +30,8 @@ def search_factors(
     many_outliers = False
     n_complete = 0
     for least_prior in OPTIONS.least_priors:
+        if attempts and attempts[-1].smallest_share >= least_prior:
+            break  # the prior variances were above this bound: the attempt would be the same
         search = VariationalSearch(observed, team, seed)
         _attempt(search, rank, least_prior)
         attempts.append(search)
@@ -39,7 +41,7 @@ def search_factors(
             for attempt in attempts[n_complete:]:
                 _complete(attempt, rank)
             n_complete = len(attempts)
-        if search.is_clear or not search.shows_factors(_most_factors(observed, rank)):
+        if search.is_clear:
             break
     best = max(attempts, key=lambda attempt: attempt.evidence())
     if n_complete == 0:

@@ -129,6 +129,8 @@ class VariationalSearch:
         self.sums: tuple[NDArray[np.intp], Array, float] | None = None
         self.n_repairs = 0
         self.n_passes = 0
+        #: The smallest variance of a factor during annealing, relative to the largest.
+        self.smallest_share = 1.0
         self.levels_are_learned = False
         self.level_change = 0.0
 
@@ -277,6 +279,8 @@ class VariationalSearch:
         for k in range(1, steps + 1):
             phases.step(k - 1)
             self.sweep()
+            share = float(self.variances.min() / self.variances.max())
+            self.smallest_share = min(self.smallest_share, share)
             self.learn_precision(least_prior)
             target = self.size * OPTIONS.least_noise ** (2 * k / steps)
             own = float(np.median(self.energies)) * MAD_TO_SIGMA**2
@@ -527,7 +531,9 @@ class VariationalSearch:
         """Add the factors that the residuals show; return whether there are any."""
         rows = self.rows
         columns = self.columns
-        z = self._standardized()
+        residual = self.values - np.einsum("tq,tq->t", rows.U[self.i], columns.U[self.j])
+        level = rows.levels.values[self.i] * columns.levels.values[self.j] * self.noise.variance
+        z = clipped(residual / np.sqrt(level))
         shown = bethe_hessian_rank(self.observed, z, most - self.rank, self.seed)
         if shown == 0:
             return False
@@ -538,18 +544,6 @@ class VariationalSearch:
         self.precision = np.concatenate((self.precision, np.full(shown, 1 / variance)))
         self.variances = 1 / self.precision
         return True
-
-    def shows_factors(self, most: int) -> bool:
-        """Whether the residuals show factors."""
-        return bethe_hessian_rank(self.observed, self._standardized(), most, self.seed) > 0
-
-    def _standardized(self) -> Array:
-        """Residuals in units of their noise levels, clipped."""
-        rows = self.rows
-        columns = self.columns
-        residual = self.values - np.einsum("tq,tq->t", rows.U[self.i], columns.U[self.j])
-        level = rows.levels.values[self.i] * columns.levels.values[self.j] * self.noise.variance
-        return clipped(residual / np.sqrt(level))
 
     def remove_factor(self) -> bool:
         """Remove the factor without which the others explain most; return whether it may pay.
