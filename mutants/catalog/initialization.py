@@ -261,6 +261,7 @@ MUTANTS = [
     ),
     Mutant(_ATTEMPTS, "if search.is_clear:", "if False:", _PARTS, aimed=True),
     Mutant(_ATTEMPTS, "smallest_share >= least_prior", "smallest_share >= 2.0", _PARTS),
+    Mutant(_ATTEMPTS, "gain += float(", "gain -= float(", _PARTS),
     Mutant(_SEARCH, "del trials[OPTIONS.finalists :]", "del trials[1:]", _PARTS),
     Mutant(_SEARCH, "if value >= least:", "if True:", _PARTS),
     Mutant(

@@ -452,6 +452,33 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         assert len(left) == (1 if is_clear or smallest_share > 0.6 else 0)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_with_few_outliers_predictions_count_where_factors_are_added(share, monkeypatch):
+    """The evidence falls by 1, and the log density of the entries rises by 2."""
+    search = searching()
+    search.settle()
+    evidences = iter([0.0, -1.0])
+    monkeypatch.setattr(VariationalSearch, "evidence", lambda _: next(evidences))
+    shares = property(lambda _: share)
+    monkeypatch.setattr(type(search.noise), "outlier_share", shares)
+    rank = search.rank
+
+    def grow(_, most):
+        search.rows.extend(np.full((20, 1), 0.1), 0.1)
+        search.columns.extend(np.full((15, 1), 0.1), 0.1)
+        search.precision = np.append(search.precision, 1.0)
+        return most > rank
+
+    def settle(_):
+        search.log_densities = search.log_densities + 2 / len(search.log_densities)
+
+    monkeypatch.setattr(VariationalSearch, "grow", grow)
+    monkeypatch.setattr(VariationalSearch, "settle", settle)
+    monkeypatch.setattr(attempts_module, "OPTIONS", replace(OPTIONS, max_growth=1))
+    attempts_module._add_factors(attempts_module._BestState(search), rank + 1)
+    assert search.rank == (rank + 1 if share < 0.08 else rank)
+
+
 def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatch):
     shares = [0.05, 0.2]
     completed = []

@@ -116,10 +116,19 @@ class _BestState:
         self.evidence = search.evidence()
         self.state = search.state()
 
-    def update(self) -> bool:
-        """Keep the present state if its evidence is larger; return whether it is."""
+    def update(self, by_prediction: bool = False) -> bool:
+        """Keep the present state if its evidence is larger; return whether it is.
+
+        The evidence is that of a Gaussian approximation, which is too small for weak factors; the
+        log density of entries given the others does not count what factors cost. With
+        ``by_prediction`` their mean decides.
+        """
         evidence = self.search.evidence()
-        if evidence <= self.evidence:
+        gain = evidence - self.evidence
+        if by_prediction:
+            densities = (self.search.log_densities, self.state["log_densities"])
+            gain += float(densities[0].sum() - densities[1].sum())
+        if gain <= 0:
             return False
         self.evidence = evidence
         self.state = self.search.state()
@@ -138,7 +147,8 @@ def _add_factors(best: _BestState, most: int) -> None:
         if search.is_exhausted or not search.grow(most):
             break
         search.settle()
-        if not best.update() or search.rank <= before:
+        few_outliers = search.noise.outlier_share <= OPTIONS.many_outliers
+        if not best.update(by_prediction=few_outliers) or search.rank <= before:
             break
     best.restore()
 
