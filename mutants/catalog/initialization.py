@@ -5,7 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _PARTS = (
-    "initialization/test_search_parts.py initialization/test_extension.py "
+    "initialization/test_search_parts.py initialization/test_attempts.py "
+    "initialization/test_extension.py "
     "initialization/test_noise_mixture.py initialization/test_spectral.py"
 )
 _UNITS = (

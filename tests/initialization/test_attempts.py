@@ -1,0 +1,156 @@
+"""Attempts of a search, additions and removals of factors: which state is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from robustmf import Observed
+from robustmf.initialization import attempts as attempts_module
+from robustmf.initialization.variational import FoundFactors, VariationalSearch
+from robustmf.initialization.variational_options import OPTIONS
+from robustmf.kernels.team import Team
+
+
+def entries():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 15))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[rng.random(X.shape) > 0.7] = np.nan
+    return Observed.from_dense(X)
+
+
+def searching(rank=3):
+    """A search at random factors."""
+    search = VariationalSearch(entries(), Team(1), 1)
+    rng = np.random.default_rng(5)
+    search.start(rng.standard_normal((20, rank)), rng.standard_normal((15, rank)), 0.1)
+    search.noise.release(0.2)
+    search.expectations()
+    return search
+
+
+@pytest.mark.parametrize(
+    ("attempts", "chosen"),
+    [
+        ([(-2.0, False, 0.1), (-1.0, False, 0.1)], -1.0),
+        ([(-1.0, False, 0.1), (-2.0, False, 0.1)], -1.0),
+        ([(-2.0, True, 0.1), (-1.0, False, 0.1)], -2.0),
+        ([(-2.0, False, 0.7), (-1.0, False, 0.1)], -2.0),
+    ],
+)
+def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
+    attempts, chosen, monkeypatch
+):
+    left = list(attempts)
+    factors = np.ones((20, 1)), np.ones((15, 1))
+
+    class Search:
+        noise = SimpleNamespace(outlier_share=0.0)
+
+        def __init__(self, *_):
+            self.value, self.is_clear, self.smallest_share = left.pop(0)
+
+        def evidence(self):
+            return self.value
+
+        def found(self):
+            noise = SimpleNamespace()
+            return FoundFactors(*factors, 1.0, noise, 1.0, (), 1, 0.0, self.value, 0.0)
+
+    monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
+    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: None)
+    monkeypatch.setattr(attempts_module, "_complete", lambda *_: None)
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(Search.noise, "outlier_share", share)
+        left[:] = attempts
+        found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+        assert found.evidence == chosen
+        _, is_clear, smallest_share = attempts[0]
+        assert len(left) == (1 if is_clear or smallest_share > 0.6 else 0)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_with_few_outliers_predictions_count_where_factors_are_added(share, monkeypatch):
+    """The evidence falls by 1, and the log density of the entries rises by 2."""
+    search = searching()
+    search.settle()
+    evidences = iter([0.0, -1.0])
+    monkeypatch.setattr(VariationalSearch, "evidence", lambda _: next(evidences))
+    shares = property(lambda _: share)
+    monkeypatch.setattr(type(search.noise), "outlier_share", shares)
+    rank = search.rank
+
+    def grow(_, most):
+        search.rows.extend(np.full((20, 1), 0.1), 0.1)
+        search.columns.extend(np.full((15, 1), 0.1), 0.1)
+        search.precision = np.append(search.precision, 1.0)
+        return most > rank
+
+    def settle(_):
+        search.log_densities = search.log_densities + 2 / len(search.log_densities)
+
+    monkeypatch.setattr(VariationalSearch, "grow", grow)
+    monkeypatch.setattr(VariationalSearch, "settle", settle)
+    monkeypatch.setattr(attempts_module, "OPTIONS", replace(OPTIONS, max_growth=1))
+    attempts_module._add_factors(attempts_module._BestState(search), rank + 1)
+    assert search.rank == (rank + 1 if share < 0.08 else rank)
+
+
+def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatch):
+    shares = [0.05, 0.2]
+    completed = []
+
+    class Search:
+        is_clear = False
+
+        def __init__(self, *_):
+            self.value = len(shares)
+            self.noise = SimpleNamespace(outlier_share=shares.pop(0))
+            self.smallest_share = 0.0
+
+        def evidence(self):
+            return self.value
+
+        def found(self):
+            return self
+
+    monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
+    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: None)
+    monkeypatch.setattr(attempts_module, "_complete", lambda search, _: completed.append(search))
+    found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+    assert found.value == 2
+    assert found in completed
+    assert len(completed) == 2
+
+
+@pytest.mark.parametrize(
+    ("after_two", "after_all", "removed"),
+    [
+        # the fourth best after two sweeps would have been the best after all
+        ([4.0, 3.0, 2.0, 1.0, 0.0], {0: 1.0, 1: 5.0, 2: 3.0, 3: 9.0, 4: 9.0}, 1),
+        ([4.0, -1e9, -1e9, -1e9, -1e9], {0: 1.0, 1: 9.0, 2: 9.0, 3: 9.0, 4: 9.0}, 0),
+        ([-1e9] * 5, dict.fromkeys(range(5), 9.0), None),
+    ],
+)
+def test_the_best_of_three_removals_is_kept(after_two, after_all, removed, monkeypatch):
+    search = searching(rank=5)
+    left = search.rows.U.copy()
+    base = float(search.log_densities.sum())
+    tried = []
+
+    def learned(self, sweeps):
+        missing = next(k for k in range(5) if not (self.rows.U[0] == left[0, k]).any())
+        tried.append((missing, sweeps))
+        return base + (after_two[missing] if sweeps == 2 else after_all[missing])
+
+    monkeypatch.setattr(VariationalSearch, "_learned", learned)
+    monkeypatch.setattr(VariationalSearch, "settle", lambda _: None)
+    assert search.remove_factor() is (removed is not None)
+    kept = [k for k in range(5) if k != removed]
+    np.testing.assert_array_equal(search.rows.U, left[:, kept])
+    finalists = sorted(k for k, sweeps in tried if sweeps > 2)
+    assert finalists == [k for k in range(3) if after_two[k] > -1e9]
