@@ -154,8 +154,8 @@ def test_the_reason_of_a_choice_stands_below_the_candidates(ax):
     assert "simplest" not in reason
     simple = [candidate("center", 0, 0.51, chosen=True), candidate("biases", 0, 0.5)]
     assert quantities.reason_of_choice(simple) == (
-        "“biases” has a smaller error. “center” is the simplest model that is as good as the best,"
-        " up to one standard error."
+        "“biases” has a smaller error. “center” is the simplest model whose error is that of the "
+        "best, up to one standard error."
     )
     best = [candidate("center", 0, 1.0), candidate("factors", 2, 0.5, chosen=True)]
     assert quantities.reason_of_choice(best) == "“factors” has the smallest error."

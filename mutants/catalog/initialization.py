@@ -205,7 +205,7 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "if variance > OPTIONS.repairable_noise * self.spread:",
+        "if variance > OPTIONS.repairable_noise * self.value_variance:",
         "if False:",
         _PARTS,
         aimed=True,

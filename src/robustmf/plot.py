@@ -159,8 +159,10 @@ def cleaning(
         A fitted model.
     X : as in ``fit``, default=None
         Entries of the fitted matrix; None is those of the fit.
-    at_most, attacks
-        Which entries are bad, as in :meth:`robustmf.RobustMF.clean`.
+    at_most : float, default=0.001
+        Entries with a score up to this are bad, as in :meth:`robustmf.RobustMF.clean`.
+    attacks : bool, default=False
+        Whether scores consider rows and columns, as there.
     max_side : int, default=400
         A table with more rows or columns is drawn by the means of blocks of cells; a block is
         marked if one of its entries is bad.
@@ -331,8 +333,10 @@ def row_scores(
     ----------
     model : RobustMF
         A fitted model.
-    X, rows
+    X : table, matrix or None, default=None
         As in :meth:`robustmf.RobustMF.row_scores`.
+    rows : {"fitted", "new"}, default="fitted"
+        As there.
     top : int, default=15
         Number of rows.
     at_most : float, default=0.01
@@ -383,8 +387,10 @@ def column_scores(
     ----------
     model : RobustMF
         A fitted model.
-    X, rows
+    X : table, matrix or None, default=None
         As in :meth:`robustmf.RobustMF.column_scores`.
+    rows : {"fitted", "new"}, default="fitted"
+        As there.
     labels : int, default=5
         The number of columns with a score up to ``at_most`` that are labelled, the worst first,
         unless the label would cover another one.

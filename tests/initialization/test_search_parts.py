@@ -238,7 +238,7 @@ def test_outliers_have_the_base_level_in_the_posterior_of_a_row():
 def test_a_row_changes_only_for_a_gain(monkeypatch):
     def repaired(min_gain):
         search = searching(entries(noise=0.01), covariance=1e-4)
-        search.noise.impose(1e-4 * search.spread, search.size)
+        search.noise.impose(1e-4 * search.value_variance, search.size)
         search.energies[:] = 0
         monkeypatch.setattr(variational, "OPTIONS", replace(OPTIONS, min_gain=min_gain))
         return search.repair()
@@ -259,7 +259,7 @@ def test_weak_factors_keep_a_prior_variance_during_annealing():
 
 def test_there_is_nothing_to_repair_where_the_noise_is_large():
     search = searching()
-    search.noise.variance = 0.2 * search.spread
+    search.noise.variance = 0.2 * search.value_variance
     assert search.repair() == 0
     assert search.n_repairs == 0
 

@@ -19,9 +19,6 @@ SECTION = re.compile(
 ENTRY = re.compile(r"^(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", re.MULTILINE)
 STATED = re.compile(r"default=(?P<value>.+)$")
 
-#: Files whose docstrings do not state all defaults yet.
-INCOMPLETE = {"io/reading/layout.py", "io/reading/wide.py", "plot.py"}
-
 
 def defaults_of(node):
     """Names and default values of the parameters of a function or a class."""
@@ -68,7 +65,7 @@ def is_stated(line, default):
         return True
 
 
-@pytest.mark.parametrize("file", sorted(set(FILES) - INCOMPLETE))
+@pytest.mark.parametrize("file", FILES)
 def test_each_parameter_with_a_default_states_it(file):
     tree = ast.parse((SOURCE / file).read_text(encoding="utf-8"))
     wrong = [line for line, _, default in entries(tree) if not is_stated(line, default)]

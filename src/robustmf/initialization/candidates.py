@@ -27,7 +27,7 @@ class ModelCandidate:
         The mean absolute error of entries that are predicted from the others, where errors above
         three noise levels count as that, and the standard error of this mean.
     chosen : bool
-        The simplest that is as good as the best up to one standard error. Of two models with
+        The simplest whose error is the least up to one standard error. Of two models with
         factors the one with more evidence is considered, whatever its error.
     """
 
@@ -65,7 +65,7 @@ class ModelCandidate:
 
 
 def simplest(errors: Sequence[Array]) -> int:
-    """The index of the first model that is as good as the best, up to one standard error.
+    """The index of the first model whose error is the least, up to one standard error.
 
     Models are in order of complexity. The standard error is that of the mean difference of the
     errors of the same entries, in which outliers nearly cancel.
@@ -75,4 +75,4 @@ def simplest(errors: Sequence[Array]) -> int:
         difference = own - best
         if difference.mean() <= difference.std() / np.sqrt(len(difference)):
             return k
-    raise AssertionError("the best model is as good as itself")
+    raise AssertionError("one of the models has the least error")

@@ -1,7 +1,7 @@
 """The choice of the model: a center, biases, factors, or factors beside a center or biases.
 
 Models are compared by the errors of entries that are predicted from the others, and the simplest
-one is chosen that is as good as the best up to one standard error. Of two models with factors the
+one is chosen whose error is the least up to one standard error. Of two models with factors the
 one with more evidence is considered. See docs/design/regularization.md.
 """
 

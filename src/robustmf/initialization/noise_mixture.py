@@ -379,8 +379,8 @@ class NoiseLevels:
         logs = step * (posterior @ self.offsets)
         logs -= np.median(logs)  # the noise variance is that of the median row
         # a row whose values happen to be equal would otherwise outweigh all others
-        spread = -np.quantile(logs, OPTIONS.low_quantile) / -ndtri(OPTIONS.low_quantile)
-        new = np.log(self.base) + np.maximum(logs, -OPTIONS.low_deviations * spread)
+        deviation = -np.quantile(logs, OPTIONS.low_quantile) / -ndtri(OPTIONS.low_quantile)
+        new = np.log(self.base) + np.maximum(logs, -OPTIONS.low_deviations * deviation)
         # rows and columns are learned in turn, from the same residuals: levels that would oscillate
         # take shorter steps
         step = new - np.log(self.values)

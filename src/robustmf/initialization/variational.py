@@ -150,7 +150,7 @@ class VariationalSearch:
         deviation = np.abs(self.values - center)
         typical = float(np.median(deviation[kept]))
         self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * typical
-        self.spread = typical**2 * MAD_TO_SIGMA**2 or self.size
+        self.value_variance = typical**2 * MAD_TO_SIGMA**2 or self.size
         return typical
 
     # --- passes ---
@@ -344,7 +344,7 @@ class VariationalSearch:
         repair.
         """
         variance = max(self.noise.variance, float(np.median(self.energies)) * MAD_TO_SIGMA**2)
-        if variance > OPTIONS.repairable_noise * self.spread:
+        if variance > OPTIONS.repairable_noise * self.value_variance:
             return 0
         _, *components = self.noise.components(NOISE.least_share, with_tails=True)
         changed = 0
@@ -418,7 +418,7 @@ class VariationalSearch:
         number = int(np.searchsorted(work, OPTIONS.repair_work, side="right"))
         rows = rows[:number]
         own.tried[rows] = share[rows]
-        # where the number of subsets was not limited, one more attempt is as good as many
+        # where the number of subsets was not limited, one more attempt suffices
         own.failures[rows] += np.where(subsets[:number] < max_subsets, OPTIONS.max_failures // 2, 1)
         return rows, subsets[:number]
 
@@ -644,8 +644,8 @@ class VariationalSearch:
         for low in range(0, len(precisions), OPTIONS.batch):
             part = slice(low, low + OPTIONS.batch)
             i = own.of_entry[part]
-            spread = np.einsum("tk,tk->t", other.covariances[own.groups.indices[part]], outer[i])
-            sums += np.bincount(i, precisions[part] * spread, minlength=len(sums))
+            uncertain = np.einsum("tk,tk->t", other.covariances[own.groups.indices[part]], outer[i])
+            sums += np.bincount(i, precisions[part] * uncertain, minlength=len(sums))
         counts = np.bincount(own.of_entry, own.take(self.reliability), minlength=len(own.U))
         expected = counts * (np.square(own.U) @ by_count)
         return np.divide(sums, expected, out=np.ones_like(sums), where=expected > 0)
@@ -687,4 +687,4 @@ class VariationalSearch:
     def is_clear(self) -> bool:
         """Whether no further attempt is needed."""
         low, high = OPTIONS.clear_noise
-        return not low <= float(np.sqrt(self.noise.variance / self.spread)) <= high
+        return not low <= float(np.sqrt(self.noise.variance / self.value_variance)) <= high

@@ -210,7 +210,7 @@ def _mixture(e, extra, units, roots, log_shares, centers, variances, probabiliti
 def _shifted(p, e, extra, units, roots, centers, variances, sums, weight, shift):
     """Weights and mean shifts of a batch ← those of outliers with the learned means.
 
-    An outlier of a narrow component says where the clean value is: the residual less the mean. The
+    An outlier of a narrow component determines the clean value: the residual less the mean. The
     precision is the observed information about the prediction: that of the components, less the
     variance of their scores, which is what is unknown about the component (Louis 1982). Where
     several components overlap, as for outliers of any size, none is left.

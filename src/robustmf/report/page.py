@@ -114,7 +114,8 @@ def pairs_table(pairs: Mapping[str, str]) -> str:
 def tiles(found: Collection[tuple[str, str, str]]) -> str:
     """Return tiles of a name, a number and a note, all escaped."""
     content = "".join(
-        f"<div><dt>{escape(name)}</dt><dd><b>{escape(number)}</b><small>{escape(note)}</small></dd></div>"
+        f"<div><dt>{escape(name)}</dt>"
+        f"<dd><b>{escape(number)}</b><small>{escape(note)}</small></dd></div>"
         for name, number, note in found
     )
     return f'<dl class="tiles">{content}</dl>'

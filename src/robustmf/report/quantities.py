@@ -249,7 +249,7 @@ def reason_of_choice(candidates: Sequence[ModelCandidate]) -> str:
         )
     if chosen.rank == 0 or any(one.rank == 0 for one in better):
         sentences.append(
-            f"“{chosen.model}” is the simplest model that is as good as the best, up to one"
+            f"“{chosen.model}” is the simplest model whose error is that of the best, up to one"
             " standard error."
         )
     return " ".join(sentences)

@@ -53,7 +53,7 @@ class Layout:
         Number of fields of a line.
     text_ids : tuple of bool
         Whether the row ids and the column ids are text; otherwise they are integers.
-    decimal : str
+    decimal : str, default="."
         The decimal mark of numbers, "." or ",".
     """
 

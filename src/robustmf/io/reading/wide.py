@@ -53,15 +53,15 @@ class WideLayout:
         Position of the row ids, counted from 0; None if rows are numbered.
     n_fields : int
         Number of fields of a line.
-    text_ids : bool
+    text_ids : bool, default=True
         Whether the row ids are text; otherwise they are integers.
-    missing : tuple of float
+    missing : tuple of float, default=()
         Numbers that stand for missing values, besides empty fields.
-    omitted : tuple of int
+    omitted : tuple of int, default=()
         Positions of fields that are not columns of the matrix.
-    count : int or None
+    count : int or None, default=None
         Position of the field that is the number of the values of its line; None without one.
-    decimal : str
+    decimal : str, default="."
         The decimal mark of numbers, "." or ",".
     """
 
