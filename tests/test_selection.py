@@ -209,6 +209,17 @@ def test_scores_are_the_same_with_ids():
     assert by_id.best_score_ == plain.best_score_
 
 
+def test_the_seed_of_a_search_is_that_of_its_fits_unless_an_estimator_is_given():
+    search = RobustMFCV(rank=[2, 3], cv=2, random_state=7).fit(DATA.train)
+    assert search.best_estimator_.random_state == 7
+    again = RobustMFCV(rank=[2, 3], cv=2, random_state=7).fit(DATA.train)
+    np.testing.assert_array_equal(
+        search.cv_results_["mean_test_score"], again.cv_results_["mean_test_score"]
+    )
+    given = RobustMFCV(2, estimator=TEMPLATE, cv=2, random_state=7).fit(DATA.train)
+    assert given.best_estimator_.random_state == 0
+
+
 def test_the_best_model_is_fitted_to_all_entries(search):
     model = clone(TEMPLATE).set_params(**search.best_params_).fit(DATA.train)
     np.testing.assert_array_equal(search.best_estimator_.row_factors_, model.row_factors_)

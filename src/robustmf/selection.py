@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -265,7 +266,7 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Number of processes for paths and folds (joblib); None means one. The choice does not
         depend on it.
     random_state : int, Generator or None, default=None
-        Seed of the folds; fits use that of the template.
+        Seed of the folds; fits use that of ``estimator``, or this one if none is given.
     verbose : int, default=0
         1 shows one progress bar for all fits, with an estimate of the time left, and one for the
         fit of the best setting.
@@ -338,7 +339,8 @@ class RobustMFCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         observed = as_observed(read_table(X, ColumnNames(row, col, value).checked()))
-        template = RobustMF() if self.estimator is None else self.estimator
+        seed = self.random_state if isinstance(self.random_state, Integral) else None
+        template = RobustMF(random_state=seed) if self.estimator is None else self.estimator
         score = self._score()
         paths = self._paths(template, observed)
         folds = list(

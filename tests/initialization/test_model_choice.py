@@ -274,3 +274,20 @@ def test_exact_biases_are_chosen_without_factors(seed):
     model = RobustMF(random_state=0).fit(np.where(rng.random(truth.shape) < 0.5, truth, np.nan))
     assert model.rank_ == 0
     np.testing.assert_allclose(model.predict(truth), truth, rtol=1e-9)
+
+
+def test_biases_are_found_beside_a_given_rank_whatever_solver_the_size_suggests():
+    """Ratings for which the automatic solver would be a projection, which has no biases."""
+    rng = np.random.default_rng(8)
+    shape = (300, 80)
+    factors = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 80))
+    biases = 0.4 * rng.standard_normal((300, 1)) + 0.5 * rng.standard_normal(80)
+    truth = 3.3 + biases + 0.45 * factors
+    X = np.where(rng.random(shape) < 0.35, truth + 0.3 * rng.standard_normal(shape), np.nan)
+    plain = RobustMF(2, bias=False, random_state=0).fit(X)
+    assert plain.solver_ == "varpro"
+    model = RobustMF(2, random_state=0).fit(X)
+    assert model.has_bias_
+    assert [one.model for one in model.candidates_ if one.chosen] == ["biases and factors"]
+    errors = [np.sqrt(np.mean((one.predict(X) - truth) ** 2)) for one in (model, plain)]
+    assert errors[0] < 0.5 * errors[1]

@@ -106,6 +106,15 @@ def _initialize_oriented(
                 plain = plain and not _has_learned_ridges(settings, model.factors)
             choice = solver_for(settings, operations, plain)
             _log.info("rank %d found; solver %s", settings.rank, choice.spec.name)
+    elif (
+        settings.solver == "auto"
+        and _is_searchable(settings)
+        and _has_open_biases(settings, operations)
+    ):
+        # projection has no biases: whether there are any is decided before
+        model = _choose_model(settings, _weighted(operations, sample_weights), rng)
+        if model is not None and model.biases is None:
+            model = None
     candidates = () if model is None else model.candidates
     if model is not None and model.biases is not None and _is_searchable(settings):
         return _with_biases(settings, operations, sample_weights, rng, choice, model)
@@ -191,8 +200,13 @@ def _choose_model(
 ) -> ModelChoice | None:
     """The model that predicts entries from the others best, of those that the settings allow."""
     required = settings.bias is True
-    open_ = settings.auto_reg and biases_are_open(settings, operations)
+    open_ = _has_open_biases(settings, operations)
     return choose_model(operations, settings.max_rank, required or open_, not required, rng)
+
+
+def _has_open_biases(settings: Settings, operations: EntryOperations) -> bool:
+    """Whether models with and without biases are compared."""
+    return settings.auto_reg and biases_are_open(settings, operations)
 
 
 def _with_biases(
