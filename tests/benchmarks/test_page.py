@@ -51,7 +51,7 @@ def test_readme_has_the_five_figures():
         assert line in readme, line
 
 
-@pytest.mark.parametrize("name", ["breakdown", "growth", "irls"])
+@pytest.mark.parametrize("name", ["breakdown", "default_fits", "growth", "irls"])
 def test_figures_are_drawn(name):
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
