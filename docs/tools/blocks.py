@@ -31,6 +31,9 @@ _BLOCK = re.compile(
     r"^```python(?:[ ]+(?P<word>\w+))?[ ]*\n(?P<code>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL
 )
 
+#: A gap between two columns of a printed table.
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+
 #: An element drawn in this colour takes the colour of the surrounding text, in both themes.
 _INK = "#010203"
 
@@ -99,7 +102,11 @@ def run_page(text: str, path: Path) -> Page:
             figures[mark] = _prefixed(figure, mark)
             marks.append(f'<figure id="{mark}"></figure>')
         output = (
-            [printed if block.word == "table" else f"``` {{ .text .output }}\n{printed}```"]
+            [
+                printed
+                if block.word == "table"
+                else f"``` {{ .text {_kind(printed)} }}\n{printed}```"
+            ]
             if printed
             else []
         )
@@ -121,6 +128,12 @@ def with_figures(page_html: str, figures: dict[str, str]) -> str:
             f'<figure id="{mark}"></figure>', f'<figure id="{mark}">{figure}</figure>'
         )
     return page_html
+
+
+def _kind(printed: str) -> str:
+    """Return the classes of an output: lines of columns are not wrapped on narrow screens."""
+    lines = [line for line in printed.splitlines() if len(_GAP.findall(line)) > 1]
+    return ".output .columns" if len(lines) > 1 else ".output"
 
 
 def _block(text: str, match: re.Match[str]) -> Block:
