@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -327,6 +328,16 @@ def test_the_audit_lists_nothing_that_is_not_suspicious():
     audit = RobustMF(2, random_state=0, n_jobs=1).fit(data.train).audit(at_most=1e-7)
     assert audit.entries == audit.rows == audit.columns == []
     assert audit.to_pandas()["rows"].columns.tolist() == ["id", "entries", "score", "reason"]
+
+
+def test_times_in_the_text_of_an_audit_are_written_as_they_are_read():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 1)) @ rng.standard_normal((1, 20))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[5, 7] += 10
+    hours = pd.date_range("2026-03-01", periods=60, freq="h")
+    text = str(RobustMF(random_state=0).fit(pd.DataFrame(X, hours)).audit(top=1))
+    assert "row 2026-03-01 05:00:00, column 7" in text
 
 
 def test_the_audit_as_data_frames(loved_model):

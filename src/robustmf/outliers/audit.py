@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import astuple, dataclass, fields
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ from numpy.typing import NDArray
 from robustmf.outliers.evidence import Evidence, Groups
 
 Array = NDArray[np.float64]
+
+
+def _shown(label: Hashable) -> str:
+    """A label in a text: times as they are read, text in quotes and without control characters."""
+    return str(label) if isinstance(label, date) else repr(label)
 
 
 @dataclass(frozen=True)
@@ -78,12 +84,12 @@ class Audit:
         for title, suspects in (("rows", self.rows), ("columns", self.columns)):
             lines += ["", f"Most suspicious {title}:"] if suspects else []
             lines += [
-                f"  {s.id!r} ({s.entries} entries), score {s.score:.2g}: {s.reason}"
+                f"  {_shown(s.id)} ({s.entries} entries), score {s.score:.2g}: {s.reason}"
                 for s in suspects
             ]
         lines += ["", "Most suspicious entries:"] if self.entries else []
         lines += [
-            f"  row {s.row!r}, column {s.column!r}, score {s.score:.2g}: {s.reason}"
+            f"  row {_shown(s.row)}, column {_shown(s.column)}, score {s.score:.2g}: {s.reason}"
             for s in self.entries
         ]
         return "\n".join(lines)
