@@ -36,12 +36,12 @@ def test_auto_chooses_by_shape_density_and_loss_and_reports_why():
     square = np.random.default_rng(0).standard_normal((60, 60))
     sparse = np.where(np.random.default_rng(1).random(wide.shape) < 0.45, wide, np.nan)
     few = np.where(np.add.outer(np.arange(20), np.arange(300)) % 10 == 0, wide, np.nan)
-    assert RobustMF(2, random_state=0).fit(sparse).solver_ == "varpro"
+    assert RobustMF(2, bias=False, random_state=0).fit(sparse).solver_ == "varpro"
     assert RobustMF(2, random_state=0).fit(few).solver_ == "irls"  # 0.9 entries per parameter
     assert is_worth_eliminating(
         (72, 4983), 32_900, 4, nonsmooth=False
     )  # all tracks of Dinosaur, 1.6
-    assert RobustMF(2, loss="l1", random_state=0).fit(wide).solver_ == "varpro"
+    assert RobustMF(2, bias=False, loss="l1", random_state=0).fit(wide).solver_ == "varpro"
     assert RobustMF(2, random_state=0).fit(wide).solver_ == "irls"
     model = RobustMF(2, random_state=0).fit(square)
     assert model.solver_ == "irls"
