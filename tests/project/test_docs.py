@@ -60,7 +60,7 @@ def test_the_sensors_tutorial_reads_the_table_of_the_user(executor, tmp_path, mo
     path = DOCS / "tutorials" / "sensors.md"
     page = executor.run_page(path.read_text(), path)
     assert "your readings (150, 12)" in page.text
-    assert "most of them of sensor hall 3" in page.text
+    assert "most of them of hall 3" in page.text
     assert "most suspicious: hour 5, sensor hall 1," in page.text
 
 
