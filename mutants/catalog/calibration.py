@@ -65,7 +65,12 @@ MUTANTS = [
         "end = central * scale",
         _RELIABILITY,
     ),
-    Mutant("outliers/scores.py", "np.append(fitted, 0.0)", "np.append(fitted, 1.0)", _NOISE),
+    Mutant(
+        "outliers/scores.py",
+        "np.append(model.influence, 0.0)",
+        "np.append(model.influence, 1.0)",
+        _NOISE,
+    ),
     Mutant("fitting.py", "of_all[~self.held_out]", "of_all[self.held_out]", _RELIABILITY),
     Mutant("fitting.py", "self.sample_weights * placed", "self.sample_weights", _RELIABILITY),
     Mutant(

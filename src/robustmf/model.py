@@ -238,6 +238,13 @@ class FittedModel:
         rows = Compressed(stored["pointers"], stored["indices"], stored["values"])
         return Observed(rows, self.shape, self.row_ids, self.column_ids, self.form)
 
+    @property
+    def influence(self) -> Array:
+        """The influence of each entry of the fit, from 0 (that of a held-out entry) to 1."""
+        if self.reliability is None:
+            return np.ones(len(self.entries["values"]))
+        return self.reliability
+
     def fitted_positions(
         self, i: NDArray[Any], j: NDArray[Any], values: Array
     ) -> NDArray[np.int64]:

@@ -190,9 +190,7 @@ def _influence(
     """
     if not model.has_all_entries:
         return np.ones(len(i))
-    n_entries = len(model.entries["values"])
-    fitted = np.ones(n_entries) if model.reliability is None else model.reliability
-    return np.append(fitted, 0.0)[model.fitted_positions(i, j, values)]
+    return np.append(model.influence, 0.0)[model.fitted_positions(i, j, values)]
 
 
 def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -> ScoredEntries:
@@ -213,10 +211,7 @@ def _scored_entries(model: FittedModel, X: Any, rows: Rows, noise: NoiseModel) -
         i = i[known]
         j = j[known]
     values = observed.rows.values[known]
-    if X is None:
-        influence = np.ones(len(i)) if model.reliability is None else model.reliability
-    else:
-        influence = _influence(model, i, j, values)
+    influence = model.influence if X is None else _influence(model, i, j, values)
     return ScoredEntries(
         observed.shape[0],
         known,
