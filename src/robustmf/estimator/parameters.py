@@ -17,7 +17,7 @@ from robustmf.backends.registry import get_backend
 from robustmf.data.rating_scale import rating_scale
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import OPTIONS as PROBLEM
-from robustmf.initialization.search import searched_size
+from robustmf.initialization.blocks import searched_size
 from robustmf.losses import Loss, make_loss
 from robustmf.solvers.base import Callback
 from robustmf.solvers.mm.options import MM

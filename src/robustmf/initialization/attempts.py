@@ -6,13 +6,18 @@ repaired, while the evidence rises. See docs/design/initialization.md.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from robustmf.data.observed import Observed
 from robustmf.initialization.spectral import bethe_hessian_rank, clipped, spectral_factors
 from robustmf.initialization.variational import FoundFactors, VariationalSearch
 from robustmf.initialization.variational_options import OPTIONS
 from robustmf.kernels.team import Team
+
+Array = NDArray[np.floating[Any]]
 
 
 def search_factors(
@@ -33,7 +38,7 @@ def search_factors(
         if attempts and attempts[-1].smallest_share >= least_prior:
             break  # the prior variances were above this bound: the attempt would be the same
         search = VariationalSearch(observed, team, seed)
-        _attempt(search, rank, least_prior)
+        shown = _attempt(search, rank, least_prior)
         attempts.append(search)
         # with many outliers the removal of factors decides which attempt is the better one
         many_outliers |= search.noise.outlier_share > OPTIONS.many_outliers
@@ -41,12 +46,37 @@ def search_factors(
             for attempt in attempts[n_complete:]:
                 _complete(attempt, rank)
             n_complete = len(attempts)
-        if search.is_clear:
+        if search.is_clear or search.rank >= shown:
             break
     best = max(attempts, key=lambda attempt: attempt.evidence())
     if n_complete == 0:
         _complete(best, rank)
     return best.found()
+
+
+def refine_factors(
+    observed: Observed,
+    U: Array,
+    V: Array,
+    rank: int | None,
+    team: Team,
+    rng: np.random.Generator,
+) -> FoundFactors:
+    """The search continued from factors that were found in a part of the entries."""
+    search = VariationalSearch(observed, team, int(rng.integers(1 << 40)))
+    search.resume(U, V)
+    for _ in range(OPTIONS.resumed_sweeps):
+        search.learning_sweep()
+    grown = search.grow(_most_factors(observed, rank))
+    _settle(search)
+    _complete(search, rank, grown)
+    return search.found()
+
+
+def shown_factors(observed: Observed, rank: int | None, team: Team) -> int:
+    """The number of factors that the spectrum of the entries shows, at most ``rank``."""
+    search = VariationalSearch(observed, team, 0)
+    return _shown_factors(search, _spectral_values(search), _most_factors(observed, rank))
 
 
 def is_searchable(observed: Observed) -> bool:
@@ -75,15 +105,13 @@ def _most_factors(observed: Observed, rank: int | None) -> int:
     return min(largest_rank(observed), OPTIONS.max_rank if rank is None else rank)
 
 
-def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> None:
-    """Anneal and settle, from the spectrum of clipped values."""
+def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) -> int:
+    """Anneal and settle, from the spectrum of clipped values, and return how many it shows."""
     observed = search.observed
     m, n = observed.shape
-    values = clipped(search.values)
-    values[search.gross] = np.median(values)
+    values = _spectral_values(search)
     most = _most_factors(observed, rank)
-    centered = values - np.median(values)
-    shown = bethe_hessian_rank(observed, centered, most, search.seed)
+    shown = _shown_factors(search, values, most)
     number, share = OPTIONS.margin
     start = min(most, shown + max(number, round(share * shown)))
     left, right = spectral_factors(observed, values, start, search.seed)
@@ -94,16 +122,35 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
         OPTIONS.initial_covariance * np.sqrt(search.size / start),
     )
     search.anneal(least_prior)
+    _settle(search)
+    return shown
+
+
+def _spectral_values(search: VariationalSearch) -> Array:
+    """The values, clipped, and without outliers by value."""
+    values = clipped(search.values)
+    values[search.gross] = np.median(values)
+    return values
+
+
+def _shown_factors(search: VariationalSearch, values: Array, most: int) -> int:
+    """The number of factors that the spectrum of values shows."""
+    return bethe_hessian_rank(search.observed, values - np.median(values), most, search.seed)
+
+
+def _settle(search: VariationalSearch) -> None:
+    """Settle; with many outliers their distribution is learned too."""
     search.settle()
     if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
         search.noise.is_free = True
         search.settle()
 
 
-def _complete(search: VariationalSearch, rank: int | None) -> None:
+def _complete(search: VariationalSearch, rank: int | None, growing: bool = True) -> None:
     """Add factors; remove those that outliers formed; repair rows: while the evidence rises."""
     best = _BestState(search)
-    _add_factors(best, _most_factors(search.observed, rank))
+    if growing:
+        _add_factors(best, _most_factors(search.observed, rank))
     _remove_factors(best)
     _repair_again(best)
 
@@ -146,9 +193,12 @@ def _add_factors(best: _BestState, most: int) -> None:
         before = search.rank
         if search.is_exhausted or not search.grow(most):
             break
+        added = search.rank - before
         search.settle()
         few_outliers = search.noise.outlier_share <= OPTIONS.many_outliers
-        if not best.update(by_prediction=few_outliers) or search.rank <= before:
+        if not best.update(by_prediction=few_outliers):
+            break
+        if search.rank - before < OPTIONS.surviving * added:
             break
     best.restore()
 

@@ -17,12 +17,19 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.initialization.blocks import Block
 from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
 from robustmf.initialization.problem import sampled_entries
 from robustmf.initialization.scales import least_sigma
-from robustmf.initialization.search import Block, extended, noise_of_block, search_block
+from robustmf.initialization.search import (
+    coarse_block,
+    extended,
+    noise_of_block,
+    refined,
+    search_block,
+)
 from robustmf.initialization.variational import FoundFactors
 from robustmf.losses import Huber
 
@@ -196,6 +203,71 @@ def choose_model(
         but zeros.
     """
     block = Block.to_search(operations)
+    coarse = coarse_block(operations, block, rank)
+    found = _compared(operations, rank, with_biases, without_biases, rng, coarse)
+    if coarse is not block:
+        if found is None or found.chosen.factors.rank == 0:
+            # factors that a part of the entries does not show
+            found = _compared(operations, rank, with_biases, without_biases, rng, block)
+        else:
+            found = _refined(operations, found, rank, rng, coarse, block)
+    return None if found is None else found.extended(operations, block)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Models and their errors.
+
+    Attributes
+    ----------
+    models : tuple of ConsideredModel
+    errors : tuple of array
+        Of the entries, truncated.
+    best : int
+        The index of the chosen one.
+    """
+
+    models: tuple[ConsideredModel, ...]
+    errors: tuple[Array, ...]
+    best: int
+
+    @property
+    def chosen(self) -> ConsideredModel:
+        """The chosen model."""
+        return self.models[self.best]
+
+    @classmethod
+    def of(
+        cls, models: Sequence[ConsideredModel], open_: Sequence[int], block: Block
+    ) -> Comparison:
+        """The simplest of the ``open_`` models that predicts as well as the best of them."""
+        errors = [_errors(one, block) for one in models]
+        errors = _truncated(errors, [errors[k] for k in open_], [models[k] for k in open_])
+        best = open_[simplest([errors[k] for k in open_])]
+        return cls(tuple(models), tuple(errors), best)
+
+    def extended(self, operations: EntryOperations, block: Block) -> ModelChoice:
+        """The chosen model for all rows and columns."""
+        candidates = tuple(
+            ModelCandidate.from_errors(one.name, one.factors.rank, own, k == self.best)
+            for k, (one, own) in enumerate(zip(self.models, self.errors, strict=True))
+            if one.complexity > 0
+        )
+        biases = self.chosen.biases
+        remaining = operations if biases is None else biases.subtracted_from(operations)
+        factors = extended(remaining, self.chosen.factors, block)
+        return ModelChoice(factors, biases, candidates)
+
+
+def _compared(
+    operations: EntryOperations,
+    rank: int | None,
+    with_biases: bool,
+    without_biases: bool,
+    rng: np.random.Generator,
+    block: Block,
+) -> Comparison | None:
+    """The models of a block, each searched from nothing."""
     plain = None
     if without_biases:
         plain = search_block(operations, rank, rng, block)
@@ -230,20 +302,40 @@ def choose_model(
     considered += with_factors
     if not considered:
         assert plain is not None
-        return ModelChoice(extended(operations, plain, block), None, ())
-    errors = [_errors(one, block) for one in considered]
+        considered = [ConsideredModel("factors", plain, None, plain.evidence)]
     preferred = _with_more_evidence(with_factors)
     open_ = [k for k, one in enumerate(considered) if one is preferred or one not in with_factors]
-    errors = _truncated(errors, [errors[k] for k in open_], [considered[k] for k in open_])
-    best = open_[simplest([errors[k] for k in open_])]
-    candidates = tuple(
-        ModelCandidate.from_errors(one.name, one.factors.rank, own, k == best)
-        for k, (one, own) in enumerate(zip(considered, errors, strict=True))
-    )
-    found = considered[best].factors
-    chosen = considered[best].biases
-    remaining = operations if chosen is None else chosen.subtracted_from(operations)
-    return ModelChoice(extended(remaining, found, block), chosen, candidates)
+    return Comparison.of(considered, open_, block)
+
+
+def _refined(
+    operations: EntryOperations,
+    found: Comparison,
+    rank: int | None,
+    rng: np.random.Generator,
+    coarse: Block,
+    block: Block,
+) -> Comparison:
+    """The model that was chosen on the coarse block, and those without factors, on a larger one."""
+    models = []
+    for one in found.models:
+        left = operations if one.biases is None else one.biases.subtracted_from(operations)
+        if one is found.chosen:
+            factors = refined(left, one.factors, coarse, block, rank, rng)
+        elif one.factors.rank == 0:
+            residuals = block.of(left.host().observed).rows.values
+            factors = replace(one.factors, residuals=np.asarray(residuals, np.float64))
+        else:
+            continue
+        models.append(replace(one, factors=factors))
+    compared = Comparison.of(models, range(len(models)), block)
+    chosen = compared.chosen
+    if chosen.factors.rank > 0 or chosen.biases is None:
+        return compared
+    noise = noise_of_block(chosen.biases.subtracted_from(operations), block)
+    assert noise is not None
+    models[compared.best] = replace(chosen, factors=noise)
+    return replace(compared, models=tuple(models))
 
 
 def _with_more_evidence(models: Sequence[ConsideredModel]) -> ConsideredModel | None:

@@ -1,26 +1,29 @@
 """The search for initial factors, and for the rank where it is not given.
 
-Small data are searched whole. Of large data the rows and columns with most entries are searched,
-and the result is extended to the others by robust regression. See docs/design/initialization.md.
+Large data are searched in two blocks of the rows and columns with most entries: from nothing in a
+small one, from what was found there in a larger one. The result is extended to all rows and columns
+by robust regression. See docs/design/initial-points.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.base import EntryOperations, ProblemSize
+from robustmf.backends.base import EntryOperations
 from robustmf.backends.ridge import FactorRidge
-from robustmf.data.observed import Compressed, Observed
 from robustmf.initialization.attempts import (
     is_searchable,
     noise_without_factors,
+    refine_factors,
     search_factors,
+    shown_factors,
 )
+from robustmf.initialization.blocks import OPTIONS as BLOCKS
+from robustmf.initialization.blocks import Block, DensityOrder, parts
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.variational import FoundFactors
@@ -31,20 +34,13 @@ Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """Constants of the search.
+class ExtensionOptions:
+    """Constants of the extension to rows and columns that were not searched.
 
     Attributes
     ----------
-    max_entries : int
-        Entries that are searched by variational inference, which takes some seconds for as many.
-    min_per_row : float
-        The block has more entries if it would have fewer in its average row or column, so that
-        factors can be determined,
-    max_block : int
-        but no more than this.
     sweeps : (int, int, int)
-        Of the regressions that extend the result: least squares, l1, and a bounded loss,
+        Of the regressions: least squares, l1, and a bounded loss,
     cutoff : float
         which rejects residuals of more than this many standard deviations.
     prior_entries : float
@@ -52,74 +48,15 @@ class SearchOptions:
         as many more entries.
     least_level : float
         The smallest noise level of such a row, relative to the median, so that logarithms exist.
-    levels : int
-        The resolution of the share of rows and columns in a block.
-    batch : int
-        Entries that are processed together, which bounds the memory.
     """
 
-    max_entries: int = 250_000
-    min_per_row: float = 30.0
-    max_block: int = 1_000_000
     sweeps: tuple[int, int, int] = (1, 4, 3)
     cutoff: float = 5.0
     prior_entries: float = 10.0
     least_level: float = 1e-3
-    levels: int = 1 << 12
-    batch: int = 1 << 22
 
 
-OPTIONS = SearchOptions()
-
-
-def searched_size(size: ProblemSize) -> ProblemSize:
-    """The size of the largest block that is searched, for entries at random positions."""
-    if size.n_entries <= OPTIONS.max_entries:
-        return size
-    n_entries = min(size.n_entries, OPTIONS.max_block)
-    share = (n_entries / size.n_entries) ** 0.5
-    m, n = (max(1, round(share * length)) for length in size.shape)
-    return replace(size, shape=(m, n), n_entries=n_entries)
-
-
-@dataclass(frozen=True)
-class Block:
-    """The rows and columns that are searched: all of them, or those with most entries.
-
-    Attributes
-    ----------
-    observed : Observed
-        All entries, in the memory of the host.
-    rows, columns : array of bool, or None
-        The rows and columns of the block; None for all.
-    """
-
-    observed: Observed
-    rows: NDArray[np.bool_] | None
-    columns: NDArray[np.bool_] | None
-
-    @classmethod
-    def to_search(cls, operations: EntryOperations) -> Block:
-        """The block for these entries."""
-        observed = operations.host().observed
-        if observed.n_entries <= OPTIONS.max_entries:
-            return cls(observed, None, None)
-        return cls(observed, *dense_block(observed))
-
-    def of(self, observed: Observed) -> Observed:
-        """The entries of the block in a matrix of the same pattern, as a matrix of their own."""
-        if self.rows is None or self.columns is None:
-            return observed
-        return block_of(observed, self.rows, self.columns)
-
-    @property
-    def indices(self) -> tuple[Any, Any]:
-        """Index expressions of the block's rows and columns."""
-        everything = slice(None)
-        return (
-            everything if self.rows is None else self.rows,
-            everything if self.columns is None else self.columns,
-        )
+OPTIONS = ExtensionOptions()
 
 
 def searched_factors(
@@ -130,8 +67,39 @@ def searched_factors(
     None where there are too few entries to find any.
     """
     block = Block.to_search(operations)
-    found = search_block(operations, rank, rng, block)
+    coarse = coarse_block(operations, block, rank)
+    found = search_block(operations, rank, rng, coarse)
+    if coarse is not block:
+        if found is None or found.rank == 0:
+            found = search_block(operations, rank, rng, block)
+        else:
+            found = refined(operations, found, coarse, block, rank, rng)
     return None if found is None else extended(operations, found, block)
+
+
+def coarse_block(operations: EntryOperations, block: Block, rank: int | None) -> Block:
+    """A part of the block that has enough entries for a search; the block itself if it is small.
+
+    It has enough if they determine the factors that their spectrum shows, ``rank`` at most.
+    """
+    observed = block.observed
+    n_entries = block.of(observed).n_entries
+    most = int(BLOCKS.coarse_share * n_entries)
+    if most < BLOCKS.coarse_entries:
+        return block
+    order = DensityOrder(observed)
+    sides = 1 + min(observed.shape) / max(observed.shape)
+    per_row = BLOCKS.min_per_row
+    while True:
+        coarse = order.block(BLOCKS.coarse_entries, per_row, n_entries)
+        entries = coarse.of(observed)
+        if entries.n_entries > most:
+            return block
+        shown = shown_factors(entries, rank, operations.host().team)
+        needed = BLOCKS.entries_per_parameter * sides * shown
+        if needed <= per_row:
+            return coarse
+        per_row = needed
 
 
 def search_block(
@@ -140,6 +108,25 @@ def search_block(
     """At most ``rank`` factors of a block; None where there are too few entries to find any."""
     host = operations.host()
     return search_factors(block.of(host.observed), rank, host.team, rng)
+
+
+def refined(
+    operations: EntryOperations,
+    found: FoundFactors,
+    coarse: Block,
+    block: Block,
+    rank: int | None,
+    rng: np.random.Generator,
+) -> FoundFactors:
+    """What was found in the coarse block, searched on in the larger one."""
+    host = operations.host()
+    inside = host.on(block.of(host.observed))
+    kept = [
+        np.asarray(own[of_block])
+        for own, of_block in zip(coarse.indices, block.indices, strict=True)
+    ]
+    U, V = _extended_factors(inside, found, *kept)
+    return refine_factors(inside.observed, U, V, rank, host.team, rng)
 
 
 def noise_of_block(operations: EntryOperations, block: Block) -> FoundFactors | None:
@@ -157,62 +144,25 @@ def extended(operations: EntryOperations, found: FoundFactors, block: Block) -> 
     return Candidate(U, V, found.sigma, found.noise, found.ridge, found.ridges, found.reliability)
 
 
-def dense_block(observed: Observed) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The rows and columns with most entries, the same share of both."""
-    n_levels = OPTIONS.levels
-    levels = []
-    for groups in (observed.rows, observed.columns):
-        order = np.argsort(-groups.counts, kind="stable")
-        level = np.empty(len(order), np.int32)
-        level[order] = np.arange(len(order)) * n_levels // len(order)
-        levels.append(level)
-    number = np.zeros(n_levels, np.int64)
-    for _, rows, columns in _parts(observed):
-        level = np.maximum(levels[0][rows], levels[1][columns])
-        number += np.bincount(level, minlength=n_levels)
-    number = np.cumsum(number)
-    per_row = number / (np.arange(1, n_levels + 1) / n_levels * max(observed.shape))
-    enough = (number >= OPTIONS.max_entries) & (per_row >= OPTIONS.min_per_row)
-    last = int(np.argmax(enough)) if enough.any() else n_levels - 1
-    largest = int(np.searchsorted(number, OPTIONS.max_block, side="right")) - 1
-    last = max(0, min(last, largest))
-    return levels[0] <= last, levels[1] <= last
-
-
-def _parts(
-    observed: Observed,
-) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[np.integer[Any]]]]:
-    """Entries in parts, with their rows and columns: large arrays of them do not fit in memory."""
-    pointers = observed.rows.pointers
-    for low in range(0, observed.n_entries, OPTIONS.batch):
-        part = slice(low, min(low + OPTIONS.batch, observed.n_entries))
-        rows = np.searchsorted(pointers, np.arange(part.start, part.stop), side="right") - 1
-        yield part, rows, observed.rows.indices[part]
-
-
-def block_of(observed: Observed, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Observed:
-    """The entries of these rows and columns, as a matrix of their own."""
-    entries = observed.rows
-    mask = np.repeat(rows, entries.counts) & columns[entries.indices]
-    pointers = np.concatenate(([0], np.cumsum(mask)))[entries.pointers]
-    counts = np.diff(pointers)[rows]
-    new_column = np.cumsum(columns) - 1
-    return Observed(
-        Compressed(
-            np.concatenate(([0], np.cumsum(counts))).astype(entries.pointers.dtype),
-            new_column[entries.indices[mask]].astype(entries.indices.dtype),
-            entries.values[mask],
-        ),
-        (int(rows.sum()), int(columns.sum())),
-    )
-
-
 def _extended(
     operations: EntryOperations,
     found: FoundFactors,
     rows: NDArray[np.bool_],
     columns: NDArray[np.bool_],
 ) -> Candidate:
+    """The factors of a block and its noise, extended to all rows and columns."""
+    U, V = _extended_factors(operations, found, rows, columns)
+    noise = _extended_noise(operations, found, rows, columns, np.asarray(U), np.asarray(V))
+    ridges = _extended_ridges(operations, found, rows, columns)
+    return Candidate(U, V, found.sigma, noise, found.ridge, ridges)
+
+
+def _extended_factors(
+    operations: EntryOperations,
+    found: FoundFactors,
+    rows: NDArray[np.bool_],
+    columns: NDArray[np.bool_],
+) -> tuple[Array, Array]:
     """The factors of a block, extended to all rows and columns.
 
     Rows outside are fitted to the block's columns, then columns outside to all rows, then rows
@@ -234,9 +184,7 @@ def _extended(
         _regress(operations, loss, ridges[0], U, V, other_rows, in_block)
         _regress(operations.transposed, loss, ridges[1], V, U, other_columns)
         _regress(operations, loss, ridges[0], U, V, other_rows)
-    del in_block
-    noise = _extended_noise(operations, found, rows, columns, np.asarray(U), np.asarray(V))
-    return Candidate(U, V, found.sigma, noise, found.ridge, ridges)
+    return U, V
 
 
 def _regress(
@@ -294,7 +242,7 @@ def _extended_noise(
     observed = operations.host().observed
     counts = (observed.rows.counts, observed.columns.counts)
     sums = [np.zeros(size) for size in observed.shape]
-    for part, i, j in _parts(observed):
+    for part, i, j in parts(observed):
         residual = observed.rows.values[part] - np.einsum("tq,tq->t", U[i], V[j])
         level = found.sigma * levels[0][i] * levels[1][j]
         size = np.minimum(np.abs(residual) / level, OPTIONS.cutoff)

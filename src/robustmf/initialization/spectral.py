@@ -28,7 +28,9 @@ class SpectralOptions:
     clip : float
         Values are clipped to this many scales around the median.
     scale_passes : int
-        Passes over rows and columns that estimate their scales.
+        Passes over rows and columns that estimate their scales, until
+    scale_tol : float
+        no logarithm of a row's scale changes by more.
     least_size : float
         Smaller absolute values count as this share of the median one.
     log_variance : float
@@ -43,6 +45,7 @@ class SpectralOptions:
 
     clip: float = 2.0
     scale_passes: int = 4
+    scale_tol: float = 0.01
     least_size: float = 1e-3
     log_variance: float = 2.0
     eigen_tol: float = 1e-2
@@ -71,8 +74,11 @@ def equilibrating_scales(observed: Observed) -> tuple[Array, Array]:
     row_scale: Array = np.zeros(m)
     column_scale: Array = np.zeros(n)
     order = observed.column_order
-    for _ in range(OPTIONS.scale_passes):
+    for k in range(OPTIONS.scale_passes):
+        before = row_scale
         row_scale = _shrunk_medians(rows, log_size - column_scale[j])
+        if k > 0 and np.max(np.abs(row_scale - before)) <= OPTIONS.scale_tol:
+            break
         column_scale = _shrunk_medians(observed.columns, (log_size - row_scale[i])[order])
     return np.exp(row_scale), np.exp(column_scale)
 

@@ -21,10 +21,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from robustmf import phases
 from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.observed import Observed
+from robustmf.data.sampling import strided
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.noise_mixture import OPTIONS as NOISE
 from robustmf.initialization.noise_mixture import NoiseMixture, NoiseModel
@@ -134,6 +136,11 @@ class VariationalSearch:
         self.levels_are_learned = False
         self.level_change = 0.0
 
+    @property
+    def typical_energy(self) -> float:
+        """A robust variance of the residuals."""
+        return float(np.median(strided(self.energies, OPTIONS.sample))) * MAD_TO_SIGMA**2
+
     def _equilibrate(self, values: Array) -> float:
         """Divide rows and columns by their scales without the outliers by value known so far.
 
@@ -145,10 +152,11 @@ class VariationalSearch:
         scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
         most = OPTIONS.largest_value
         self.values = np.clip(values / scale, -most, most)
-        self.size = float(np.median(self.values[kept] ** 2)) * MAD_TO_SIGMA**2 or 1.0
-        center = np.median(self.values[kept])
+        sample = strided(self.values[kept], OPTIONS.sample)
+        self.size = float(np.median(sample**2)) * MAD_TO_SIGMA**2 or 1.0
+        center = np.median(sample)
         deviation = np.abs(self.values - center)
-        typical = float(np.median(deviation[kept]))
+        typical = float(np.median(np.abs(sample - center)))
         self.gross = deviation > GROSS_OUTLIER * MAD_TO_SIGMA * typical
         self.value_variance = typical**2 * MAD_TO_SIGMA**2 or self.size
         return typical
@@ -283,7 +291,7 @@ class VariationalSearch:
             self.smallest_share = min(self.smallest_share, share)
             self.learn_precision(least_prior)
             target = self.size * OPTIONS.least_noise ** (2 * k / steps)
-            own = float(np.median(self.energies)) * MAD_TO_SIGMA**2
+            own = self.typical_energy
             noise.impose(max(target, own / OPTIONS.slack), outliers)
             self.expectations()
             self.weights[self.gross] = 0
@@ -295,9 +303,22 @@ class VariationalSearch:
             late = k >= OPTIONS.min_annealing * steps and target < own / OPTIONS.slack
             if late and own > (1 - OPTIONS.floor_change) * floors[-OPTIONS.floor_sweeps]:
                 break
-        noise.variance = float(np.median(self.energies)) * MAD_TO_SIGMA**2
+        self.release_noise()
+
+    def resume(self, U: Array, V: Array) -> None:
+        """Begin near these factors, in the unit of the data; the noise is that of their errors."""
+        root = np.sqrt(self.unit)
+        row_factors = U / (root * self.row_scale[:, None])
+        self.start(row_factors, V / (root * self.column_scale[:, None]), 0.0)
+        self.noise.impose(self.size, OPTIONS.outlier_variance * self.size)
+        self.expectations()
+        self.release_noise()
+
+    def release_noise(self) -> None:
+        """Learn the distribution of the noise from here, first that of the present residuals."""
+        self.noise.variance = self.typical_energy
         self.learn_levels(common=True)
-        noise.release(float(np.median(self.energies)) * MAD_TO_SIGMA**2 / 2)
+        self.noise.release(self.typical_energy / 2)
         self.expectations()
 
     def learn_levels(self, common: bool) -> None:
@@ -343,7 +364,7 @@ class VariationalSearch:
         Where the noise is large, the posterior of a row has one mode, and there is nothing to
         repair.
         """
-        variance = max(self.noise.variance, float(np.median(self.energies)) * MAD_TO_SIGMA**2)
+        variance = max(self.noise.variance, self.typical_energy)
         if variance > OPTIONS.repairable_noise * self.value_variance:
             return 0
         _, *components = self.noise.components(NOISE.least_share, with_tails=True)
@@ -408,7 +429,8 @@ class VariationalSearch:
         own.failures[np.abs(share - own.tried) * counts >= 1] = 0
         open_ = own.failures < OPTIONS.max_failures
         open_ &= own.improvements < OPTIONS.max_improvements
-        suspect = (deficit > OPTIONS.deficit) & (counts >= self.rank + 2) & open_
+        poor = (deficit > OPTIONS.poor) | (total <= self._explained_by_chance(counts, median))
+        suspect = (deficit > OPTIONS.deficit) & poor & (counts >= self.rank + 2) & open_
         rows = np.flatnonzero(suspect)
         rows = rows[np.argsort(-deficit[rows], kind="stable")]
         chance = np.clip(share[rows], *OPTIONS.clean_bounds) ** self.rank
@@ -421,6 +443,20 @@ class VariationalSearch:
         # where the number of subsets was not limited, one more attempt suffices
         own.failures[rows] += np.where(subsets[:number] < max_subsets, OPTIONS.max_failures // 2, 1)
         return rows, subsets[:number]
+
+    def _explained_by_chance(self, counts: NDArray[np.int64], share: float) -> Array:
+        """The most clean entries of rows of which one factor, the weakest, is wrong.
+
+        A row is fitted to as many entries as it has factors; of the others, ``share`` of which are
+        clean, those remain that the error of that factor leaves within the noise.
+        """
+        error = 2 * float(self.variances.min()) ** 2
+        ratio = np.sqrt(1 + error / self.noise.variance)
+        within = OPTIONS.within_noise
+        chance = share * (2 * ndtr(within / ratio) - 1) / (2 * ndtr(within) - 1)
+        others = np.maximum(counts - self.rank, 0)
+        deviation = np.sqrt(others * chance * (1 - chance))
+        return np.asarray(self.rank + others * chance + OPTIONS.by_chance * deviation)
 
     def forget_failures(self) -> None:
         """Every row may be repaired again."""
@@ -483,17 +519,18 @@ class VariationalSearch:
         self.noise.impose(self.size, OPTIONS.outlier_variance * self.size)
         self.expectations()
         least = OPTIONS.exact * self.size
-        self.noise.release(max(float(np.median(self.energies)) * MAD_TO_SIGMA**2, least))
+        self.noise.release(max(self.typical_energy, least))
         self.expectations()
         for k in range(OPTIONS.sweeps):
             before = self.noise.variance
             assert self.sums is not None
             self.noise.learn(*self.sums)
             self.noise.variance = max(self.noise.variance, least)
-            if k % OPTIONS.level_interval == 0:
+            complete = k % OPTIONS.level_interval == 0
+            if complete:
                 self.learn_levels(common=False)
-            self.expectations()
-            if abs(self.noise.variance / before - 1) < OPTIONS.tol:
+            self.expectations(complete)
+            if complete and abs(self.noise.variance / before - 1) < OPTIONS.tol:
                 break
 
     def learning_sweep(

@@ -49,7 +49,11 @@ class VariationalOptions:
         the noise is below the first share of the values' standard deviation, where the right
         factors have been found, or above the second, where there is one maximum alone.
     max_growth : int
-        How often factors of the residuals are added.
+        How often factors of the residuals are added,
+    surviving : float
+        while at least this share of them are supported by the data.
+    resumed_sweeps : int
+        Sweeps before that, from factors that were found in a part of the entries.
     growth_size : float
         The initial variance of such a factor, in units of the noise.
     many_outliers : float
@@ -82,7 +86,14 @@ class VariationalOptions:
         A row that was improved so often is left alone: it alternates between local maxima.
     deficit : float
         A row is left alone that has more clean entries than the median row by one standard
-        deviation and more,
+        deviation and more. Other rows are repaired if they have
+    poor : float
+        fewer than the median row by this many standard deviations, or
+    by_chance : float
+        no more than a row of which one factor is wrong would have, up to this many standard
+        deviations:
+    within_noise : float
+        entries within so many standard deviations of the noise;
     min_variance : float
         where the variance of one entry is at least this: a share of nearly 1 would otherwise make
         every other row suspect.
@@ -116,6 +127,8 @@ class VariationalOptions:
         density.
     tail : float
         The density there of the logarithm of residuals beyond all components.
+    sample : int
+        Medians over the entries are those of every k-th of them, at least so many.
     batch : int
         Entries whose uncertainty is computed together, which bounds the memory.
     """
@@ -139,6 +152,8 @@ class VariationalOptions:
     least_priors: tuple[float, ...] = (0.1, 0.6)
     clear_noise: tuple[float, float] = (0.05, 0.5)
     max_growth: int = 3
+    surviving: float = 0.5
+    resumed_sweeps: int = 3
     growth_size: float = 0.3
     many_outliers: float = 0.08
     removal_sweeps: int = 12
@@ -156,6 +171,9 @@ class VariationalOptions:
     max_failures: int = 4
     max_improvements: int = 3
     deficit: float = -1.0
+    poor: float = 1.5
+    by_chance: float = 3.0
+    within_noise: float = 2.5
     min_variance: float = 0.03
     clean_bounds: tuple[float, float] = (0.1, 0.95)
     level_interval: int = 3
@@ -171,6 +189,7 @@ class VariationalOptions:
     tail: float = 1e-5
     max_repetitions: int = 4
     max_passes: int = 600
+    sample: int = 1 << 16
     batch: int = 1 << 14
 
 

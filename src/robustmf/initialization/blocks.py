@@ -1,0 +1,176 @@
+"""The parts of large data that are searched: the rows and columns with most entries.
+
+Blocks of different sizes are nested. See docs/design/initial-points.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.backends.base import EntryOperations, ProblemSize
+from robustmf.data.observed import Compressed, Observed
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """Constants of the blocks.
+
+    Attributes
+    ----------
+    max_entries : int
+        Entries that are searched by variational inference, which takes some seconds for as many.
+    min_per_row : float
+        The block has more entries if it would have fewer in its average row or column, so that
+        factors can be determined,
+    max_block : int
+        but no more than this.
+    coarse_entries : int
+        The search begins in a block of so many entries,
+    entries_per_parameter : float
+        or more, so that it has as many for each parameter of the factors that its spectrum shows,
+    coarse_share : float
+        if that is at most this share of the block that is searched.
+    levels : int
+        The resolution of the share of rows and columns in a block.
+    batch : int
+        Entries that are processed together, which bounds the memory.
+    """
+
+    max_entries: int = 250_000
+    min_per_row: float = 30.0
+    max_block: int = 1_000_000
+    coarse_entries: int = 50_000
+    entries_per_parameter: float = 4.0
+    coarse_share: float = 0.5
+    levels: int = 1 << 12
+    batch: int = 1 << 22
+
+
+OPTIONS = BlockOptions()
+
+
+def searched_size(size: ProblemSize) -> ProblemSize:
+    """The size of the largest block that is searched, for entries at random positions."""
+    if size.n_entries <= OPTIONS.max_entries:
+        return size
+    n_entries = min(size.n_entries, OPTIONS.max_block)
+    share = (n_entries / size.n_entries) ** 0.5
+    m, n = (max(1, round(share * length)) for length in size.shape)
+    return replace(size, shape=(m, n), n_entries=n_entries)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows and columns that are searched: all of them, or those with most entries.
+
+    Attributes
+    ----------
+    observed : Observed
+        All entries, in the memory of the host.
+    rows, columns : array of bool, or None
+        The rows and columns of the block; None for all.
+    """
+
+    observed: Observed
+    rows: NDArray[np.bool_] | None
+    columns: NDArray[np.bool_] | None
+
+    @classmethod
+    def to_search(cls, operations: EntryOperations) -> Block:
+        """The block for these entries."""
+        observed = operations.host().observed
+        if observed.n_entries <= OPTIONS.max_entries:
+            return cls(observed, None, None)
+        return DensityOrder(observed).block(
+            OPTIONS.max_entries, OPTIONS.min_per_row, OPTIONS.max_block
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the block has all rows and columns."""
+        return self.rows is None
+
+    def of(self, observed: Observed) -> Observed:
+        """The entries of the block in a matrix of the same pattern, as a matrix of their own."""
+        if self.rows is None or self.columns is None:
+            return observed
+        return block_of(observed, self.rows, self.columns)
+
+    @property
+    def indices(self) -> tuple[Any, Any]:
+        """Index expressions of the block's rows and columns."""
+        everything = slice(None)
+        return (
+            everything if self.rows is None else self.rows,
+            everything if self.columns is None else self.columns,
+        )
+
+
+class DensityOrder:
+    """Rows and columns in the order of their numbers of entries.
+
+    A block has the first rows and columns, the same share of both.
+
+    Parameters
+    ----------
+    observed : Observed
+    """
+
+    def __init__(self, observed: Observed) -> None:
+        n_levels = OPTIONS.levels
+        self.observed = observed
+        self.levels = []
+        for groups in (observed.rows, observed.columns):
+            order = np.argsort(-groups.counts, kind="stable")
+            level = np.empty(len(order), np.int32)
+            level[order] = np.arange(len(order)) * n_levels // len(order)
+            self.levels.append(level)
+        number = np.zeros(n_levels, np.int64)
+        for _, rows, columns in parts(observed):
+            level = np.maximum(self.levels[0][rows], self.levels[1][columns])
+            number += np.bincount(level, minlength=n_levels)
+        self.n_entries = np.cumsum(number)
+        shares = np.arange(1, n_levels + 1) / n_levels
+        self.per_row = self.n_entries / (shares * max(observed.shape))
+
+    def block(self, n_entries: int, per_row: float, most: int) -> Block:
+        """The smallest block with so many entries, and in its average row; ``most`` at most."""
+        enough = (self.n_entries >= n_entries) & (self.per_row >= per_row)
+        last = int(np.argmax(enough)) if enough.any() else len(enough) - 1
+        largest = int(np.searchsorted(self.n_entries, most, side="right")) - 1
+        last = max(0, min(last, largest))
+        rows, columns = (level <= last for level in self.levels)
+        return Block(self.observed, rows, columns)
+
+
+def parts(
+    observed: Observed,
+) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[np.integer[Any]]]]:
+    """Entries in parts, with their rows and columns: large arrays of them do not fit in memory."""
+    pointers = observed.rows.pointers
+    for low in range(0, observed.n_entries, OPTIONS.batch):
+        part = slice(low, min(low + OPTIONS.batch, observed.n_entries))
+        rows = np.searchsorted(pointers, np.arange(part.start, part.stop), side="right") - 1
+        yield part, rows, observed.rows.indices[part]
+
+
+def block_of(observed: Observed, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Observed:
+    """The entries of these rows and columns, as a matrix of their own."""
+    entries = observed.rows
+    mask = np.repeat(rows, entries.counts) & columns[entries.indices]
+    pointers = np.concatenate(([0], np.cumsum(mask)))[entries.pointers]
+    counts = np.diff(pointers)[rows]
+    new_column = np.cumsum(columns) - 1
+    return Observed(
+        Compressed(
+            np.concatenate(([0], np.cumsum(counts))).astype(entries.pointers.dtype),
+            new_column[entries.indices[mask]].astype(entries.indices.dtype),
+            entries.values[mask],
+        ),
+        (int(rows.sum()), int(columns.sum())),
+    )
