@@ -46,7 +46,7 @@ def search_factors(
             for attempt in attempts[n_complete:]:
                 _complete(attempt, rank)
             n_complete = len(attempts)
-        if search.is_clear or search.rank >= shown:
+        if search.is_clear or (search.rank >= shown and not many_outliers):
             break
     best = max(attempts, key=lambda attempt: attempt.evidence())
     if n_complete == 0:
