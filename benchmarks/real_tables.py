@@ -31,7 +31,7 @@ from benchmarks.problems import operations
 from robustmf.data.observed import Observed
 from robustmf.datasets import load_dinosaur, load_jester, load_movielens, make_video
 from robustmf.estimator import RobustMF
-from robustmf.initialization.model_choice import learned_biases
+from robustmf.initialization.biases import learned_biases
 from robustmf.metrics import mae, rmse
 from robustmf.selection import entry_split
 

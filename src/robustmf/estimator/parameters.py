@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from robustmf.backends.base import FitPlan, ProblemSize
 from robustmf.backends.registry import get_backend
 from robustmf.data.rating_scale import rating_scale
+from robustmf.initialization.blocks import searched_size
 from robustmf.initialization.initial_point import check_init
 from robustmf.initialization.problem import OPTIONS as PROBLEM
-from robustmf.initialization.blocks import searched_size
 from robustmf.losses import Loss, make_loss
 from robustmf.solvers.base import Callback
 from robustmf.solvers.mm.options import MM

@@ -59,8 +59,10 @@ def searched_size(size: ProblemSize) -> ProblemSize:
     if size.n_entries <= OPTIONS.max_entries:
         return size
     n_entries = min(size.n_entries, OPTIONS.max_block)
-    share = (n_entries / size.n_entries) ** 0.5
-    m, n = (max(1, round(share * length)) for length in size.shape)
+    m, n = size.shape
+    cells = n_entries / size.n_entries * m * n
+    short = min(m, n, cells**0.5)
+    m, n = (max(1, round(min(length, cells / short))) for length in (m, n))
     return replace(size, shape=(m, n), n_entries=n_entries)
 
 
@@ -112,9 +114,10 @@ class Block:
 
 
 class DensityOrder:
-    """Rows and columns in the order of their numbers of entries.
+    """Rows and columns in the order of their numbers of entries; at random where these are equal.
 
-    A block has the first rows and columns, the same share of both.
+    A block has the first rows and as many columns, as far as there are: of all blocks with so many
+    entries it has most for each parameter of a factor.
 
     Parameters
     ----------
@@ -123,20 +126,25 @@ class DensityOrder:
 
     def __init__(self, observed: Observed) -> None:
         n_levels = OPTIONS.levels
+        longest = max(observed.shape)
         self.observed = observed
         self.levels = []
+        lengths = np.zeros(n_levels, np.int64)
         for groups in (observed.rows, observed.columns):
-            order = np.argsort(-groups.counts, kind="stable")
+            shuffled = np.random.default_rng(0).permutation(len(groups))
+            order = shuffled[np.argsort(-groups.counts[shuffled], kind="stable")]
+            # small blocks are resolved as finely as large ones
             level = np.empty(len(order), np.int32)
-            level[order] = np.arange(len(order)) * n_levels // len(order)
+            level[order] = np.sqrt(np.arange(len(order)) / longest) * n_levels
             self.levels.append(level)
+            length = np.cumsum(np.bincount(level, minlength=n_levels))
+            lengths = np.maximum(lengths, length)
         number = np.zeros(n_levels, np.int64)
         for _, rows, columns in parts(observed):
             level = np.maximum(self.levels[0][rows], self.levels[1][columns])
             number += np.bincount(level, minlength=n_levels)
         self.n_entries = np.cumsum(number)
-        shares = np.arange(1, n_levels + 1) / n_levels
-        self.per_row = self.n_entries / (shares * max(observed.shape))
+        self.per_row = self.n_entries / np.maximum(lengths, 1)
 
     def block(self, n_entries: int, per_row: float, most: int) -> Block:
         """The smallest block with so many entries, and in its average row; ``most`` at most."""

@@ -16,22 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.initialization.biases import Biases, center_alone, learned_biases
 from robustmf.initialization.blocks import Block
 from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.graduated import Candidate
-from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
-from robustmf.initialization.problem import sampled_entries
 from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.search import (
     coarse_block,
     extended,
-    noise_of_block,
+    noise_of_entries,
     refined,
-    search_block,
+    search_entries,
 )
 from robustmf.initialization.variational import FoundFactors
-from robustmf.losses import Huber
 
 Array = NDArray[np.floating[Any]]
 
@@ -56,9 +55,6 @@ class ModelChoiceOptions:
         deviation than this, a model with one noise level would fit the most accurate rows alone.
     min_freedom : float
         Lower bound of 1 − leverage: an entry that determines its row alone is not divided by zero.
-    no_bias : float
-        The ridge of biases that are not part of the model, in units of the largest number of
-        entries.
     """
 
     cutoff: float = 3.0
@@ -67,70 +63,9 @@ class ModelChoiceOptions:
     worthwhile: float = 0.01
     unequal_noise: float = 1.5
     min_freedom: float = 0.05
-    no_bias: float = 1e6
 
 
 OPTIONS = ModelChoiceOptions()
-
-
-@dataclass(frozen=True)
-class Biases:
-    """Center and biases, with the ridges that belong to them.
-
-    Attributes
-    ----------
-    center : float
-    row_bias, column_bias : array
-    row_ridge, column_ridge : float
-        The noise variance over the variance of the biases.
-    width : float
-        Of Huber's loss, by which the biases were fitted.
-    """
-
-    center: float
-    row_bias: Array
-    column_bias: Array
-    row_ridge: float
-    column_ridge: float
-    width: float
-
-    def subtracted_from(self, operations: EntryOperations) -> EntryOperations:
-        """Operations on what the biases leave."""
-        return subtract_biases(operations, self.center, self.row_bias, self.column_bias)
-
-    def leverage(self, block: Block, residual: Array) -> Array:
-        """The leverage of each entry of a block in the regressions for the biases.
-
-        An entry counts with its weight, that of an outlier is small.
-        """
-        groups = (block.observed.rows, block.observed.columns)
-        ridges = (self.row_ridge, self.column_ridge)
-        rows, columns = (
-            1 / (side.counts[kept] + ridge)
-            for side, kept, ridge in zip(groups, block.indices, ridges, strict=True)
-        )
-        entries = block.of(block.observed).rows
-        weights = Huber(self.width).weight(residual)
-        return np.asarray(weights * (rows[entries.group_of_entry()] + columns[entries.indices]))
-
-    def divergence(self, block: Block, variance: float) -> float:
-        """What the evidence of a block loses by the biases: their information about its entries.
-
-        Half of log(1 + n/λ) + n/(N + λ), for each bias that N entries determine, n of them in the
-        block, is the divergence of its posterior from its prior and the expected loss of its
-        uncertainty. ``variance`` is that of the noise beside factors, relative to that beside
-        biases alone.
-        """
-        total = 0.0
-        entries = block.of(block.observed)
-        of_block = (entries.rows, entries.columns)
-        of_all = (block.observed.rows, block.observed.columns)
-        ridges = (self.row_ridge, self.column_ridge)
-        for inside, side, kept, ridge in zip(of_block, of_all, block.indices, ridges, strict=True):
-            n = inside.counts
-            own = ridge * variance
-            total += 0.5 * float((np.log1p(n / own) + n / (side.counts[kept] + own)).sum())
-        return total
 
 
 @dataclass(frozen=True)
@@ -153,6 +88,11 @@ class ConsideredModel:
     factors: FoundFactors
     biases: Biases | None
     evidence: float
+
+    @property
+    def base(self) -> str:
+        """The part of the model without factors: "center" or "biases"; "factors" for none."""
+        return self.name.split()[0]
 
     @property
     def complexity(self) -> int:
@@ -202,15 +142,20 @@ def choose_model(
         None where there are too few entries to compare models, or where the center leaves nothing
         but zeros.
     """
+    host = operations.host()
     block = Block.to_search(operations)
-    coarse = coarse_block(operations, block, rank)
-    found = _compared(operations, rank, with_biases, without_biases, rng, coarse)
-    if coarse is not block:
+    inside = host.on(block.of(host.observed))
+    coarse = coarse_block(host, block, rank)
+    if coarse is block:
+        found = _compared(inside, rank, with_biases, without_biases, rng)
+    else:
+        part = host.on(coarse.of(host.observed))
+        found = _compared(part, rank, with_biases, without_biases, rng)
         if found is None or found.chosen.factors.rank == 0:
             # factors that a part of the entries does not show
-            found = _compared(operations, rank, with_biases, without_biases, rng, block)
+            found = _compared(inside, rank, with_biases, without_biases, rng)
         else:
-            found = _refined(operations, found, rank, rng, coarse, block)
+            found = _refined(inside, found, rank, rng, coarse, block)
     return None if found is None else found.extended(operations, block)
 
 
@@ -238,10 +183,10 @@ class Comparison:
 
     @classmethod
     def of(
-        cls, models: Sequence[ConsideredModel], open_: Sequence[int], block: Block
+        cls, models: Sequence[ConsideredModel], open_: Sequence[int], observed: Observed
     ) -> Comparison:
         """The simplest of the ``open_`` models that predicts as well as the best of them."""
-        errors = [_errors(one, block) for one in models]
+        errors = [_errors(one, observed) for one in models]
         errors = _truncated(errors, [errors[k] for k in open_], [models[k] for k in open_])
         best = open_[simplest([errors[k] for k in open_])]
         return cls(tuple(models), tuple(errors), best)
@@ -254,9 +199,33 @@ class Comparison:
             if one.complexity > 0
         )
         biases = self.chosen.biases
-        remaining = operations if biases is None else biases.subtracted_from(operations)
+        if biases is None:
+            remaining = operations
+        else:
+            biases = _of_all(self.chosen, operations, block)
+            remaining = biases.subtracted_from(operations)
         factors = extended(remaining, self.chosen.factors, block)
         return ModelChoice(factors, biases, candidates)
+
+
+def _of_all(model: ConsideredModel, operations: EntryOperations, block: Block) -> Biases:
+    """The biases of a model of a block, for all rows and columns.
+
+    Those of data that were searched whole were computed on the host, as factors are: with the same
+    bits on every device.
+    """
+    if not block.is_whole:
+        return _bases(operations)[model.base]
+    assert model.biases is not None
+    arrays = (model.biases.row_bias, model.biases.column_bias)
+    row_bias, column_bias = map(operations.array, arrays)
+    return replace(model.biases, row_bias=row_bias, column_bias=column_bias)
+
+
+def _bases(operations: EntryOperations) -> dict[str, Biases]:
+    """Models without factors, in the order of their complexity."""
+    biases = learned_biases(operations)
+    return {"center": center_alone(operations, biases), "biases": biases}
 
 
 def _compared(
@@ -265,47 +234,44 @@ def _compared(
     with_biases: bool,
     without_biases: bool,
     rng: np.random.Generator,
-    block: Block,
 ) -> Comparison | None:
-    """The models of a block, each searched from nothing."""
+    """The models of these entries, each searched from nothing."""
+    observed = operations.observed
     plain = None
     if without_biases:
-        plain = search_block(operations, rank, rng, block)
+        plain = search_entries(operations, rank, rng)
         if plain is None:
             return None
     considered: list[ConsideredModel] = []
-    base: Biases | None = None
+    base: str | None = None
     if with_biases:
-        biases = _placed_biases(operations, block)
-        center = replace(_without_biases(operations), center=biases.center, width=biases.width)
-        for name, own in (("center", center), ("biases", biases)):
-            left = noise_of_block(own.subtracted_from(operations), block)
+        bases = _bases(operations)
+        for name, own in bases.items():
+            left = noise_of_entries(own.subtracted_from(operations))
             if left is None:
                 return None
             considered.append(ConsideredModel(name, left, own, left.evidence))
-        zero = np.abs(block.of(block.observed).rows.values)
-        errors = [zero, *(_errors(one, block) for one in considered)]
-        base = (None, center, biases)[simplest(_truncated(errors, errors[1:], considered))]
-        if plain is None:
-            base = biases
+        errors = [np.abs(observed.rows.values)]
+        errors += [_errors(one, observed) for one in considered]
+        best = (None, *bases)[simplest(_truncated(errors, errors[1:], considered))]
+        base = "biases" if plain is None else best
     with_factors = []
     if plain is not None and plain.rank > 0:
         with_factors.append(ConsideredModel("factors", plain, None, plain.evidence))
-    if base is not None and (plain is None or _may_have_biases(operations, plain, block)):
-        both = search_block(base.subtracted_from(operations), rank, rng, block)
+    if base is not None and (plain is None or _may_have_biases(operations, plain)):
+        both = search_entries(bases[base].subtracted_from(operations), rank, rng)
         if both is not None and both.rank > 0:
-            name = "biases" if base is biases else "center"
-            cost = base.divergence(block, (both.sigma / considered[-1].factors.sigma) ** 2)
-            with_factors.append(
-                ConsideredModel(f"{name} and factors", both, base, both.evidence - cost)
-            )
+            variance = (both.sigma / considered[-1].factors.sigma) ** 2
+            evidence = both.evidence - bases[base].divergence(observed, variance)
+            model = ConsideredModel(f"{base} and factors", both, bases[base], evidence)
+            with_factors.append(model)
     considered += with_factors
     if not considered:
         assert plain is not None
         considered = [ConsideredModel("factors", plain, None, plain.evidence)]
     preferred = _with_more_evidence(with_factors)
     open_ = [k for k, one in enumerate(considered) if one is preferred or one not in with_factors]
-    return Comparison.of(considered, open_, block)
+    return Comparison.of(considered, open_, observed)
 
 
 def _refined(
@@ -316,23 +282,28 @@ def _refined(
     coarse: Block,
     block: Block,
 ) -> Comparison:
-    """The model that was chosen on the coarse block, and those without factors, on a larger one."""
+    """The model that was chosen on the coarse block, and those without factors, on a larger one.
+
+    The noise is learned of the model that is chosen.
+    """
+    observed = operations.observed
+    bases = _bases(operations) if len(found.models) > 1 else {}
     models = []
     for one in found.models:
-        left = operations if one.biases is None else one.biases.subtracted_from(operations)
+        biases = None if one.biases is None else bases[one.base]
+        left = operations if biases is None else biases.subtracted_from(operations)
         if one is found.chosen:
             factors = refined(left, one.factors, coarse, block, rank, rng)
         elif one.factors.rank == 0:
-            residuals = block.of(left.host().observed).rows.values
-            factors = replace(one.factors, residuals=np.asarray(residuals, np.float64))
+            factors = replace(one.factors, residuals=left.observed.rows.values.astype(np.float64))
         else:
             continue
-        models.append(replace(one, factors=factors))
-    compared = Comparison.of(models, range(len(models)), block)
+        models.append(replace(one, factors=factors, biases=biases))
+    compared = Comparison.of(models, range(len(models)), observed)
     chosen = compared.chosen
     if chosen.factors.rank > 0 or chosen.biases is None:
         return compared
-    noise = noise_of_block(chosen.biases.subtracted_from(operations), block)
+    noise = noise_of_entries(chosen.biases.subtracted_from(operations))
     assert noise is not None
     models[compared.best] = replace(chosen, factors=noise)
     return replace(compared, models=tuple(models))
@@ -357,7 +328,7 @@ def _with_more_evidence(models: Sequence[ConsideredModel]) -> ConsideredModel | 
     return simple if other.evidence - simple.evidence <= error else other
 
 
-def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Block) -> bool:
+def _may_have_biases(operations: EntryOperations, plain: FoundFactors) -> bool:
     """Whether a model with biases beside factors can be better than these factors.
 
     A bias is a factor of which the other side is constant. So either the factors contain most of
@@ -366,24 +337,23 @@ def _may_have_biases(operations: EntryOperations, plain: FoundFactors, block: Bl
     """
     if plain.rank == 0:
         return True
-    observed = block.of(block.observed)
+    observed = operations.observed
     for factors, groups in ((plain.U, observed.rows), (plain.V, observed.columns)):
         counts = groups.counts
         root = np.sqrt(counts)
         basis = np.linalg.qr(factors * root[:, None])[0]
         if np.square(root @ basis).sum() > OPTIONS.constant_share * counts.sum():
             return True
-    left = operations.host().on(observed.with_values(plain.residuals.astype(observed.dtype)))
+    left = operations.on(observed.with_values(plain.residuals.astype(observed.dtype)))
     biases = learned_biases(left)
     explained = replace(
         plain, residuals=np.asarray(biases.subtracted_from(left).observed.rows.values)
     )
-    whole = Block(left.observed, None, None)
     models = [
         ConsideredModel("", plain, None, plain.evidence),
         ConsideredModel("", explained, biases, plain.evidence),
     ]
-    errors = [_errors(one, whole) for one in models]
+    errors = [_errors(one, observed) for one in models]
     own, less = (float(error.mean()) for error in _truncated(errors, errors[1:], models[1:]))
     return less < (1 - OPTIONS.worthwhile) * own
 
@@ -407,65 +377,13 @@ def _truncated(
     return [np.clip(own, least, most) for own in errors]
 
 
-def _errors(model: ConsideredModel, block: Block) -> Array:
-    """Absolute errors of the entries of a block, each predicted from the others.
+def _errors(model: ConsideredModel, observed: Observed) -> Array:
+    """Absolute errors of the entries, each predicted from the others.
 
     Biases were fitted to all entries: the leave-one-out residual is larger by the leverage.
     """
     residuals = model.factors.residuals
     if model.biases is None:
         return np.abs(residuals)
-    leverage = model.biases.leverage(block, residuals)
+    leverage = model.biases.leverage(observed, residuals)
     return np.asarray(np.abs(residuals) / np.maximum(1 - leverage, OPTIONS.min_freedom))
-
-
-def _placed_biases(operations: EntryOperations, block: Block) -> Biases:
-    """Biases in the memory of the device that has the entries.
-
-    Those of data that are searched whole are computed on the host, as factors are: with the same
-    bits on every device.
-    """
-    if block.rows is not None:
-        return learned_biases(operations)
-    found = learned_biases(operations.host())
-    row_bias, column_bias = map(operations.array, (found.row_bias, found.column_bias))
-    return replace(found, row_bias=row_bias, column_bias=column_bias)
-
-
-def learned_biases(operations: EntryOperations) -> Biases:
-    """Center and biases by Huber regressions, with ridges learned from the biases themselves."""
-    observed = operations.observed
-    center, losses = bias_sweeps(observed.rows.values)
-    b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
-    i, j, values = sampled_entries(operations.host().observed)
-    ridges = [1.0, 1.0]
-    sides = ((operations, b, c), (operations.transposed, c, b))
-    for loss in losses:
-        for side, (own_operations, own, other) in enumerate(sides):
-            bias_half_step(own_operations, loss, ridges[side], own, other, center)
-            row_bias, column_bias = (np.asarray(bias)[:, 0] for bias in (b, c))
-            residual = values - row_bias[i] - column_bias[j] - values.dtype.type(center)
-            sigma = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
-            counts = np.asarray(own_operations.observed.rows.counts)
-            ridges[side] = _learned_ridge(np.asarray(own)[:, 0], counts, sigma, ridges[side])
-    return Biases(center, b[:, 0], c[:, 0], ridges[0], ridges[1], losses[-1].theta)
-
-
-def _learned_ridge(
-    biases: Array, counts: NDArray[np.integer[Any]], sigma: float, ridge: float
-) -> float:
-    """Noise variance over the variance of the biases: a step of expectation maximization."""
-    filled = counts > 0
-    if sigma <= 0:
-        return ridge
-    z = biases[filled].astype(np.float64) / sigma
-    return float(1 / np.mean(z * z + 1 / (counts[filled] + ridge)))
-
-
-def _without_biases(operations: EntryOperations) -> Biases:
-    """Biases that are zero, and remain so."""
-    observed = operations.observed
-    zeros = [operations.array(np.zeros(k, observed.dtype)) for k in observed.shape]
-    most = max(int(np.asarray(side.counts).max()) for side in (observed.rows, observed.columns))
-    ridge = OPTIONS.no_bias * most
-    return Biases(0.0, zeros[0], zeros[1], ridge, ridge, 1.0)

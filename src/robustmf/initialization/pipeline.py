@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.ridge import Ridges
 from robustmf.data.factorization import Factorization
+from robustmf.initialization.biases import Biases
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.initial_point import (
     InitialPoint,
@@ -25,7 +26,7 @@ from robustmf.initialization.initial_point import (
     initial_point,
     subtract_biases,
 )
-from robustmf.initialization.model_choice import Biases, ModelChoice, choose_model
+from robustmf.initialization.model_choice import ModelChoice, choose_model
 from robustmf.initialization.nonnegative import nonnegative_factorization
 from robustmf.initialization.orientation import rows_are_reference, transposed_settings
 from robustmf.initialization.problem import Problem, sampled_entries

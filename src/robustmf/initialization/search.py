@@ -66,18 +66,21 @@ def searched_factors(
 
     None where there are too few entries to find any.
     """
+    host = operations.host()
     block = Block.to_search(operations)
-    coarse = coarse_block(operations, block, rank)
-    found = search_block(operations, rank, rng, coarse)
+    inside = host.on(block.of(host.observed))
+    coarse = coarse_block(host, block, rank)
+    part = inside if coarse is block else host.on(coarse.of(host.observed))
+    found = search_entries(part, rank, rng)
     if coarse is not block:
         if found is None or found.rank == 0:
-            found = search_block(operations, rank, rng, block)
+            found = search_entries(inside, rank, rng)
         else:
-            found = refined(operations, found, coarse, block, rank, rng)
+            found = refined(inside, found, coarse, block, rank, rng)
     return None if found is None else extended(operations, found, block)
 
 
-def coarse_block(operations: EntryOperations, block: Block, rank: int | None) -> Block:
+def coarse_block(host: EntryOperations, block: Block, rank: int | None) -> Block:
     """A part of the block that has enough entries for a search; the block itself if it is small.
 
     It has enough if they determine the factors that their spectrum shows, ``rank`` at most.
@@ -88,26 +91,33 @@ def coarse_block(operations: EntryOperations, block: Block, rank: int | None) ->
     if most < BLOCKS.coarse_entries:
         return block
     order = DensityOrder(observed)
-    sides = 1 + min(observed.shape) / max(observed.shape)
     per_row = BLOCKS.min_per_row
     while True:
         coarse = order.block(BLOCKS.coarse_entries, per_row, n_entries)
         entries = coarse.of(observed)
         if entries.n_entries > most:
             return block
-        shown = shown_factors(entries, rank, operations.host().team)
+        shown = shown_factors(entries, rank, host.team)
+        sides = 1 + min(entries.shape) / max(entries.shape)
         needed = BLOCKS.entries_per_parameter * sides * shown
         if needed <= per_row:
             return coarse
         per_row = needed
 
 
-def search_block(
-    operations: EntryOperations, rank: int | None, rng: np.random.Generator, block: Block
+def search_entries(
+    operations: EntryOperations, rank: int | None, rng: np.random.Generator
 ) -> FoundFactors | None:
-    """At most ``rank`` factors of a block; None where there are too few entries to find any."""
+    """At most ``rank`` factors; None where there are too few entries to find any."""
     host = operations.host()
-    return search_factors(block.of(host.observed), rank, host.team, rng)
+    return search_factors(host.observed, rank, host.team, rng)
+
+
+def noise_of_entries(operations: EntryOperations) -> FoundFactors | None:
+    """The model without factors, whose noise is all there is; None for too few entries."""
+    host = operations.host()
+    entries = host.observed
+    return noise_without_factors(entries, host.team) if is_searchable(entries) else None
 
 
 def refined(
@@ -118,22 +128,17 @@ def refined(
     rank: int | None,
     rng: np.random.Generator,
 ) -> FoundFactors:
-    """What was found in the coarse block, searched on in the larger one."""
+    """What was found in the coarse block, searched on in the larger one.
+
+    ``operations`` are those on the entries of the latter.
+    """
     host = operations.host()
-    inside = host.on(block.of(host.observed))
-    kept = [
+    rows, columns = (
         np.asarray(own[of_block])
         for own, of_block in zip(coarse.indices, block.indices, strict=True)
-    ]
-    U, V = _extended_factors(inside, found, *kept)
-    return refine_factors(inside.observed, U, V, rank, host.team, rng)
-
-
-def noise_of_block(operations: EntryOperations, block: Block) -> FoundFactors | None:
-    """The model without factors, whose noise is all there is; None for too few entries."""
-    host = operations.host()
-    entries = block.of(host.observed)
-    return noise_without_factors(entries, host.team) if is_searchable(entries) else None
+    )
+    U, V = _extended_factors(host, found, rows, columns)
+    return refine_factors(host.observed, U, V, rank, host.team, rng)
 
 
 def extended(operations: EntryOperations, found: FoundFactors, block: Block) -> Candidate:
@@ -182,8 +187,9 @@ def _extended_factors(
     other_columns = operations.array(~columns)
     if found.U.shape[1]:
         _regress(operations, loss, ridges[0], U, V, other_rows, in_block)
-        _regress(operations.transposed, loss, ridges[1], V, U, other_columns)
-        _regress(operations, loss, ridges[0], U, V, other_rows)
+        if not columns.all():
+            _regress(operations.transposed, loss, ridges[1], V, U, other_columns)
+            _regress(operations, loss, ridges[0], U, V, other_rows)
     return U, V
 
 

@@ -1,0 +1,126 @@
+"""Center and biases of rows and columns, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustmf.backends.base import EntryOperations
+from robustmf.data.observed import Observed
+from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
+from robustmf.initialization.problem import sampled_entries
+from robustmf.losses import Huber
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class BiasOptions:
+    """Constants of biases.
+
+    Attributes
+    ----------
+    no_bias : float
+        The ridge of biases that are not part of the model, in units of the largest number of
+        entries.
+    """
+
+    no_bias: float = 1e6
+
+
+OPTIONS = BiasOptions()
+
+
+@dataclass(frozen=True)
+class Biases:
+    """Center and biases, with the ridges that belong to them.
+
+    Attributes
+    ----------
+    center : float
+    row_bias, column_bias : array
+    row_ridge, column_ridge : float
+        The noise variance over the variance of the biases.
+    width : float
+        Of Huber's loss, by which the biases were fitted.
+    """
+
+    center: float
+    row_bias: Array
+    column_bias: Array
+    row_ridge: float
+    column_ridge: float
+    width: float
+
+    def subtracted_from(self, operations: EntryOperations) -> EntryOperations:
+        """Operations on what the biases leave."""
+        return subtract_biases(operations, self.center, self.row_bias, self.column_bias)
+
+    def leverage(self, observed: Observed, residual: Array) -> Array:
+        """The leverage of each entry in the regressions for the biases.
+
+        An entry counts with its weight, that of an outlier is small.
+        """
+        entries = observed.rows
+        rows = 1 / (entries.counts + self.row_ridge)
+        columns = 1 / (observed.columns.counts + self.column_ridge)
+        weights = Huber(self.width).weight(residual)
+        return np.asarray(weights * (rows[entries.group_of_entry()] + columns[entries.indices]))
+
+    def divergence(self, observed: Observed, variance: float) -> float:
+        """What the evidence loses by the biases: their information about the entries.
+
+        Half of log(1 + n/λ) + n/(n + λ), for each bias that n entries determine, is the divergence
+        of its posterior from its prior and the expected loss of its uncertainty. ``variance`` is
+        that of the noise beside factors, relative to that beside biases alone.
+        """
+        total = 0.0
+        ridges = (self.row_ridge, self.column_ridge)
+        for side, ridge in zip((observed.rows, observed.columns), ridges, strict=True):
+            n = side.counts
+            own = ridge * variance
+            total += 0.5 * float((np.log1p(n / own) + n / (n + own)).sum())
+        return total
+
+
+def learned_biases(operations: EntryOperations) -> Biases:
+    """Center and biases by Huber regressions, with ridges learned from the biases themselves."""
+    observed = operations.observed
+    center, losses = bias_sweeps(observed.rows.values)
+    b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
+    i, j, values = sampled_entries(operations.host().observed)
+    ridges = [1.0, 1.0]
+    sides = ((operations, b, c), (operations.transposed, c, b))
+    for loss in losses:
+        for side, (own_operations, own, other) in enumerate(sides):
+            bias_half_step(own_operations, loss, ridges[side], own, other, center)
+            row_bias, column_bias = (np.asarray(bias)[:, 0] for bias in (b, c))
+            residual = values - row_bias[i] - column_bias[j] - values.dtype.type(center)
+            sigma = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
+            counts = np.asarray(own_operations.observed.rows.counts)
+            ridges[side] = _learned_ridge(np.asarray(own)[:, 0], counts, sigma, ridges[side])
+    return Biases(center, b[:, 0], c[:, 0], ridges[0], ridges[1], losses[-1].theta)
+
+
+def _learned_ridge(
+    biases: Array, counts: NDArray[np.integer[Any]], sigma: float, ridge: float
+) -> float:
+    """Noise variance over the variance of the biases: a step of expectation maximization."""
+    filled = counts > 0
+    if sigma <= 0:
+        return ridge
+    z = biases[filled].astype(np.float64) / sigma
+    return float(1 / np.mean(z * z + 1 / (counts[filled] + ridge)))
+
+
+def center_alone(operations: EntryOperations, biases: Biases) -> Biases:
+    """The center of these biases, which are zero, and remain so."""
+    observed = operations.observed
+    rows, columns = (operations.array(np.zeros(k, observed.dtype)) for k in observed.shape)
+    most = max(int(np.asarray(side.counts).max()) for side in (observed.rows, observed.columns))
+    ridge = OPTIONS.no_bias * most
+    return Biases(biases.center, rows, columns, ridge, ridge, biases.width)
