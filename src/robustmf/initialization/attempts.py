@@ -61,13 +61,19 @@ def refine_factors(
     rank: int | None,
     team: Team,
     rng: np.random.Generator,
-) -> FoundFactors:
-    """The search continued from factors that were found in a part of the entries."""
+    required: bool = True,
+) -> FoundFactors | None:
+    """The search continued from factors that were found in a part of the entries.
+
+    None if the residuals show no further factors and the result is not ``required``.
+    """
     search = VariationalSearch(observed, team, int(rng.integers(1 << 40)))
     search.resume(U, V)
     for _ in range(OPTIONS.resumed_sweeps):
         search.learning_sweep()
     grown = search.grow(_most_factors(observed, rank))
+    if not grown and not required:
+        return None
     _settle(search)
     _complete(search, rank, grown)
     return search.found()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.backends.base import EntryOperations, ProblemSize
+from robustmf.backends.base import ProblemSize
 from robustmf.data.observed import Compressed, Observed
 
 
@@ -81,16 +81,6 @@ class Block:
     observed: Observed
     rows: NDArray[np.bool_] | None
     columns: NDArray[np.bool_] | None
-
-    @classmethod
-    def to_search(cls, operations: EntryOperations) -> Block:
-        """The block for these entries."""
-        observed = operations.host().observed
-        if observed.n_entries <= OPTIONS.max_entries:
-            return cls(observed, None, None)
-        return DensityOrder(observed).block(
-            OPTIONS.max_entries, OPTIONS.min_per_row, OPTIONS.max_block
-        )
 
     @property
     def is_whole(self) -> bool:
@@ -162,23 +152,31 @@ def parts(
     """Entries in parts, with their rows and columns: large arrays of them do not fit in memory."""
     pointers = observed.rows.pointers
     for low in range(0, observed.n_entries, OPTIONS.batch):
-        part = slice(low, min(low + OPTIONS.batch, observed.n_entries))
-        rows = np.searchsorted(pointers, np.arange(part.start, part.stop), side="right") - 1
+        high = min(low + OPTIONS.batch, observed.n_entries)
+        first, last = np.searchsorted(pointers, [low, high - 1], side="right") - 1
+        counts = np.diff(np.clip(pointers[first : last + 2], low, high)).astype(np.int64)
+        rows = np.repeat(np.arange(first, last + 1), counts)
+        part = slice(low, high)
         yield part, rows, observed.rows.indices[part]
 
 
 def block_of(observed: Observed, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Observed:
     """The entries of these rows and columns, as a matrix of their own."""
     entries = observed.rows
-    mask = np.repeat(rows, entries.counts) & columns[entries.indices]
-    pointers = np.concatenate(([0], np.cumsum(mask)))[entries.pointers]
-    counts = np.diff(pointers)[rows]
+    chosen = np.flatnonzero(rows)
+    counts = entries.counts[chosen]
+    ends = np.cumsum(counts)
+    # positions of the entries of these rows, and of those which are in these columns
+    at = np.arange(counts.sum()) + np.repeat(entries.pointers[chosen] - (ends - counts), counts)
+    mask = columns[entries.indices[at]]
+    at = at[mask]
+    pointers = np.concatenate(([0], np.cumsum(mask)))[np.concatenate(([0], ends))]
     new_column = np.cumsum(columns) - 1
     return Observed(
         Compressed(
-            np.concatenate(([0], np.cumsum(counts))).astype(entries.pointers.dtype),
-            new_column[entries.indices[mask]].astype(entries.indices.dtype),
-            entries.values[mask],
+            pointers.astype(entries.pointers.dtype),
+            new_column[entries.indices[at]].astype(entries.indices.dtype),
+            entries.values[at],
         ),
-        (int(rows.sum()), int(columns.sum())),
+        (len(chosen), int(columns.sum())),
     )

@@ -24,8 +24,8 @@ from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.search import (
-    coarse_block,
     extended,
+    nested_blocks,
     noise_of_entries,
     refined,
     search_entries,
@@ -143,9 +143,8 @@ def choose_model(
         but zeros.
     """
     host = operations.host()
-    block = Block.to_search(operations)
+    coarse, block = nested_blocks(host, rank)
     inside = host.on(block.of(host.observed))
-    coarse = coarse_block(host, block, rank)
     if coarse is block:
         found = _compared(inside, rank, with_biases, without_biases, rng)
     else:
@@ -155,7 +154,11 @@ def choose_model(
             # factors that a part of the entries does not show
             found = _compared(inside, rank, with_biases, without_biases, rng)
         else:
-            found = _refined(inside, found, rank, rng, coarse, block)
+            better = _refined(inside, found, rank, rng, coarse, block)
+            if better is None:
+                block = coarse
+            else:
+                found = better
     return None if found is None else found.extended(operations, block)
 
 
@@ -281,10 +284,10 @@ def _refined(
     rng: np.random.Generator,
     coarse: Block,
     block: Block,
-) -> Comparison:
+) -> Comparison | None:
     """The model that was chosen on the coarse block, and those without factors, on a larger one.
 
-    The noise is learned of the model that is chosen.
+    The noise is learned of the model that is chosen. None where the larger block shows no more.
     """
     observed = operations.observed
     bases = _bases(operations) if len(found.models) > 1 else {}
@@ -293,7 +296,10 @@ def _refined(
         biases = None if one.biases is None else bases[one.base]
         left = operations if biases is None else biases.subtracted_from(operations)
         if one is found.chosen:
-            factors = refined(left, one.factors, coarse, block, rank, rng)
+            better = refined(left, one.factors, coarse, block, rank, rng)
+            if better is None:
+                return None
+            factors = better
         elif one.factors.rank == 0:
             factors = replace(one.factors, residuals=left.observed.rows.values.astype(np.float64))
         else:

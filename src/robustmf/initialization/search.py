@@ -67,41 +67,48 @@ def searched_factors(
     None where there are too few entries to find any.
     """
     host = operations.host()
-    block = Block.to_search(operations)
+    coarse, block = nested_blocks(host, rank)
     inside = host.on(block.of(host.observed))
-    coarse = coarse_block(host, block, rank)
     part = inside if coarse is block else host.on(coarse.of(host.observed))
     found = search_entries(part, rank, rng)
     if coarse is not block:
         if found is None or found.rank == 0:
             found = search_entries(inside, rank, rng)
         else:
-            found = refined(inside, found, coarse, block, rank, rng)
+            better = refined(inside, found, coarse, block, rank, rng)
+            if better is None:
+                block = coarse
+            else:
+                found = better
     return None if found is None else extended(operations, found, block)
 
 
-def coarse_block(host: EntryOperations, block: Block, rank: int | None) -> Block:
-    """A part of the block that has enough entries for a search; the block itself if it is small.
+def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block]:
+    """The block in which the search begins, and the one in which it ends.
 
-    It has enough if they determine the factors that their spectrum shows, ``rank`` at most.
+    The first is the second, unless a part of that has enough entries for a search: if they
+    determine the factors that their spectrum shows, ``rank`` at most.
     """
-    observed = block.observed
-    n_entries = block.of(observed).n_entries
-    most = int(BLOCKS.coarse_share * n_entries)
-    if most < BLOCKS.coarse_entries:
-        return block
+    observed = host.observed
+    whole = Block(observed, None, None)
+    if BLOCKS.coarse_share * observed.n_entries < BLOCKS.coarse_entries:
+        return whole, whole
     order = DensityOrder(observed)
+    block = whole
+    if observed.n_entries > BLOCKS.max_entries:
+        block = order.block(BLOCKS.max_entries, BLOCKS.min_per_row, BLOCKS.max_block)
+    n_entries = block.of(observed).n_entries
     per_row = BLOCKS.min_per_row
     while True:
         coarse = order.block(BLOCKS.coarse_entries, per_row, n_entries)
         entries = coarse.of(observed)
-        if entries.n_entries > most:
-            return block
+        if entries.n_entries > BLOCKS.coarse_share * n_entries:
+            return block, block
         shown = shown_factors(entries, rank, host.team)
         sides = 1 + min(entries.shape) / max(entries.shape)
         needed = BLOCKS.entries_per_parameter * sides * shown
         if needed <= per_row:
-            return coarse
+            return coarse, block
         per_row = needed
 
 
@@ -127,10 +134,11 @@ def refined(
     block: Block,
     rank: int | None,
     rng: np.random.Generator,
-) -> FoundFactors:
+) -> FoundFactors | None:
     """What was found in the coarse block, searched on in the larger one.
 
-    ``operations`` are those on the entries of the latter.
+    ``operations`` are those on the entries of the latter. None if it shows no further factors,
+    and is but another part of the entries.
     """
     host = operations.host()
     rows, columns = (
@@ -138,7 +146,7 @@ def refined(
         for own, of_block in zip(coarse.indices, block.indices, strict=True)
     )
     U, V = _extended_factors(host, found, rows, columns)
-    return refine_factors(host.observed, U, V, rank, host.team, rng)
+    return refine_factors(host.observed, U, V, rank, host.team, rng, block.is_whole)
 
 
 def extended(operations: EntryOperations, found: FoundFactors, block: Block) -> Candidate:
