@@ -13,7 +13,7 @@ from robustmf import Observed, RobustMF, selection
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import NotConvergedWarning
 from robustmf.initialization import model_choice
-from robustmf.initialization.search import search_block
+from robustmf.initialization.search import search_entries
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
 
 DATA = make_synthetic(120, rank=3, observed=0.5, random_state=0)
@@ -245,9 +245,9 @@ def test_a_path_has_the_scores_of_single_fits_with_one_initialization(monkeypatc
 
     def counted(*arguments):
         searches.append(arguments)
-        return search_block(*arguments)
+        return search_entries(*arguments)
 
-    monkeypatch.setattr(model_choice, "search_block", counted)
+    monkeypatch.setattr(model_choice, "search_entries", counted)
     path = RobustMFCV(**settings, scoring="trimmed").fit(DATA.train)
     assert len(searches) == 2 + 1  # one per fold, and the refit
     monkeypatch.setattr(selection._Path, "_predecessor", lambda self, k, models: None)

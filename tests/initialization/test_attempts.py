@@ -51,6 +51,8 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
     class Search:
         noise = SimpleNamespace(outlier_share=0.0)
 
+        rank = 1
+
         def __init__(self, *_):
             self.value, self.is_clear, self.smallest_share = left.pop(0)
 
@@ -62,7 +64,8 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
             return FoundFactors(*factors, 1.0, noise, 1.0, (), 1, 0.0, self.value, 0.0)
 
     monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
-    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: None)
+    # the spectrum shows more than the one factor that the attempt has kept
+    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: 2)
     monkeypatch.setattr(attempts_module, "_complete", lambda *_: None)
     for share in (0.0, 1.0):
         monkeypatch.setattr(Search.noise, "outlier_share", share)
@@ -71,6 +74,39 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
         assert found.evidence == chosen
         _, is_clear, smallest_share = attempts[0]
         assert len(left) == (1 if is_clear or smallest_share > 0.6 else 0)
+
+
+@pytest.mark.parametrize(("shown", "share", "number"), [(3, 0.05, 1), (4, 0.05, 2), (3, 0.2, 2)])
+def test_a_second_attempt_is_made_if_factors_are_lost_or_outliers_many(
+    shown, share, number, monkeypatch
+):
+    """The spectrum shows so many factors, and each attempt keeps three."""
+    made = []
+
+    def attempt(search, *_):
+        made.append(search)
+        return shown
+
+    class Search:
+        rank = 3
+        is_clear = False
+        smallest_share = 0.0
+        noise = SimpleNamespace(outlier_share=share)
+
+        def __init__(self, *_):
+            pass
+
+        def evidence(self):
+            return 0.0
+
+        def found(self):
+            return self
+
+    monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
+    monkeypatch.setattr(attempts_module, "_attempt", attempt)
+    monkeypatch.setattr(attempts_module, "_complete", lambda *_: None)
+    attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
+    assert len(made) == number
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])
@@ -105,6 +141,7 @@ def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatc
     completed = []
 
     class Search:
+        rank = 0
         is_clear = False
 
         def __init__(self, *_):
@@ -119,7 +156,7 @@ def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatc
             return self
 
     monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
-    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: None)
+    monkeypatch.setattr(attempts_module, "_attempt", lambda *_: 1)
     monkeypatch.setattr(attempts_module, "_complete", lambda search, _: completed.append(search))
     found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
     assert found.value == 2

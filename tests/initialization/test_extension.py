@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 import oracles
 from robustmf import Observed
 from robustmf.backends.cpu.operations import CPUOperations
+from robustmf.initialization import blocks
 from robustmf.initialization import search as search_module
 from robustmf.initialization.attempts import search_factors
 from robustmf.kernels.team import Team
@@ -33,29 +33,6 @@ def test_too_few_entries_are_not_searched():
         assert search_factors(observed, None, Team(1), rng) is None
 
 
-def test_the_densest_rows_and_columns_are_searched(monkeypatch):
-    """Rows and columns of unequal density; the block has as many of both, and few more entries."""
-    rng = np.random.default_rng(0)
-    density = np.linspace(0.1, 1, 40)[rng.permutation(40), None] * np.linspace(0.3, 1, 30)
-    observed = Observed.from_dense(np.where(rng.random((40, 30)) < density, 1.0, np.nan))
-    options = replace(search_module.OPTIONS, max_entries=150, min_per_row=1.0)
-    monkeypatch.setattr(search_module, "OPTIONS", options)
-    rows, columns = search_module.dense_block(observed)
-    assert rows.mean() == pytest.approx(columns.mean(), abs=0.05)
-    assert observed.rows.counts[rows].min() >= observed.rows.counts[~rows].max()
-    assert observed.columns.counts[columns].min() >= observed.columns.counts[~columns].max()
-    block = search_module.block_of(observed, rows, columns)
-    assert 150 <= block.n_entries < 200
-    np.testing.assert_array_equal(block.to_dense(), observed.to_dense()[np.ix_(rows, columns)])
-    monkeypatch.setattr(search_module, "OPTIONS", replace(options, min_per_row=12.0))
-    wider, _ = search_module.dense_block(observed)
-    assert wider.sum() > rows.sum()
-    limited = replace(options, min_per_row=12.0, max_block=200)
-    monkeypatch.setattr(search_module, "OPTIONS", limited)
-    narrower, others = search_module.dense_block(observed)
-    assert search_module.block_of(observed, narrower, others).n_entries <= 220
-
-
 def test_large_data_are_searched_in_a_block(monkeypatch):
     """Data up to the limit are searched whole; the block of larger ones is extended to all."""
     observed = entries()
@@ -69,8 +46,8 @@ def test_large_data_are_searched_in_a_block(monkeypatch):
 
     monkeypatch.setattr(search_module, "search_factors", recorded)
     for limit in (observed.n_entries, observed.n_entries // 2):
-        options = replace(search_module.OPTIONS, max_entries=limit)
-        monkeypatch.setattr(search_module, "OPTIONS", options)
+        options = replace(blocks.OPTIONS, max_entries=limit, min_per_row=10.0)
+        monkeypatch.setattr(search_module, "BLOCKS", options)
         found = search_module.searched_factors(operations, None, np.random.default_rng(0))
         assert found.rank == 2
         assert found.U.shape == (120, 2)
@@ -88,11 +65,11 @@ def test_rows_without_entries_in_the_block_are_fitted_to_the_other_columns(monke
     density[7] = np.arange(90) >= 60
     noisy = truth + 0.05 * rng.standard_normal(truth.shape)
     observed = Observed.from_dense(np.where(rng.random(truth.shape) < density, noisy, np.nan))
-    options = replace(search_module.OPTIONS, max_entries=4_000)
-    monkeypatch.setattr(search_module, "OPTIONS", options)
-    rows, columns = search_module.dense_block(observed)
-    assert not rows[7]
-    assert not columns[60:].any()
+    options = replace(blocks.OPTIONS, max_entries=3_000, coarse_entries=1_000)
+    monkeypatch.setattr(search_module, "BLOCKS", options)
     operations = CPUOperations(observed, Team(1))
+    for block in search_module.nested_blocks(operations, 2):
+        assert not block.rows[7]
+        assert not block.columns[60:].any()
     found = search_module.searched_factors(operations, 2, np.random.default_rng(0))
     np.testing.assert_allclose(found.U[7] @ found.V.T, truth[7], atol=0.2)

@@ -11,16 +11,14 @@ import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
+from robustmf.initialization.biases import Biases, learned_biases
 from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.model_choice import (
-    Biases,
     ConsideredModel,
     _errors,
     _truncated,
     _with_more_evidence,
-    learned_biases,
 )
-from robustmf.initialization.search import Block
 from robustmf.kernels.team import Team
 
 
@@ -156,19 +154,14 @@ def test_divergence_of_biases_is_that_of_gaussian_posteriors():
     """
     X = np.ones((6, 4))
     X[0, :2] = np.nan
-    block = Block(Observed.from_dense(X), None, None)
+    observed = Observed.from_dense(X)
     n = np.array([2, 4, 4, 4, 4, 4])
     ridge = 0.5
     biases = Biases(0.0, np.zeros(6), np.zeros(4), ridge, np.inf, 1.0)
     variance = 0.3
     own = ridge * variance
     expected = 0.5 * (np.log((n + own) / own) + n / (n + own)).sum()
-    assert biases.divergence(block, variance) == pytest.approx(expected)
-    part = Block(block.observed, np.arange(6) < 2, np.arange(4) < 3)  # biases of all entries
-    inside = np.array([1, 3])
-    expected = 0.5 * (np.log((inside + own) / own) + inside / (n[:2] + own)).sum()
-    assert part.of(part.observed).rows.counts.tolist() == [1, 3]
-    assert biases.divergence(part, variance) == pytest.approx(expected)
+    assert biases.divergence(observed, variance) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -250,19 +243,19 @@ def test_without_noise_errors_are_truncated_far_below_those_of_the_simplest_mode
 def test_errors_of_biases_are_those_of_entries_left_out():
     """With squares and without ridge the leave-one-out error of a mean is e n/(n − 1)."""
     X = np.arange(12.0).reshape(3, 4) ** 2
-    block = Block(Observed.from_dense(X), None, None)
+    observed = Observed.from_dense(X)
     zeros = np.zeros(3), np.zeros(4)
     residual = np.array([0.5, -0.5, 0.1, 0.2] * 3)
     residual[5] = 10.0
     rows = Biases(0.0, *zeros, 0.0, np.inf, 1.0)  # no biases of columns
-    leverage = rows.leverage(block, residual)
+    leverage = rows.leverage(observed, residual)
     expected = np.full(12, 1 / 4)
     expected[5] = 0.1 / 4  # Huber's weight of an outlier of ten widths
     np.testing.assert_allclose(leverage, expected)
-    found = _errors(considered(rows, residuals=residual), block)
+    found = _errors(considered(rows, residuals=residual), observed)
     np.testing.assert_allclose(found, np.abs(residual) / (1 - expected))
     alone = Biases(0.0, *zeros, -3.0, np.inf, 1.0)  # as of a row with one entry
-    found = _errors(considered(alone, residuals=np.full(12, 0.1)), block)
+    found = _errors(considered(alone, residuals=np.full(12, 0.1)), observed)
     np.testing.assert_allclose(found, 0.1 / 0.05)
 
 

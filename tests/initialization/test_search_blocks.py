@@ -1,4 +1,4 @@
-"""Large data: a block is searched, and the result is extended."""
+"""Large data: a small block is searched, then a larger one, and the result is extended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from robustmf import Observed, RobustMF
 from robustmf.backends.base import ProblemSize
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.initialization import search
+from robustmf.initialization import blocks, model_choice, search
+from robustmf.initialization.blocks import Block, DensityOrder, block_of
 from robustmf.kernels.team import Team
 
 
@@ -25,51 +26,85 @@ def problem(m=120, n=100, rank=2, noise=0.1, bad=0.1, seed=0):
     return clean, X
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of some 2,000 entries."""
-    options = replace(search.OPTIONS, max_entries=2000, max_block=2500, min_per_row=1.0)
-    monkeypatch.setattr(search, "OPTIONS", options)
-    return options
+def with_options(monkeypatch, **changed):
+    """Other sizes of blocks."""
+    monkeypatch.setattr(search, "BLOCKS", replace(blocks.OPTIONS, **changed))
 
 
-def test_a_block_has_the_rows_and_columns_with_most_entries(small_blocks):
-    observed = Observed.from_dense(problem()[1])
-    rows, columns = search.dense_block(observed)
-    for kept, groups in ((rows, observed.rows), (columns, observed.columns)):
+def operations_on(X):
+    return CPUOperations(Observed.from_dense(X), Team(1))
+
+
+def test_a_block_has_the_rows_and_columns_with_most_entries():
+    observed = Observed.from_dense(problem(300, 80)[1])
+    block = DensityOrder(observed).block(2000, 1.0, 2500)
+    sides = ((block.rows, observed.rows), (block.columns, observed.columns))
+    for kept, groups in sides:
         assert 0 < kept.sum() < len(kept)
         assert groups.counts[kept].min() >= groups.counts[~kept].max()
-    assert rows.mean() == pytest.approx(columns.mean(), abs=0.02)
-    mask = rows[observed.rows.group_of_entry()] & columns[observed.rows.indices]
-    assert small_blocks.max_entries <= mask.sum() <= small_blocks.max_block
+    assert block.rows.sum() == pytest.approx(block.columns.sum(), rel=0.1)
+    assert 2000 <= block.of(observed).n_entries <= 2500
 
 
-def test_a_block_is_larger_where_its_rows_would_have_few_entries(small_blocks, monkeypatch):
-    observed = Observed.from_dense(problem()[1])
-    smaller = search.dense_block(observed)[0].sum()
-    options = replace(small_blocks, min_per_row=45.0, max_block=5000)
-    monkeypatch.setattr(search, "OPTIONS", options)
-    assert search.dense_block(observed)[0].sum() > smaller
+def test_a_block_of_a_long_table_has_all_its_columns():
+    observed = Observed.from_dense(problem(300, 20)[1])
+    block = DensityOrder(observed).block(2000, 1.0, 2500)
+    assert block.columns.all()
+    assert not block.rows.all()
+
+
+def test_rows_with_equal_numbers_of_entries_are_taken_from_everywhere():
+    block = DensityOrder(Observed.from_dense(np.ones((400, 100)))).block(10_000, 1.0, 20_000)
+    assert block.columns.all()
+    assert 100 <= block.rows.sum() <= 200
+    assert 0.35 < block.rows[200:].sum() / block.rows.sum() < 0.65
+
+
+def test_a_block_is_larger_where_its_rows_would_have_few_entries():
+    order = DensityOrder(Observed.from_dense(problem()[1]))
+    smaller = order.block(2000, 1.0, 5000).rows.sum()
+    larger = order.block(2000, 45.0, 5000)
+    assert larger.rows.sum() > smaller
+    entries = larger.of(larger.observed)
+    assert entries.n_entries / max(entries.shape) >= 45
 
 
 def test_the_entries_of_a_block():
     X = problem(12, 9)[1]
+    X[4] = np.nan
     rng = np.random.default_rng(0)
     rows = rng.random(12) < 0.5
+    rows[4] = True
     columns = rng.random(9) < 0.5
-    block = search.block_of(Observed.from_dense(X), rows, columns)
+    block = block_of(Observed.from_dense(X), rows, columns)
     expected = Observed.from_dense(X[np.ix_(rows, columns)])
     np.testing.assert_array_equal(block.rows.pointers, expected.rows.pointers)
     np.testing.assert_array_equal(block.rows.indices, expected.rows.indices)
     np.testing.assert_array_equal(block.rows.values, expected.rows.values)
 
 
-def test_a_fit_from_a_block_is_as_good_as_one_from_all_entries(monkeypatch):
+def test_entries_in_parts_have_their_rows(monkeypatch):
+    X = problem(12, 9)[1]
+    X[4] = np.nan
+    observed = Observed.from_dense(X)
+    monkeypatch.setattr(blocks, "OPTIONS", replace(blocks.OPTIONS, batch=7))
+    _, rows, columns = zip(*blocks.parts(observed), strict=True)
+    np.testing.assert_array_equal(np.concatenate(rows), observed.rows.group_of_entry())
+    np.testing.assert_array_equal(np.concatenate(columns), observed.rows.indices)
+
+
+@pytest.mark.parametrize("coarse_entries", [600, 1500, 100_000])
+def test_a_fit_from_blocks_is_as_good_as_one_from_all_entries(coarse_entries, monkeypatch):
     clean, X = problem()
     errors = []
-    for max_entries in (10**6, 2000):
-        options = replace(search.OPTIONS, max_entries=max_entries, max_block=2500, min_per_row=1)
-        monkeypatch.setattr(search, "OPTIONS", options)
+    for max_entries in (10**6, 3000):
+        with_options(
+            monkeypatch,
+            max_entries=max_entries,
+            max_block=4000,
+            min_per_row=1.0,
+            coarse_entries=coarse_entries,
+        )
         model = RobustMF(random_state=0).fit(X)
         assert model.rank_ == 2
         filled = model.inverse_transform(model.row_factors_)
@@ -78,16 +113,99 @@ def test_a_fit_from_a_block_is_as_good_as_one_from_all_entries(monkeypatch):
     assert errors[1] < 1.02 * errors[0]
 
 
-def test_factors_outside_of_the_block_and_their_noise(small_blocks, monkeypatch):
-    monkeypatch.setattr(search, "OPTIONS", replace(small_blocks, max_entries=6000, max_block=7000))
+def test_the_small_block_determines_the_factors_that_it_shows(monkeypatch):
+    """With more factors it has more entries, or there is none."""
+    sizes = []
+    for rank in (1, 3, 12):
+        operations = operations_on(problem(300, 250, rank=rank, bad=0.0)[1])
+        with_options(monkeypatch, coarse_entries=1000, min_per_row=5.0, coarse_share=0.5)
+        coarse, block = search.nested_blocks(operations, None)
+        observed = coarse.of(operations.observed)
+        sizes.append(observed.n_entries)
+        assert (coarse is block) == (rank == 12)
+        assert observed.n_entries >= 4 * rank * sum(observed.shape)
+    assert sizes == sorted(sizes)
+
+
+def weak_factors(seed=0):
+    """Two strong factors, and one that only many rows and columns show."""
+    rng = np.random.default_rng(seed)
+    scales = [1.0, 1.0, 0.35]
+    U, V = rng.standard_normal((500, 3)) * scales, rng.standard_normal((400, 3))
+    X = U @ V.T + rng.standard_normal((500, 400))
+    X[rng.random(X.shape) > 0.25] = np.nan
+    return X
+
+
+def test_factors_that_the_small_block_does_not_show_are_found(monkeypatch):
+    X = weak_factors()
+    ranks = []
+    for coarse_entries in (2500, 10**6):
+        with_options(monkeypatch, coarse_entries=coarse_entries, entries_per_parameter=1.0)
+        found = search.searched_factors(operations_on(X), None, np.random.default_rng(0))
+        ranks.append(found.rank)
+    assert ranks == [3, 3]
+    part = search.nested_blocks(operations_on(X), None)[0]
+    assert part.is_whole
+    with_options(monkeypatch, coarse_entries=2500, entries_per_parameter=1.0)
+    part = search.nested_blocks(operations_on(X), None)[0]
+    operations = operations_on(part.of(Observed.from_dense(X)).to_dense())
+    assert search.search_entries(operations, None, np.random.default_rng(0)).rank < 3
+
+
+def test_the_result_of_the_small_block_is_extended_where_the_larger_shows_no_more(monkeypatch):
+    """Only where the larger one is itself a part of the entries."""
+    operations = operations_on(problem(300, 250, bad=0.02)[1])
+    rng = np.random.default_rng(0)
+    for max_entries, expected in ((15_000, None), (10**6, 2)):
+        with_options(monkeypatch, coarse_entries=5_000, max_entries=max_entries, min_per_row=10.0)
+        coarse, block = search.nested_blocks(operations, None)
+        assert coarse is not block
+        part, inside = (operations.on(one.of(operations.observed)) for one in (coarse, block))
+        found = search.search_entries(part, None, rng)
+        better = search.refined(inside, found, coarse, block, None, rng)
+        assert (None if better is None else better.rank) == expected
+
+
+def test_a_small_block_without_factors_does_not_decide(monkeypatch):
+    """What it does not show is searched for in all entries."""
+    compared = []
+    compare = model_choice._compared
+
+    def recorded(operations, *arguments):
+        found = compare(operations, *arguments)
+        compared.append((operations.observed.n_entries, found.chosen.factors.rank))
+        return found
+
+    monkeypatch.setattr(model_choice, "_compared", recorded)
+    with_options(monkeypatch, coarse_entries=1000, min_per_row=10.0)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 1)) @ rng.standard_normal((1, 160)) * 0.5
+    X += rng.standard_normal(X.shape)
+    model = RobustMF(random_state=0, bias=False).fit(X)
+    assert [rank for _, rank in compared] in ([0, 1], [1])
+    assert model.rank_ == 1
+    compared.clear()
+    model = RobustMF(random_state=0).fit(rng.standard_normal((200, 160)))
+    assert compared[-1] == (32_000, 0)
+    assert len(compared) == 2
+    assert model.rank_ == 0
+
+
+def test_factors_outside_of_the_block_and_their_noise(monkeypatch):
     clean, X = problem(200, 160, bad=0.0)
     scale = np.where(np.arange(200) % 3 == 0, 0.5, 0.0)
     noisy = X + scale[:, None] * np.random.default_rng(1).standard_normal(X.shape)
-    operations = CPUOperations(Observed.from_dense(noisy), Team(1))
+    operations = operations_on(noisy)
+    with_options(
+        monkeypatch, max_entries=6000, max_block=7000, min_per_row=1.0, coarse_entries=5000
+    )
+    coarse, block = search.nested_blocks(operations, None)
+    assert coarse is block
     found = search.searched_factors(operations, None, np.random.default_rng(0))
-    rows, columns = search.dense_block(operations.observed)
     error = np.abs(found.U @ found.V.T - clean)
-    assert np.median(error[~rows][:, ~columns]) < 0.15
+    rows = block.rows
+    assert np.median(error[~rows][:, ~block.columns]) < 0.15
     levels = found.noise.row_scales[~rows]
     loud = scale[~rows] > 0
     assert np.median(levels[loud]) > 1.8 * np.median(levels[~loud])
@@ -97,7 +215,10 @@ def test_factors_outside_of_the_block_and_their_noise(small_blocks, monkeypatch)
 
 def test_the_size_that_is_searched():
     size = ProblemSize((4000, 1000), 1_000_000, 5, 8)
-    assert search.searched_size(replace(size, n_entries=250_000)).shape == (4000, 1000)
-    block = search.searched_size(replace(size, n_entries=4_000_000))
+    assert blocks.searched_size(replace(size, n_entries=250_000)).shape == (4000, 1000)
+    block = blocks.searched_size(replace(size, n_entries=4_000_000))
     assert block.n_entries == 1_000_000
-    assert block.shape == (2000, 500)
+    assert block.shape == (1000, 1000)
+    long = blocks.searched_size(replace(size, shape=(40_000, 100), n_entries=4_000_000))
+    assert long.shape == (10_000, 100)
+    assert Block(Observed.from_dense(np.ones((2, 2))), None, None).is_whole

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.data.observed import Observed
+
 Array = NDArray[np.floating[Any]]
 
 
@@ -64,7 +66,7 @@ class ModelCandidate:
         return cls(model, rank, float(errors.mean()), standard_error, chosen)
 
 
-def simplest(errors: Sequence[Array]) -> int:
+def simplest(errors: Sequence[Array], observed: Observed) -> int:
     """The index of the first model whose error is the least, up to one standard error.
 
     Models are in order of complexity. The standard error is that of the mean difference of the
@@ -73,6 +75,21 @@ def simplest(errors: Sequence[Array]) -> int:
     best = min(errors, key=lambda own: float(own.mean()))
     for k, own in enumerate(errors):
         difference = own - best
-        if difference.mean() <= difference.std() / np.sqrt(len(difference)):
+        if difference.mean() <= standard_error(difference, observed):
             return k
     raise AssertionError("one of the models has the least error")
+
+
+def standard_error(difference: Array, observed: Observed) -> float:
+    """The standard error of the mean of a quantity of the entries.
+
+    Those of one row depend on each other, because they depend on its factors, and so do those of
+    one column: the variance is clustered by both (Cameron, Gelbach and Miller 2011), and at least
+    that of independent entries.
+    """
+    centered = difference - difference.mean()
+    rows = np.bincount(observed.rows.group_of_entry(), centered, minlength=observed.shape[0])
+    columns = np.bincount(observed.rows.indices, centered, minlength=observed.shape[1])
+    independent = float(centered @ centered)
+    clustered = float(rows @ rows) + float(columns @ columns) - independent
+    return math.sqrt(max(clustered, independent)) / len(difference)

@@ -191,7 +191,7 @@ class Comparison:
         """The simplest of the ``open_`` models that predicts as well as the best of them."""
         errors = [_errors(one, observed) for one in models]
         errors = _truncated(errors, [errors[k] for k in open_], [models[k] for k in open_])
-        best = open_[simplest([errors[k] for k in open_])]
+        best = open_[simplest([errors[k] for k in open_], observed)]
         return cls(tuple(models), tuple(errors), best)
 
     def extended(self, operations: EntryOperations, block: Block) -> ModelChoice:
@@ -256,7 +256,7 @@ def _compared(
             considered.append(ConsideredModel(name, left, own, left.evidence))
         errors = [np.abs(observed.rows.values)]
         errors += [_errors(one, observed) for one in considered]
-        best = (None, *bases)[simplest(_truncated(errors, errors[1:], considered))]
+        best = (None, *bases)[simplest(_truncated(errors, errors[1:], considered), observed)]
         base = "biases" if plain is None else best
     with_factors = []
     if plain is not None and plain.rank > 0:

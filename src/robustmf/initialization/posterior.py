@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustmf.data.observed import Observed
@@ -103,6 +104,21 @@ class Side:
             log_det += float(np.linalg.slogdet(full)[1].sum())
         second = float(np.diag(self.second_moment()) @ precision) * n
         return 0.5 * (second - n * rank - log_det - n * float(np.log(precision).sum()))
+
+    def returned(self, other: Side, weights: Array) -> Array:
+        """The share of each row's precision that is the uncertainty of the other side's factors.
+
+        The mean over the factors; ``weights`` are the precisions of the entries.
+        """
+        rank = self.U.shape[1]
+        a, c = np.tril_indices(rank)
+        groups = self.groups
+        shape = (len(groups), len(other.U))
+        precisions = sp.csr_array((weights, groups.indices, groups.pointers), shape=shape)
+        # of packed matrices, both with doubled off-diagonal elements
+        uncertain = precisions @ other.covariances.astype(np.float64)
+        products = np.einsum("ik,ik,k->i", self.covariances, uncertain, np.where(a == c, 1, 0.5))
+        return np.asarray(products / rank)
 
     def second_moment(self) -> Array:
         """The mean of E[uuᵀ] over the rows."""

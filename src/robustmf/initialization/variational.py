@@ -687,6 +687,25 @@ class VariationalSearch:
         expected = counts * (np.square(own.U) @ by_count)
         return np.divide(sums, expected, out=np.ones_like(sums), where=expected > 0)
 
+    def _predicted_residuals(self) -> Array:
+        """The difference of each entry from its prediction by the others.
+
+        The residuals of a pass are without the influence that an entry has on its own row and
+        column. A change of a row also returns to it, through the columns of its entries: in all the
+        influence is larger by 1/(1 − ρ), where ρ is the share of the row's posterior precision that
+        is the uncertainty of these columns. It is large for factors hardly stronger than the noise.
+        """
+        if self.rank == 0:
+            return self.residuals
+        fitted = np.einsum("tq,tq->t", self.rows.U[self.i], self.columns.U[self.j])
+        residuals = self.values - fitted
+        factors = [
+            1 / np.maximum(1 - own.returned(other, own.take(self.weights)), OPTIONS.min_direct)
+            for own, other in (self.sides, self.sides[::-1])
+        ]
+        influence = 0.5 * (factors[0][self.i] + factors[1][self.j])
+        return np.asarray(residuals + influence * (self.residuals - residuals))
+
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
         scales = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
@@ -710,7 +729,7 @@ class VariationalSearch:
                 self._ridge(self.columns, self.rows, row_unit),
             ),
             self.reliability.clip(0.0, 1.0),
-            self.residuals * scales,
+            self._predicted_residuals() * scales,
             self.evidence() - float(log_scales.sum()),
             self.log_densities - log_scales,
         )

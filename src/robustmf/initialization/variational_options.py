@@ -129,6 +129,8 @@ class VariationalOptions:
         The density there of the logarithm of residuals beyond all components.
     sample : int
         Medians over the entries are those of every k-th of them, at least so many.
+    min_direct : float
+        Lower bound of the direct share of an entry's influence on its own prediction.
     batch : int
         Entries whose uncertainty is computed together, which bounds the memory.
     """
@@ -190,6 +192,7 @@ class VariationalOptions:
     max_repetitions: int = 4
     max_passes: int = 600
     sample: int = 1 << 16
+    min_direct: float = 0.05
     batch: int = 1 << 14
 
 
