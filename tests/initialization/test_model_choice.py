@@ -12,13 +12,14 @@ from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.biases import Biases, learned_biases
-from robustmf.initialization.candidates import ModelCandidate, simplest
+from robustmf.initialization.candidates import ModelCandidate, simplest, standard_error
 from robustmf.initialization.model_choice import (
     ConsideredModel,
     _errors,
     _truncated,
     _with_more_evidence,
 )
+from robustmf.initialization.search import search_entries
 from robustmf.kernels.team import Team
 
 
@@ -110,13 +111,45 @@ def test_candidates_have_errors_of_entries_that_were_not_used():
 
 
 def test_the_simplest_model_within_a_standard_error_is_chosen():
+    observed = Observed.from_dense(np.ones((40, 25)))
     rng = np.random.default_rng(0)
     best = rng.exponential(size=1000)
     noise = 0.1 * rng.standard_normal(1000)
     noise -= noise.mean()
-    assert simplest([best + noise + 0.002, best]) == 0
-    assert simplest([best + noise + 0.02, best]) == 1
-    assert simplest([best + 5, best + noise + 0.002, best]) == 1
+    assert simplest([best + noise + 0.002, best], observed) == 0
+    assert simplest([best + noise + 0.02, best], observed) == 1
+    assert simplest([best + 5, best + noise + 0.002, best], observed) == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_standard_errors_count_rows_and_columns_of_dependent_errors(axis):
+    """Errors that are equal within a row, or a column, are no more than one observation."""
+    rng = np.random.default_rng(0)
+    observed = Observed.from_dense(np.ones((40, 25)))
+    of_group = np.expand_dims(rng.standard_normal((25, 40)[axis]), axis)
+    found = standard_error(np.broadcast_to(of_group, (40, 25)).ravel(), observed)
+    assert found == pytest.approx(of_group.std() / np.sqrt(of_group.size), rel=0.03)
+    independent = rng.standard_normal(1000)
+    expected = independent.std() / np.sqrt(1000)
+    assert 0.999 * expected <= standard_error(independent, observed) < 1.5 * expected
+
+
+@pytest.mark.parametrize(("shape", "density"), [((200, 160), 1.0), ((200, 160), 0.3)])
+def test_noise_has_no_factors(shape, density):
+    """The first singular vectors of noise predict it worse than zero, which their errors show."""
+    excess = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal(shape)
+        X[rng.random(shape) > density] = np.nan
+        assert RobustMF(random_state=0).fit(X).rank_ == 0
+        operations = CPUOperations(Observed.from_dense(X), Team(1))
+        found = search_entries(operations, 2, rng)
+        if found.rank:
+            zero = np.abs(operations.observed.rows.values)
+            excess.append(np.abs(found.residuals).mean() / zero.mean())
+    assert excess
+    assert np.mean(excess) > 1
 
 
 def test_of_two_models_with_factors_the_one_with_more_evidence_is_considered():

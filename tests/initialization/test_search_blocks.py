@@ -12,6 +12,7 @@ from robustmf.backends.base import ProblemSize
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.initialization import blocks, model_choice, search
 from robustmf.initialization.blocks import Block, DensityOrder, block_of
+from robustmf.initialization.variational import VariationalSearch
 from robustmf.kernels.team import Team
 
 
@@ -115,22 +116,42 @@ def test_a_fit_from_blocks_is_as_good_as_one_from_all_entries(coarse_entries, mo
 
 def test_the_small_block_determines_the_factors_that_it_shows(monkeypatch):
     """With more factors it has more entries, or there is none."""
+    with_options(monkeypatch, coarse_entries=1000, min_per_row=5.0)
     sizes = []
-    for rank in (1, 3, 12):
+    for rank in (1, 3, 6):
         operations = operations_on(problem(300, 250, rank=rank, bad=0.0)[1])
-        with_options(monkeypatch, coarse_entries=1000, min_per_row=5.0, coarse_share=0.5)
-        coarse, block = search.nested_blocks(operations, None)
-        observed = coarse.of(operations.observed)
+        observed = search.nested_blocks(operations, None)[0].of(operations.observed)
+        shown = search.shown_factors(observed, None, operations.team)
+        assert observed.n_entries >= 4 * shown * sum(observed.shape)
         sizes.append(observed.n_entries)
-        assert (coarse is block) == (rank == 12)
-        assert observed.n_entries >= 4 * rank * sum(observed.shape)
     assert sizes == sorted(sizes)
+    with_options(monkeypatch, coarse_entries=1000, min_per_row=5.0, entries_per_parameter=100.0)
+    coarse, block = search.nested_blocks(operations, None)
+    assert coarse is block
+
+
+def test_factors_that_the_small_block_does_not_determine_are_searched_for_anew(monkeypatch):
+    with_options(monkeypatch, coarse_entries=1000, min_per_row=5.0)
+    operations = operations_on(problem(300, 250, bad=0.0)[1])
+    refined = []
+    monkeypatch.setattr(search, "refined", lambda *_: refined.append(1))
+    for enough in (True, False):
+        with monkeypatch.context() as patched:
+            patched.setattr(search, "is_determined", lambda *_, enough=enough: enough)
+            found = search.searched_factors(operations, None, np.random.default_rng(0))
+        assert found.rank == 2
+    assert refined == [1]
+    found = search.search_entries(operations, None, np.random.default_rng(0))
+    assert search.is_determined(found, operations.observed)
+    few = block_of(operations.observed, np.arange(300) < 10, np.arange(250) < 10)
+    assert not search.is_determined(found, few)
+    assert not search.is_determined(None, operations.observed)
 
 
 def weak_factors(seed=0):
     """Two strong factors, and one that only many rows and columns show."""
     rng = np.random.default_rng(seed)
-    scales = [1.0, 1.0, 0.35]
+    scales = [1.0, 1.0, 0.2]
     U, V = rng.standard_normal((500, 3)) * scales, rng.standard_normal((400, 3))
     X = U @ V.T + rng.standard_normal((500, 400))
     X[rng.random(X.shape) > 0.25] = np.nan
@@ -155,7 +176,8 @@ def test_factors_that_the_small_block_does_not_show_are_found(monkeypatch):
 
 def test_the_result_of_the_small_block_is_extended_where_the_larger_shows_no_more(monkeypatch):
     """Only where the larger one is itself a part of the entries."""
-    operations = operations_on(problem(300, 250, bad=0.02)[1])
+    monkeypatch.setattr(VariationalSearch, "grow", lambda *_: False)
+    operations = operations_on(problem(300, 250, bad=0.0)[1])
     rng = np.random.default_rng(0)
     for max_entries, expected in ((15_000, None), (10**6, 2)):
         with_options(monkeypatch, coarse_entries=5_000, max_entries=max_entries, min_per_row=10.0)

@@ -25,6 +25,7 @@ from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.search import (
     extended,
+    is_determined,
     nested_blocks,
     noise_of_entries,
     refined,
@@ -150,8 +151,8 @@ def choose_model(
     else:
         part = host.on(coarse.of(host.observed))
         found = _compared(part, rank, with_biases, without_biases, rng)
-        if found is None or found.chosen.factors.rank == 0:
-            # factors that a part of the entries does not show
+        if found is None or not is_determined(found.chosen.factors, part.observed):
+            # a part of the entries does not show or determine the factors
             found = _compared(inside, rank, with_biases, without_biases, rng)
         else:
             better = _refined(inside, found, rank, rng, coarse, block)

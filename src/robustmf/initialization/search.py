@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.ridge import FactorRidge
+from robustmf.data.observed import Observed
 from robustmf.initialization.attempts import (
     is_searchable,
     noise_without_factors,
@@ -72,9 +73,10 @@ def searched_factors(
     part = inside if coarse is block else host.on(coarse.of(host.observed))
     found = search_entries(part, rank, rng)
     if coarse is not block:
-        if found is None or found.rank == 0:
+        if not is_determined(found, part.observed):
             found = search_entries(inside, rank, rng)
         else:
+            assert found is not None
             better = refined(inside, found, coarse, block, rank, rng)
             if better is None:
                 block = coarse
@@ -110,6 +112,13 @@ def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block
         if needed <= per_row:
             return coarse, block
         per_row = needed
+
+
+def is_determined(found: FoundFactors | None, observed: Observed) -> bool:
+    """Whether there are factors, and enough entries to rely on them."""
+    if found is None or found.rank == 0:
+        return False
+    return observed.n_entries >= BLOCKS.entries_per_parameter * found.rank * sum(observed.shape)
 
 
 def search_entries(
