@@ -306,7 +306,7 @@ def _copy_parquet(
     import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    from robustmf.data.tables import triplet_columns  # noqa: PLC0415 - as above
+    from robustmf.data.columns import triplet_columns  # noqa: PLC0415 - as above
     from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - as above
 
     table = read_table(source)
