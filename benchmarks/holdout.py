@@ -1,9 +1,8 @@
-"""Selecting 10 % of 10 million entries for validation, by hash and by permutation."""
+"""Selecting 10 % of 10 million entries for validation."""
 
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from benchmarks.measure import markdown, part, quickest
 from robustmf.data.hashing import hash_ids
-from robustmf.data.holdout import select_by_hash, select_by_permutation
+from robustmf.data.holdout import select_by_hash
 from robustmf.data.observed import Compressed, Observed
 
 SMALL = {"scale": 0.001}
@@ -30,30 +29,25 @@ def run(scale: float = 1.0) -> dict[str, Any]:
     values = rng.standard_normal(m * PER_ROW, dtype=np.float32)
     pointers = np.arange(0, m * PER_ROW + 1, PER_ROW)
     observed = Observed(Compressed(pointers, columns, values), (m, COLUMNS))
-    selectors: dict[str, Callable[..., Any]] = {
-        "hash": partial(select_by_hash, seed=0),
-        "permutation": partial(select_by_permutation, rng=rng),
-    }
-    found: dict[str, Any] = {"entries": observed.n_entries, "ids": m}
-    for name, select in selectors.items():
-        work = partial(select, observed, None, 0.1)
-        seconds = quickest(work, 3)
-        tracemalloc.start()
-        work()
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        found[name] = {"seconds": seconds, "bytes_per_entry": peak / observed.n_entries}
+    select = partial(select_by_hash, observed, None, 0.1, 0)
+    seconds = quickest(select, 3)
+    tracemalloc.start()
+    select()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     ids = [f"user {k}" for k in range(m)]
-    found["hash_ids_seconds"] = quickest(partial(hash_ids, ids), 3)
-    return found
+    return {
+        "entries": observed.n_entries,
+        "ids": m,
+        "hash": {"seconds": seconds, "bytes_per_entry": peak / observed.n_entries},
+        "hash_ids_seconds": quickest(partial(hash_ids, ids), 3),
+    }
 
 
 def table(results: dict[str, Any]) -> str:
-    """One row per selector."""
-    rows = [
-        [name, f"{results[name]['seconds']:.2f}", f"{results[name]['bytes_per_entry']:.1f}"]
-        for name in ("hash", "permutation")
-    ]
+    """The selection, and the hashes of ids."""
+    found = results["hash"]
+    rows = [["selection", f"{found['seconds']:.2f}", f"{found['bytes_per_entry']:.1f}"]]
     rows.append([f"hashing {results['ids']:,} text ids", f"{results['hash_ids_seconds']:.2f}", ""])
     title = f"{results['entries']:,} entries"
-    return markdown(title, ["selection", "seconds", "peak bytes per entry"], rows)
+    return markdown(title, ["step", "seconds", "peak bytes per entry"], rows)

@@ -66,6 +66,10 @@ def pytest_configure(config):
 
 needs_gpu = pytest.mark.gpu
 
+#: The backends with operations on entries, by the values of ``device``, and all backends.
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+BACKENDS = [*DEVICES, "dask"]
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
@@ -152,7 +156,7 @@ def random_problem(m=40, n=30, rank=3, share=0.4, seed=0, dtype=np.float64):
     return Observed.from_dense(X.astype(dtype)), U.astype(dtype), V.astype(dtype)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.fixture(params=DEVICES)
 def operations_on(request, team, monkeypatch):
     """A function that makes the operations on entries; on the GPU short chunks split rows."""
     if request.param == "cpu":

@@ -11,21 +11,21 @@ _WAYS = "io/test_checkpoint.py -k 'every_iteration and float64'"
 MUTANTS = [
     Mutant(
         "io/checkpoint.py",
-        '"weights": None if weights is None else _digest(weights),',
+        '"weights": None if weights is None else digest(weights),',
         '"weights": None,',
         _CHECKPOINT + " -k weights",
         aimed=True,
     ),
     Mutant(
         "io/checkpoint.py",
-        '"X": _digest(rows.pointers, rows.indices, rows.values),',
-        '"X": _digest(rows.pointers, rows.indices),',
+        '"X": digest(rows.pointers, rows.indices, rows.values),',
+        '"X": digest(rows.pointers, rows.indices),',
         _CHECKPOINT + " -k 'other or another or refus'",
         aimed=True,
     ),
     Mutant(
         "io/checkpoint.py",
-        '_digest_ids(observed) if settings["validation_fraction"] is not None else None',
+        'digest_of_ids(observed) if settings["validation_fraction"] is not None else None',
         "None",
         _CHECKPOINT + " -k other_ids",
     ),
@@ -69,7 +69,7 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        "io/checkpoint.py",
+        "io/fit_identity.py",
         "    except (TypeError, ValueError, ArithmeticError):\n        return False",
         "    except (TypeError, ValueError):\n        return False",
         _CHECKPOINT + " -k 'compared'",
@@ -90,15 +90,15 @@ MUTANTS = [
         aimed=True,
     ),
     Mutant(
-        "io/checkpoint.py",
+        "io/fit_identity.py",
         'seed["pool"] <= _MAX_POOL',
         "True",
         "io/test_forged_files.py -k 'seed and 2000'",
         aimed=True,
     ),
     Mutant(
-        "io/checkpoint.py",
-        '        digest.update(f"{host.dtype.str} {host.shape} ".encode())\n',
+        "io/fit_identity.py",
+        '        checksum.update(f"{host.dtype.str} {host.shape} ".encode())\n',
         "",
         _PARTS,
         aimed=True,

@@ -28,13 +28,13 @@ MUTANTS = [
     ),
     Mutant(
         "io/reading/parquet.py",
-        "source, _ROW_BYTES * file.metadata.num_rows,",
+        "source, OPTIONS.row_bytes * file.metadata.num_rows,",
         "source, 0,",
         _RATINGS + " -k implausible",
     ),
     Mutant("io/reading/size_checks.py", "if max(shape) > max(", "if min(shape) > max(", _MATRIX),
     Mutant(
-        "io/reading/size_checks.py", "_SMALL_SHAPE = 10**6", "_SMALL_SHAPE = 2 * 10**6", _MATRIX
+        "io/reading/options.py", "small_shape: int = 10**6", "small_shape: int = 2 * 10**6", _MATRIX
     ),
     Mutant(
         "io/reading/source.py",

@@ -17,7 +17,7 @@ import pytest
 from clusters import Own as UserDefined
 
 import oracles
-from conftest import close, members, needs_gpu, random_problem
+from conftest import BACKENDS, DEVICES, close, members, random_problem
 from robustmf import RobustMF
 from robustmf.backends.base import (
     Backend,
@@ -38,9 +38,6 @@ from robustmf.data.observed import Observed
 from robustmf.initialization import nonnegative
 from robustmf.losses import L2, LSP, Welsch, smoothed
 from robustmf.solvers.registry import choose_solver, get_solver, solver_names
-
-DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
-BACKENDS = [*DEVICES, "dask"]
 
 
 def backend_of(name):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from clusters import Own as UserDefined
 
-from conftest import needs_gpu, random_problem
+from conftest import BACKENDS, random_problem
 from robustmf import Observed, RobustMF
 from robustmf.backends.registry import get_cluster_backend
 
@@ -22,7 +22,7 @@ FEW = {"max_iter": 3, "tol": 1e-12, "solver": "irls", "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::robustmf.exceptions.NotConvergedWarning")
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=needs_gpu), "dask"])
+@pytest.fixture(params=BACKENDS)
 def fit_on(request):
     """Fits an estimator to a table of weighted entries on every backend."""
 

@@ -27,6 +27,7 @@ from robustmf.cli.errors import as_options
 from robustmf.cli.fit_options import SolverOptions
 from robustmf.io import guess_layout, read_ratings
 from robustmf.io.reading import filtered_copy
+from robustmf.io.reading.options import ReadingOptions
 from robustmf.solvers.registry import solver_names
 
 
@@ -296,7 +297,7 @@ def test_cleaned_file_has_the_same_format(tmp_path, triplets, kind):
 
 @pytest.mark.parametrize("bytes_at_once", [1, 7, 1 << 22])
 def test_cleaned_file_keeps_all_other_bytes(tmp_path, monkeypatch, bytes_at_once):
-    monkeypatch.setattr(filtered_copy, "_BLOCK_BYTES", bytes_at_once)
+    monkeypatch.setattr(filtered_copy, "OPTIONS", ReadingOptions(copied_bytes=bytes_at_once))
     path = tmp_path / "in.csv"
     out = tmp_path / "out.csv"
     path.write_bytes(

@@ -20,6 +20,7 @@ from robustmf.cli.errors import BAD_INPUT, FAILED
 from robustmf.io import MalformedFileError, read_ratings
 from robustmf.io.reading import filtered_copy
 from robustmf.io.reading.layout import quote_stays_open, records
+from robustmf.io.reading.options import ReadingOptions
 from robustmf.report.names import csv_text
 from stress.system_calls import disk_full, failing_call
 
@@ -51,7 +52,7 @@ COLUMNS = [f'"{k}' for k in range(12)]
 
 @pytest.mark.parametrize("block", [7, 1 << 22])
 def test_clean_of_a_file_with_quoted_newlines(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(filtered_copy, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(filtered_copy, "OPTIONS", ReadingOptions(copied_bytes=block))
     path = triplet_file(tmp_path / "table.csv", ROWS, COLUMNS)
     clean = tmp_path / "clean.csv"
     result = run("clean", path, "-o", clean, "--rank", 1, "--no-bias", "--json")

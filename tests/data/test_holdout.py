@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from robustmf.data.holdout import hold_out, holdout_seed, select_by_hash, select_by_permutation
+from robustmf.data.holdout import hold_out, holdout_seed, select_by_hash
 from robustmf.data.observed import Observed
 
 
-def permutation_with_seed(observed, weights, fraction, seed):
-    return select_by_permutation(observed, weights, fraction, np.random.default_rng(seed))
-
-
-@pytest.mark.parametrize("select", [select_by_hash, permutation_with_seed])
-def test_every_row_and_column_retains_an_entry(select):
+def test_every_row_and_column_retains_an_entry():
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((40, 30)) < 0.08, 1.0, np.nan)
     dense[np.arange(40), rng.integers(30, size=40)] = 1.0
@@ -22,7 +16,7 @@ def test_every_row_and_column_retains_an_entry(select):
     observed = Observed.from_dense(dense)
     weights = np.where(rng.random(observed.n_entries) < 0.3, 0.0, 2.0)
     for seed in range(5):
-        kept, _, held_out = hold_out(observed, None, select(observed, None, 0.5, seed))
+        kept, _, held_out = hold_out(observed, None, select_by_hash(observed, None, 0.5, seed))
         assert kept.rows.counts.min() >= 1
         assert kept.columns.counts.min() >= 1
         assert (
@@ -32,11 +26,11 @@ def test_every_row_and_column_retains_an_entry(select):
             <= round(observed.n_entries / 2)
         )
         kept, kept_weights, held_out = hold_out(
-            observed, weights, select(observed, weights, 0.5, seed)
+            observed, weights, select_by_hash(observed, weights, 0.5, seed)
         )
         assert np.all(held_out.weights == 2)
         assert len(kept_weights) == kept.n_entries
-    few = hold_out(observed, None, select(observed, None, 0.1, 0))[2]
+    few = hold_out(observed, None, select_by_hash(observed, None, 0.1, 0))[2]
     assert len(few.values) == round(0.1 * observed.n_entries)
 
 
@@ -89,6 +83,21 @@ def test_the_selection_by_hash_depends_on_ids_only():
     assert not np.array_equal(
         select_by_hash(without_ids, None, 0.2, 5), select_by_hash(without_ids, None, 0.2, 6)
     )
+
+
+def test_the_selection_by_indices_does_not_depend_on_ids():
+    rng = np.random.default_rng(2)
+    i, j = np.nonzero(rng.random((30, 20)) < 0.4)
+    values = np.ones(len(i))
+    with_ids, with_others = (
+        Observed.from_triplets(row=[f"{prefix}{k:02}" for k in i], col=j.tolist(), value=values)
+        for prefix in ("user ", "reader ")
+    )
+    by_indices = select_by_hash(with_ids, None, 0.2, 5, by_ids=False)
+    assert np.array_equal(by_indices, select_by_hash(with_others, None, 0.2, 5, by_ids=False))
+    without_ids = Observed.from_indices(i, j, values)
+    assert np.array_equal(by_indices, select_by_hash(without_ids, None, 0.2, 5))
+    assert not np.array_equal(by_indices, select_by_hash(with_ids, None, 0.2, 5))
 
 
 def test_the_seed_of_the_selection_does_not_advance_the_generator():

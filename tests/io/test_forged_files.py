@@ -14,13 +14,13 @@ from forged import drop, put, reenter, refused, reshape, rewritten
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import CheckpointError, ModelFileError, NotSavableError
-from robustmf.io import model_file
+from robustmf.io import encoding, model_file
 from robustmf.io.model_file import Saved
 from robustmf.io.model_state import _check_ids
 
 DATA = make_synthetic(40, rank=2, observed=0.6, random_state=0)
 MODEL = RobustMF(2, bias=True, random_state=0, n_jobs=1).fit(DATA.train)
-GENERATORS = sorted(model_file._GENERATORS)
+GENERATORS = sorted(encoding._GENERATORS)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def random_file(bits, **changes):
     """Encoded generator whose state has changed values, and its arrays."""
     arrays = {}
     generator = np.random.Generator(getattr(np.random, bits)(1))
-    encoded = model_file._encode(generator, "parameter random_state", arrays)
+    encoded = encoding.encode(generator, "parameter random_state", arrays)
     document = encoded["state"]["dict"]
     for name, value in changes.items():
         inner = document["state"]["dict"]
@@ -140,7 +140,7 @@ def test_a_small_file_cannot_take_gigabytes(content, scratch, dtype):
 
 
 def test_the_sizes_of_all_arrays_count(content, scratch):
-    width = model_file._MAX_EXPANSION * len(content) // 4
+    width = encoding._MAX_EXPANSION * len(content) // 4
     items = {"items": ["a"], "dtype": f"<U{width // 2}", "shape": [1]}
 
     def alter(document, arrays):

@@ -22,6 +22,7 @@ from robustmf.exceptions import (
 from robustmf.io import checkpoint as checkpoint_module
 from robustmf.io import model_file
 from robustmf.io.checkpoint import Checkpoint
+from robustmf.io.fit_identity import digest, require_same_fit
 from robustmf.solvers.base import require_same_layout
 
 
@@ -226,7 +227,7 @@ def test_settings_that_cannot_be_compared_are_those_of_another_fit(name, value, 
     current = {"version": 4, "robustmf": "1", "tol": 0.1, "random_state": {"entropy": [1]}}
     saved = current | {name: value}
     with pytest.raises(CheckpointError, match=r"another fit|is of version") as raised:
-        checkpoint_module.require_same_fit(path, saved, current)
+        require_same_fit(path, saved, current)
     assert "\n" not in str(raised.value)
 
 
@@ -270,12 +271,10 @@ def test_the_checkpoint_of_another_device_is_refused(path):
 def test_digests_distinguish_types_and_shapes():
     zeros = np.zeros(4)
     others = [zeros.astype(np.int64), zeros.reshape(2, 2), zeros[:3], np.zeros(8, np.float32)]
-    digests = {checkpoint_module._digest(array) for array in (zeros, *others)}
+    digests = {digest(array) for array in (zeros, *others)}
     assert len(digests) == 5
-    assert checkpoint_module._digest(zeros) == checkpoint_module._digest(zeros.copy())
-    assert checkpoint_module._digest(zeros[:2], zeros) != checkpoint_module._digest(
-        zeros, zeros[:2]
-    )
+    assert digest(zeros) == digest(zeros.copy())
+    assert digest(zeros[:2], zeros) != digest(zeros, zeros[:2])
 
 
 def test_saved_arrays_must_have_the_shapes_and_types_of_the_fit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -33,6 +34,34 @@ def test_import_is_light():
     )
     fit = "import numpy as np; from robustmf import RobustMF; RobustMF(1).fit(np.eye(9))"
     assert modules_after(fit, ["matplotlib", "torch", "dask", "rich"]) == "[]"
+
+
+def names_compared(tree):
+    """Comparisons of something named solver or device with text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+            names = {getattr(part, "attr", getattr(part, "id", "")) for part in parts}
+            texts = [
+                one for part in parts for one in ast.walk(part) if isinstance(one, ast.Constant)
+            ]
+            if names & {"solver", "device"} and any(isinstance(one.value, str) for one in texts):
+                yield node.lineno
+
+
+def test_names_of_solvers_and_devices_are_compared_in_the_registries_only():
+    folder = Path(robustmf.__file__).parent
+    found = [
+        f"{path.relative_to(folder)}:{line}"
+        for path in folder.rglob("*.py")
+        if path.name != "registry.py"
+        for line in names_compared(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+    assert list(names_compared(ast.parse("settings.solver == 'auto' or device in ('cpu',)"))) == [
+        1,
+        1,
+    ]
 
 
 def test_public_names():

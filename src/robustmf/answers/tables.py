@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.data.columns import form_of_column
 from robustmf.data.observed import Observed
 from robustmf.data.ranking import Ranked
 from robustmf.data.table_form import TableForm
-from robustmf.data.tables import form_of_column
 from robustmf.model import FittedModel
 
 Array = NDArray[np.floating[Any]]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustmf.data.columns import open_table
 from robustmf.data.ids import Side, listed_ids
 from robustmf.data.observed import Observed
-from robustmf.data.tables import WideTable, is_table, labels_of, open_table, wide_table
+from robustmf.data.tables import WideTable, is_table, labels_of, wide_table
 
 Ids = Sequence[Hashable] | None
 

@@ -1,18 +1,13 @@
 """Entries that are held out of a fit.
 
-A selector takes the entries, their weights, a fraction and a source of randomness, and returns a
-mask of the entries to hold out. At least one entry of every row and of every column is retained,
-and so are entries of weight 0.
+:func:`select_by_hash` orders the entries by a hash of their row, their column and a seed, and holds
+out the first. At least one entry of every row and of every column is retained, and so are entries
+of weight 0.
 
-- :func:`select_by_hash` orders the entries by a hash of their row id and column id, so that
-  several machines select the same entries as one machine does, each among its own. Its steps are
-  public functions for that reason.
-- :func:`select_by_permutation` orders them by a random permutation, whatever their ids.
-
-There are two because they have different requirements. Entries for ``validation_fraction`` are
-selected by hash: a cluster, where no process has all entries, must hold out the same ones as one
-machine. Entries on which λ is chosen are selected by permutation: that is part of a default fit,
-whose result must not depend on the names of rows and columns.
+For ``validation_fraction`` rows and columns are hashed by their ids: a cluster, where no process
+has all entries, holds out the same ones as one machine, each block among its own. The steps are
+public functions for that reason. Entries on which λ is chosen are selected by indices: that is part
+of a default fit, whose result must not depend on the names of rows and columns.
 """
 
 from __future__ import annotations
@@ -77,12 +72,35 @@ def nothing_to_hold_out(fraction: float) -> ValueError:
     )
 
 
-def select_by_hash(observed: Observed, weights: Array | None, fraction: float, seed: int) -> Mask:
-    """Select a random ``fraction`` of the entries by their ids, or by their indices without ids."""
+def select_by_hash(
+    observed: Observed,
+    weights: Array | None,
+    fraction: float,
+    seed: int,
+    *,
+    by_ids: bool = True,
+) -> Mask:
+    """Select a random ``fraction`` of the entries.
+
+    Parameters
+    ----------
+    observed : Observed
+        The entries, on the host.
+    weights : array over the entries, or None
+    fraction : float
+    seed : int
+    by_ids : bool, default=True
+        Identify rows and columns by their ids, where there are any, and not by their indices.
+
+    Returns
+    -------
+    array of bool over the entries
+        The entries to hold out.
+    """
     rows = observed.rows
     m, n = observed.shape
-    row_hashes = _hash_side(observed.row_ids, m)
-    column_hashes = _hash_side(observed.column_ids, n)
+    row_hashes = _hash_side(observed.row_ids if by_ids else None, m)
+    column_hashes = _hash_side(observed.column_ids if by_ids else None, n)
     entries = Coordinates(rows.group_of_entry(), rows.indices, rows.values, weights)
     keys = entry_keys(entries, seeded(row_hashes, seed), column_hashes)
     largest_by_row = largest_keys(keys, entries.rows, m)
@@ -139,26 +157,6 @@ def mark_retained(
 def select_up_to(keys: Hashes, last: np.uint64) -> Mask:
     """The entries with keys up to ``last`` that are not retained."""
     return (keys <= last) & (keys < RETAINED)
-
-
-def select_by_permutation(
-    observed: Observed, weights: Array | None, fraction: float, rng: np.random.Generator
-) -> Mask:
-    """Select a random ``fraction`` of the entries by a random permutation."""
-    rows = observed.rows
-    n_entries = observed.n_entries
-    index_type = np.int32 if n_entries <= np.iinfo(np.int32).max else np.int64
-    order = rng.permutation(np.arange(n_entries, dtype=index_type))
-    free = np.ones(n_entries, bool) if weights is None else weights > 0
-    for index, size in zip((rows.group_of_entry(), rows.indices), observed.shape, strict=True):
-        # of each row (column), the last free entry in random order is retained
-        retained = np.full(size, -1)
-        candidates = order[free[order]]
-        retained[index[candidates]] = candidates
-        free[retained[retained >= 0]] = False
-    selected = np.zeros(n_entries, bool)
-    selected[order[free[order]][: holdout_size(fraction, n_entries)]] = True
-    return selected
 
 
 class Holdout(Coordinates):

@@ -23,6 +23,7 @@ from robustmf.data.arrays import (
     require_shape,
     signed_indices,
 )
+from robustmf.data.columns import triplet_columns
 from robustmf.data.compressed import (
     Compressed,
     Duplicates,
@@ -35,7 +36,7 @@ from robustmf.data.compressed import (
 from robustmf.data.ids import Vocabulary, listed_ids
 from robustmf.data.sampling import EntrySample, evenly_spaced
 from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
-from robustmf.data.tables import is_table, long_form, triplet_columns, wide_table
+from robustmf.data.tables import is_table, long_form, wide_table
 from robustmf.exceptions import DuplicateEntryError
 
 __all__ = ["Compressed", "Duplicates", "Observed", "Values", "as_observed"]

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from robustmf.answers.recommendations import recommend_fitted
 from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.dask.loading import ids_by_block
+from robustmf.data.columns import id_column
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import SIDE_NAMES, Ids, Side, Vocabulary, as_list, compact_ids, id_type
 from robustmf.data.observed import Observed
-from robustmf.data.tables import id_column
 from robustmf.distributed.shards import Manifest, Shard, read_manifest, read_shard
 from robustmf.exceptions import UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel

@@ -21,10 +21,10 @@ from robustmf.exceptions import CheckpointError, CheckpointWriteError
 from robustmf.io.checkpoint import (
     Checkpoint,
     Progress,
-    generator_of,
     map_values,
     reading_content,
 )
+from robustmf.io.fit_identity import generator_of
 from robustmf.io.model_file import Saved, read, write
 
 MANIFEST = "manifest.rmf"

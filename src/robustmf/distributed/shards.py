@@ -28,7 +28,8 @@ from robustmf.data.ids import Ids, as_list, compact_ids, id_type
 from robustmf.data.sampling import EntrySample, evenly_spaced
 from robustmf.exceptions import ModelFileError
 from robustmf.io.atomic import write_atomically
-from robustmf.io.model_file import CONTENT_ERRORS, Saved, read, write
+from robustmf.io.encoding import CONTENT_ERRORS
+from robustmf.io.model_file import Saved, read, write
 from robustmf.losses import make_loss
 from robustmf.model import FittedModel
 from robustmf.outliers.noise import OPTIONS as NOISE

@@ -39,7 +39,7 @@ from robustmf.initialization.regularization import (
 from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.state import Initialization, placed_scales
 from robustmf.initialization.variable_projection import projection_initialization
-from robustmf.solvers.registry import SolverChoice, solver_for
+from robustmf.solvers.registry import SolverChoice, is_automatic, solver_for
 from robustmf.solvers.settings import Init, Settings
 
 Array = NDArray[np.floating[Any]]
@@ -103,12 +103,12 @@ def _initialize_oriented(
         if settings.auto_rank:
             settings = replace(settings, rank=1 if model is None else model.factors.rank)
             plain = settings.is_plain(sample_weights) and (model is None or model.biases is None)
-            if settings.solver == "auto" and model is not None:
+            if is_automatic(settings.solver) and model is not None:
                 plain = plain and not _has_learned_ridges(settings, model.factors)
             choice = solver_for(settings, operations, plain)
             _log.info("rank %d found; solver %s", settings.rank, choice.spec.name)
     elif (
-        settings.solver == "auto"
+        is_automatic(settings.solver)
         and _is_searchable(settings)
         and _has_open_biases(settings, operations)
     ):

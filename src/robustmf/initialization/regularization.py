@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from robustmf import phases
 from robustmf.backends.base import EntryOperations
 from robustmf.data.factorization import Factorization
-from robustmf.data.holdout import Holdout, hold_out, select_by_permutation
+from robustmf.data.holdout import Holdout, hold_out, select_by_hash
 from robustmf.data.sampling import strided_rows
 from robustmf.initialization.initial_point import initial_biases, subtract_biases
 from robustmf.initialization.nonnegative import nonnegative_factors, positive_parts
@@ -160,7 +160,9 @@ def search_regularization(
     if not OPTIONS.min_held_out <= n_held_out <= n_weighted - sum(observed.shape):
         return None
     host_weights = None if weights is None else np.asarray(weights)
-    selected = select_by_permutation(observed.to_host(), host_weights, OPTIONS.held_out, rng)
+    seed = int(rng.integers(1 << 62))
+    host = observed.to_host()
+    selected = select_by_hash(host, host_weights, OPTIONS.held_out, seed, by_ids=False)
     kept, kept_weights, holdout = hold_out(observed, weights, operations.array(selected))
     search = Search(
         settings.rank,

@@ -10,26 +10,32 @@ States are dictionaries of arrays and plain values; the solvers convert to and f
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from robustmf.data.hashing import hash_ids
-from robustmf.data.ids import compact_ids
 from robustmf.data.observed import Observed
 from robustmf.exceptions import CheckpointError, CheckpointWriteError, ModelFileError
 from robustmf.io.atomic import discard_leftovers, write_atomically
-from robustmf.io.model_file import CONTENT_ERRORS, Saved, read, write
-from robustmf.losses import Loss
+from robustmf.io.encoding import CONTENT_ERRORS
+from robustmf.io.fit_identity import (
+    REMEDY,
+    digest,
+    digest_of_ids,
+    generator_of,
+    plain_setting,
+    require_same_fit,
+    seed_of,
+)
+from robustmf.io.model_file import Saved, read, write
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +44,6 @@ _KIND = "checkpoint"
 _VERSION = 6
 
 _PARTS = frozenset({"seed", "ended", "prepared", "loops"})
-
-#: Largest size of the pool of a seed sequence, in words; NumPy's default is 4.
-_MAX_POOL = 1024
-
-_REMEDY = "the file is not modified: delete it or give another path to start a new fit"
 
 #: Moves an array to the device of the fit.
 Place = Callable[[Any], Any]
@@ -175,9 +176,9 @@ class Checkpoint:
         data = {
             "device": self.device,
             "shape": observed.shape,
-            "X": _digest(rows.pointers, rows.indices, rows.values),
-            "weights": None if weights is None else _digest(weights),
-            "ids": _digest_ids(observed) if settings["validation_fraction"] is not None else None,
+            "X": digest(rows.pointers, rows.indices, rows.values),
+            "weights": None if weights is None else digest(weights),
+            "ids": digest_of_ids(observed) if settings["validation_fraction"] is not None else None,
         }
         return self.open_with(settings, data, rng, ArrayStorage(place))
 
@@ -189,7 +190,7 @@ class Checkpoint:
         storage: Storage,
     ) -> tuple[FileProgress, np.random.Generator]:
         """The same for data that are identified by the values ``data``."""
-        seed = _seed(rng)
+        seed = seed_of(rng)
         identity = {
             "version": _VERSION,
             "robustmf": version("robustmf"),
@@ -226,7 +227,7 @@ class Checkpoint:
                 ) from error
             return None
         except ModelFileError as error:
-            raise CheckpointError(f"{error}; {_REMEDY}") from error.__cause__
+            raise CheckpointError(f"{error}; {REMEDY}") from error.__cause__
         except OSError as error:
             raise CheckpointError(
                 f"{self.path}: {error.strerror or error}; give the path of a file that can be read"
@@ -246,7 +247,7 @@ class Checkpoint:
         if set(saved.state) != _PARTS:
             raise CheckpointError(
                 f"{self.path}: the checksum is valid, but the content is not what this release "
-                f"writes; {_REMEDY}"
+                f"writes; {REMEDY}"
             )
         _log.info("checkpoint %s: resuming", self.path)
         return saved.state
@@ -368,11 +369,11 @@ def reading_content(path: Path) -> Iterator[None]:
     try:
         yield
     except ModelFileError as error:
-        raise CheckpointError(f"{error}; {_REMEDY}") from error
+        raise CheckpointError(f"{error}; {REMEDY}") from error
     except (*CONTENT_ERRORS, FileNotFoundError) as error:
         raise CheckpointError(
             f"{path}: the checksum is valid, but the content is not what this release writes "
-            f"({error}); {_REMEDY}"
+            f"({error}); {REMEDY}"
         ) from error
 
 
@@ -399,115 +400,6 @@ def as_checkpoint(
                 raise TypeError(f"{name} must be the path of a file, got {name}={path!r}")
             return Checkpoint(Path(path), float(every), resume is not None, seeded, device)
     return None
-
-
-def require_same_fit(path: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
-    """Refuse the checkpoint of another release or of another fit."""
-    for name in ("version", "robustmf"):
-        if not _is_equal(saved.get(name), current[name]):
-            what = "robustmf" if name == "robustmf" else "checkpoints"
-            raise CheckpointError(
-                f"{path}: is of version {_abbreviated(saved.get(name))} of {what}, this is "
-                f"{current[name]!r}: complete the fit with that release; {_REMEDY}"
-            )
-    different = [
-        name
-        for name in sorted(saved.keys() | current.keys())
-        if name not in saved or name not in current or not _is_equal(saved[name], current[name])
-    ]
-    if different:
-        shown = ", ".join(
-            _difference(name, saved.get(name), current.get(name)) for name in different
-        )
-        raise CheckpointError(
-            f"{path}: is the checkpoint of another fit, with other {shown}; {_REMEDY}"
-        )
-
-
-def _is_equal(saved: Any, current: Any) -> bool:
-    """Whether two settings are equal; those that cannot be compared are not."""
-    try:
-        return bool(saved == current)
-    except (TypeError, ValueError, ArithmeticError):
-        return False
-
-
-def _difference(name: str, saved: Any, current: Any) -> str:
-    """How a setting of the checkpoint differs, in words."""
-    if name == "random_state":  # the entropy of the seed would not help the user
-        given = {True: "a seed", False: "none"}
-        what = (
-            "another seed"
-            if saved is not None and current is not None
-            else f"{given[saved is not None]} there, {given[current is not None]} here"
-        )
-        return f"random_state ({what}: give the one that the fit was started with)"
-    return f"{name} ({_abbreviated(saved)} there, {_abbreviated(current)} here)"
-
-
-def _abbreviated(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _digest(*arrays: Any) -> str:
-    """SHA-256 of arrays with their types and shapes."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        host = np.ascontiguousarray(np.asarray(array))
-        digest.update(f"{host.dtype.str} {host.shape} ".encode())
-        digest.update(host.data.cast("B") if host.size else b"")
-    return digest.hexdigest()
-
-
-def _digest_ids(observed: Observed) -> str:
-    """SHA-256 of the ids, by which entries are selected that are held out."""
-    sides = (observed.row_ids, observed.column_ids)
-    return _digest(
-        *(np.empty(0, np.uint64) if ids is None else hash_ids(compact_ids(ids)) for ids in sides)
-    )
-
-
-def plain_setting(value: Any) -> Any:
-    """A setting as a plain value to compare: losses as text, tuples with arrays by their digest."""
-    if isinstance(value, Loss):
-        cls = type(value)
-        parameters = (f"{part.name}={getattr(value, part.name)!r}" for part in fields(value))
-        return f"{cls.__module__}.{cls.__qualname__}({', '.join(parameters)})"
-    if isinstance(value, (tuple, list)) and any(np.ndim(item) for item in value):
-        return _digest(*value)
-    return value
-
-
-def _seed(rng: np.random.Generator) -> dict[str, Any]:
-    """The seed sequence of a generator, which determines it and the generators it spawns."""
-    sequence = rng.bit_generator.seed_seq
-    if not isinstance(sequence, np.random.SeedSequence):
-        raise TypeError(
-            "random_state must come from a seed for a checkpoint, "
-            f"got a generator with {type(sequence).__name__}"
-        )
-    entropy = [int(part) for part in np.atleast_1d(np.asarray(sequence.entropy, object))]
-    key = [int(part) for part in sequence.spawn_key]
-    return {
-        "bits": type(rng.bit_generator).__name__,
-        "entropy": entropy,
-        "key": key,
-        "pool": int(sequence.pool_size),
-    }
-
-
-def generator_of(seed: dict[str, Any]) -> np.random.Generator:
-    """The generator that a fit without a given seed was started with."""
-    integers = [seed["pool"], *seed["entropy"], *seed["key"]]
-    if not all(isinstance(part, int) and part >= 0 for part in integers) or not (
-        seed["entropy"] and seed["pool"] <= _MAX_POOL
-    ):
-        raise CheckpointError("its seed is invalid")
-    entropy = seed["entropy"] if len(seed["entropy"]) > 1 else seed["entropy"][0]
-    return np.random.default_rng(
-        np.random.SeedSequence(entropy, spawn_key=tuple(seed["key"]), pool_size=seed["pool"])
-    )
 
 
 def _is_array(value: Any) -> bool:

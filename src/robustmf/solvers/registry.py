@@ -294,14 +294,19 @@ def name_and_options(solver: str | MM) -> tuple[str, MM]:
     return ("mm", solver) if isinstance(solver, MM) else (solver, MM())
 
 
+def is_automatic(solver: str) -> bool:
+    """Whether the parameter ``solver`` leaves the choice to :func:`choose_solver`."""
+    return solver == "auto"
+
+
 def may_have_biases(solver: str) -> bool:
     """Whether a model with biases can be fitted with this value of the parameter ``solver``."""
-    return solver == "auto" or get_solver(solver).supports_biases_and_weights
+    return is_automatic(solver) or get_solver(solver).supports_biases_and_weights
 
 
 def solver_memory(solver: str) -> SolverMemory:
     """The memory of the named solver; that of ``irls`` while the choice is open."""
-    return get_solver("irls" if solver == "auto" else solver).memory
+    return get_solver("irls" if is_automatic(solver) else solver).memory
 
 
 def choose_solver(
@@ -329,7 +334,7 @@ def choose_solver(
         Whether factors are constrained to be non-negative.
     """
     require_possible(solver, plain_model, capabilities, nonnegative)
-    if solver != "auto":
+    if not is_automatic(solver):
         return SolverChoice(get_solver(solver), "requested")
     problem = ProblemShape(shape, n_entries, rank, loss)
     for spec in _AUTOMATIC:
@@ -375,7 +380,7 @@ def require_possible(
         raise ValueError(
             "nonnegative=True needs all entries in the memory of one machine: fit without client="
         )
-    if solver != "auto":
+    if not is_automatic(solver):
         for met, message in _conditions(get_solver(solver), plain_model, capabilities, nonnegative):
             if not met:
                 raise ValueError(message)

@@ -7,6 +7,7 @@ import pytest
 
 from robustmf.io import MalformedFileError, Source
 from robustmf.io.reading.grouped import GroupedForm, read_grouped
+from robustmf.io.reading.options import ReadingOptions
 
 NETFLIX = GroupedForm(":", ",", (1, 5))
 MUSIC = GroupedForm("|", "\t", (0, 100))
@@ -29,7 +30,9 @@ def test_grouped_files(tmp_path, monkeypatch):
     )
     second = write_file(tmp_path, "17770:\n500,1,2003-01-01\n7,2,2003-01-01", "b.txt")
     for size in (16 * 2**20, 7):
-        monkeypatch.setattr("robustmf.io.reading.grouped._BLOCK_BYTES", size)
+        monkeypatch.setattr(
+            "robustmf.io.reading.grouped.OPTIONS", ReadingOptions(grouped_bytes=size)
+        )
         ratings = read_grouped([Source(first), Source(second)], NETFLIX)
         assert ratings.row_ids == [7, 500, 2649429]
         assert ratings.column_ids == [1, 2, 17770]
@@ -87,7 +90,7 @@ def test_grouped_files(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("size", [16 * 2**20, 5])
 def test_errors_in_grouped_files_are_located(tmp_path, monkeypatch, form, text, message, size):
-    monkeypatch.setattr("robustmf.io.reading.grouped._BLOCK_BYTES", size)
+    monkeypatch.setattr("robustmf.io.reading.grouped.OPTIONS", ReadingOptions(grouped_bytes=size))
     path = write_file(tmp_path, text, "x.txt")
     with pytest.raises(
         MalformedFileError,

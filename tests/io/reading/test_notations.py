@@ -13,6 +13,7 @@ from robustmf.cli import app
 from robustmf.datasets import load_jester
 from robustmf.io import Layout, MalformedFileError, WideLayout, guess_layout, read_ratings
 from robustmf.io.reading import wide
+from robustmf.io.reading.options import ReadingOptions
 
 BAD = (9, 3)
 NAMES = [f"s{k}" for k in range(8)]
@@ -41,7 +42,7 @@ def cells_of(frame):
 @pytest.mark.parametrize("most_columns", [4096, 0])
 @pytest.mark.parametrize("header", [True, False])
 def test_decimal_commas(frame, tmp_path, monkeypatch, header, most_columns):
-    monkeypatch.setattr(wide, "_MAX_ARROW_COLUMNS", most_columns)
+    monkeypatch.setattr(wide, "OPTIONS", ReadingOptions(max_arrow_columns=most_columns))
     path = tmp_path / "table.csv"
     frame["station"] = "st" + frame["station"]
     frame.to_csv(path, index=False, sep=";", decimal=",", header=header)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robustmf.io import MalformedFileError, Source, guess_layout, read_ratings
+from robustmf.io.reading.options import ReadingOptions
 from robustmf.io.reading.pairs import Known, read_pairs
 from robustmf.io.reading.parquet import _page_bytes, read_table
 
@@ -299,7 +300,7 @@ def test_parquet_with_an_implausible_size_is_refused(tmp_path, monkeypatch):
         ),
         path,
     )
-    monkeypatch.setattr("robustmf.io.reading.source.SMALL_SIZE", 10**6)
+    monkeypatch.setattr("robustmf.io.reading.source.OPTIONS", ReadingOptions(small_size=10**6))
     with pytest.raises(
         MalformedFileError, match=r"a\.parquet: claims at least 2\.4e\+07 bytes of ids and values"
     ):
@@ -326,8 +327,8 @@ def test_parquet_with_a_long_id_that_is_repeated_is_refused(tmp_path):
 
 def test_parquet_beyond_a_lower_limit_is_refused(tmp_path, monkeypatch):
     """As above with a limit so low that the text could be expanded."""
-    monkeypatch.setattr("robustmf.io.reading.source.SMALL_SIZE", 100_000)
-    monkeypatch.setattr("robustmf.io.reading.source.MAX_COMPRESSION", 2)
+    options = ReadingOptions(small_size=100_000, max_compression=2)
+    monkeypatch.setattr("robustmf.io.reading.source.OPTIONS", options)
     path = tmp_path / "a.parquet"
     n = 1_000
     for length in (50, 500):
@@ -368,7 +369,7 @@ def test_a_null_id_of_a_parquet_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv.gz", "mtx.gz", "zip"])
 def test_compressed_text_that_is_implausibly_long_is_refused(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("robustmf.io.reading.source.SMALL_SIZE", 10**5)
+    monkeypatch.setattr("robustmf.io.reading.source.OPTIONS", ReadingOptions(small_size=10**5))
     text = {
         "mtx.gz": b"%%MatrixMarket matrix coordinate real general\n% " + b"a" * 10**6,
     }.get(kind, b"user,item,rating\n" + b"1,1,1\n" * 200_000)

@@ -9,6 +9,7 @@ import pytest
 
 from robustmf.io import MalformedFileError, read_ratings
 from robustmf.io.reading import guess_layout, layout, wide
+from robustmf.io.reading.options import ReadingOptions
 from stress.checks.files_read import limited_memory, many_columns
 
 READERS = {"columns": 4096, "lines": 0}
@@ -16,7 +17,8 @@ READERS = {"columns": 4096, "lines": 0}
 
 @pytest.fixture(params=READERS)
 def reader(request, monkeypatch):
-    monkeypatch.setattr(wide, "_MAX_ARROW_COLUMNS", READERS[request.param])
+    options = ReadingOptions(max_arrow_columns=READERS[request.param])
+    monkeypatch.setattr(wide, "OPTIONS", options)
 
 
 @pytest.mark.usefixtures("reader")
@@ -74,7 +76,7 @@ def test_long_lines_are_sampled_up_to_a_limit(tmp_path, monkeypatch):
     """A hundred lines of a million fields would take gigabytes."""
     path = tmp_path / "table.csv"
     path.write_bytes(many_columns(100))
-    monkeypatch.setattr(layout, "_SAMPLE_CHARACTERS", 10)
+    monkeypatch.setattr(layout, "OPTIONS", ReadingOptions(sampled_characters=10))
     found = layout._first_lines(layout.Source(path))
     assert len(found) == 2
     assert guess_layout(path).n_fields == 101

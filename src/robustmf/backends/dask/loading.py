@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from robustmf.backends.dask.connection import Connection, Placement
 from robustmf.backends.dask.matrix import Block, Matrix, Side, Sized, offsets_of
 from robustmf.backends.dask.source import LOADING, Triplets, pieces_of
+from robustmf.data.columns import triplet_columns
 from robustmf.data.compressed import Compressed, Coordinates
 from robustmf.data.hashing import Hashes, hash_ids
 from robustmf.data.holdout import (
@@ -36,7 +37,6 @@ from robustmf.data.holdout import (
 from robustmf.data.ids import Ids, Vocabulary, as_list, compact_ids, merge_ids, take_ids
 from robustmf.data.ids import Side as IdSide
 from robustmf.data.observed import Duplicates, Observed
-from robustmf.data.tables import triplet_columns
 from robustmf.exceptions import DuplicateEntryError
 
 Array = NDArray[np.floating[Any]]

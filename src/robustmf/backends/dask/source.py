@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from robustmf.data.columns import open_table
 from robustmf.data.compressed import Duplicates
 from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
-from robustmf.data.tables import is_table, long_form, open_table
+from robustmf.data.tables import is_table, long_form
 from robustmf.io.reading.layout import column_names
 from robustmf.io.reading.source import Source
 

@@ -13,7 +13,8 @@ import pyarrow.csv as pacsv
 
 from robustmf.exceptions import MalformedFileError
 from robustmf.io.reading.layout import Layout, quoted, records, split
-from robustmf.io.reading.source import MAX_COMPRESSION, Source
+from robustmf.io.reading.options import OPTIONS
+from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import MISSING, WideLayout, with_point
 
 #: Position of a field, what it holds, and a function that returns a remedy if it is malformed.
@@ -22,10 +23,6 @@ Check = tuple[int, str, Callable[[str], str | None]]
 #: Integers that Arrow reads are below this in magnitude. Python converts up to 4300 digits.
 _INTEGER_LIMIT = 2**63
 _INTEGER = re.compile(r"[ \t]*-?[0-9]{1,1000}[ \t]*")
-
-#: Bytes that Arrow parses at once, at least a line: its default, and at most.
-_BLOCK_BYTES = 1 << 20
-_MAX_BLOCK_BYTES = 1 << 26
 
 
 def read_delimited(
@@ -95,8 +92,8 @@ def read_fields(
         # a block may have ended within a quoted field of several lines, for which Arrow is slower,
         # or a line may be longer than a block
         parse_options.newlines_in_values = simple
-        size = MAX_COMPRESSION * source.path.stat().st_size
-        read_options.block_size = max(_BLOCK_BYTES, min(_MAX_BLOCK_BYTES, size))
+        size = OPTIONS.max_compression * source.path.stat().st_size
+        read_options.block_size = max(OPTIONS.arrow_bytes, min(OPTIONS.max_arrow_bytes, size))
         try:
             with source.open() as stream:
                 table = pacsv.read_csv(stream, read_options, parse_options, convert)

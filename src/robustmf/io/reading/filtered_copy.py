@@ -18,14 +18,12 @@ from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
 from robustmf.io.atomic import replacing
 from robustmf.io.reading.layout import Layout, quote_stays_open
+from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import WideLayout
 
 #: Row index · number of columns + column index of entries.
 FlatIndices = NDArray[np.int64]
-
-#: Bytes copied at once.
-_BLOCK_BYTES = 1 << 22
 
 #: Endings of formats without lines or columns.
 _MATRIX_FORMATS = (".npz", ".mtx")
@@ -291,7 +289,7 @@ def _records(stream: BinaryIO, delimiter: str) -> Iterator[list[bytes]]:
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
     """The lines of a stream with their line endings, in blocks."""
     rest = b""
-    while block := stream.read(_BLOCK_BYTES):
+    while block := stream.read(OPTIONS.copied_bytes):
         # the last line is kept back, since the block may end between "\r" and "\n"
         *lines, rest = (rest + block).splitlines(keepends=True)
         if lines:
@@ -306,7 +304,7 @@ def _copy_parquet(
     import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    from robustmf.data.tables import triplet_columns  # noqa: PLC0415 - as above
+    from robustmf.data.columns import triplet_columns  # noqa: PLC0415 - as above
     from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - as above
 
     table = read_table(source)

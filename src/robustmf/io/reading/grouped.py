@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.exceptions import DuplicateEntryError, MalformedFileError
+from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.ratings import require_precision
 from robustmf.io.reading.source import Source
 from robustmf.kernels.grouped import FINE, NO_GROUP, OUT_OF_BOUNDS, parse_grouped
-
-#: Bytes read at once.
-_BLOCK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _blocks(source: Source, form: GroupedForm) -> Iterator[_Block]:
     with source.open() as stream:
         rest = b""
         while True:
-            content = stream.read(_BLOCK_BYTES)
+            content = stream.read(OPTIONS.grouped_bytes)
             text = rest + content if content else rest + b"\n" * bool(rest)
             end = text.rfind(b"\n") + 1
             rest = text[end:]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import AnyStr
 
 from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
+from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import (
     WideLayout,
@@ -28,13 +29,6 @@ _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "
 
 #: An integer that text_ids=False does not change: without leading zeros.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-
-#: Lines from which a layout is guessed, and characters after which no further line is sampled.
-_SAMPLE = 100
-_SAMPLE_CHARACTERS = 1 << 21
-
-#: Largest number of fields of a line; each takes memory far beyond its text.
-_MAX_FIELDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -241,10 +235,10 @@ def guess_layout(
             "columns or is a row",
             1,
         )
-    if len(first) > _MAX_FIELDS:
+    if len(first) > OPTIONS.max_fields:
         raise source.fault(
-            f"{len(first):,} fields, more than the {_MAX_FIELDS:,} that are read; write a line per "
-            "entry, or Parquet",
+            f"{len(first):,} fields, more than the {OPTIONS.max_fields:,} that are read; "
+            "write a line per entry, or Parquet",
             1,
         )
     named = any(isinstance(one, str) for one in (row, col, value, *(omit or ())))
@@ -310,11 +304,11 @@ def _first_lines(source: Source) -> list[str]:
     """Lines from which the layout is guessed, at least two where there are as many."""
     lines = []
     size = 0
-    for line in islice(source.text(), _SAMPLE + 1):
+    for line in islice(source.text(), OPTIONS.sampled_lines + 1):
         if line.strip():
             lines.append(line)
             size += len(line)
-        if size > _SAMPLE_CHARACTERS and len(lines) >= 2:
+        if size > OPTIONS.sampled_characters and len(lines) >= 2:
             break
     return lines
 

@@ -14,12 +14,10 @@ import pyarrow.parquet as pq
 from robustmf.data.observed import Observed
 from robustmf.data.tables import wide_table
 from robustmf.io.reading.layout import column_names
+from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.size_checks import require_plausible_size
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import looks_wide, wide_entries
-
-#: Bytes of two ids and a value.
-_ROW_BYTES = 24
 
 
 def parquet_columns(
@@ -145,7 +143,7 @@ def open_parquet(source: Source, dictionaries: Sequence[str] = ()) -> Iterator[A
     try:
         with pq.ParquetFile(source.path, read_dictionary=list(dictionaries)) as file:
             require_plausible_size(
-                source, _ROW_BYTES * file.metadata.num_rows, "bytes of ids and values"
+                source, OPTIONS.row_bytes * file.metadata.num_rows, "bytes of ids and values"
             )
             require_plausible_size(source, _page_bytes(file.metadata), "bytes of pages")
             yield file

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source, largest_size
-
-#: Numbers of rows and columns that are accepted for any number of entries, and per entry: the
-#: pointers of rows and columns take 8 bytes each.
-_SMALL_SHAPE = 10**6
-_MAX_SHAPE_PER_ENTRY = 100
 
 
 def require_plausible_size(source: Source, claimed: int, unit: str, packed: bool = True) -> None:
@@ -22,7 +18,7 @@ def require_plausible_size(source: Source, claimed: int, unit: str, packed: bool
 
 def require_plausible_shape(source: Source, shape: tuple[int, int], stored: int) -> None:
     """Refuse a shape whose pointers alone would exhaust the memory."""
-    if max(shape) > max(_SMALL_SHAPE, _MAX_SHAPE_PER_ENTRY * stored):
+    if max(shape) > max(OPTIONS.small_shape, OPTIONS.max_shape_per_entry * stored):
         raise source.fault(
             f"a shape of {shape[0]} x {shape[1]} for {stored} entries; "
             "number rows and columns without gaps, or read them as ids from text"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from robustmf.exceptions import MalformedFileError
+from robustmf.io.reading.options import OPTIONS
 
 #: First bytes of compressed files, which are recognized whatever their name.
 _COMPRESSED = {
@@ -31,14 +32,6 @@ _NOT_TEXT = {
     rb"PAR1.{0,60}?[\x00-\x08]": "a Parquet file, not text; give it the ending .parquet",
     rb"%PDF-[12]\.": "a PDF file, not text",
 }
-
-#: Largest ratio of the size of the data to that of the compressed file which is accepted for data
-#: of more than ``SMALL_SIZE`` bytes; ratings are not compressible to that extent.
-MAX_COMPRESSION = 200
-SMALL_SIZE = 10**8
-
-#: Bytes that are decompressed at once.
-_BUFFER_BYTES = 1 << 20
 
 #: Number of first bytes that are compared.
 _SIGNATURE_BYTES = 64
@@ -96,7 +89,9 @@ class Source:
     def _bounded(self, stream: BinaryIO) -> BinaryIO:
         """A stream of decompressed data that ends with an error if it is implausibly long."""
         limit = largest_size(self.path.stat().st_size)
-        return cast("BinaryIO", io.BufferedReader(_Bounded(stream, self, limit), _BUFFER_BYTES))
+        return cast(
+            "BinaryIO", io.BufferedReader(_Bounded(stream, self, limit), OPTIONS.buffer_bytes)
+        )
 
     def text(self, encoding: str = "utf-8-sig") -> Iterator[str]:
         """The lines of text; bytes that cannot be decoded become lone surrogates.
@@ -164,7 +159,7 @@ class _Bounded(io.RawIOBase):
 
 def largest_size(packed: int) -> int:
     """The largest plausible size of the data in a compressed file of ``packed`` bytes."""
-    return max(SMALL_SIZE, MAX_COMPRESSION * packed)
+    return max(OPTIONS.small_size, OPTIONS.max_compression * packed)
 
 
 def _match_signature(signatures: dict[bytes, str], beginning: bytes) -> str | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robustmf.data.ids import listed_ids, require_distinct
 from robustmf.data.observed import Observed
 from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, is_label_name, known_position
+from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source
 
 #: Fields that stand for a missing value.
@@ -30,13 +31,6 @@ _NOTATION = re.compile(r"\s*[-+]?[0-9][0-9.,' ]*%?\s*")
 
 #: An integer, of at most as many digits as Python converts whatever its settings.
 _INTEGER = re.compile(r"\s*-?[0-9]{1,640}\s*")
-
-#: Files with more columns of numbers than this, and without known names, are taken for wide ones.
-_MAX_LONG_FIELDS = 5
-
-#: Files with more fields per line than this are read line by line: an Arrow column takes about
-#: 8 kB, however few values it has.
-_MAX_ARROW_COLUMNS = 4096
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ def looks_wide(names: Sequence[str], lines: list[list[str]]) -> bool:
     same = [line for line in lines if len(line) == n_fields]
     if n_fields < 3:
         return False
-    if n_fields > _MAX_LONG_FIELDS:
+    if n_fields > OPTIONS.max_long_fields:
         return all(_are_mostly_numbers([line[k] for line in same]) for k in range(1, n_fields))
     if not all(is_number_or_missing(one) for line in same for one in line[1:]):
         return False
@@ -224,7 +218,7 @@ def _is_integer(field: str) -> bool:
 def read_wide(source: Source, layout: WideLayout, dtype: str = "float64") -> Observed:
     """The entries of a wide text file; its labels are the ids."""
     columns = [layout.names[k] for k in layout.value_positions] if layout.names else None
-    if layout.n_fields > _MAX_ARROW_COLUMNS:
+    if layout.n_fields > OPTIONS.max_arrow_columns:
         values, labels = _read_lines(source, layout, dtype)
     else:
         values, labels = _read_columns(source, layout, dtype)
