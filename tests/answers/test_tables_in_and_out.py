@@ -342,6 +342,9 @@ def test_labels_that_arrow_does_not_have_are_text(cells, labels, third):
     model = fitted(X)
     assert model.row_ids_[2] == third
     assert model.predict(third, "c3") == pytest.approx(12, rel=0.01)
+    assert model.predict(labels[2], "c3") == model.predict(third, "c3")
+    pairs = model.predict(labels[:3].to_series(), ["c3"] * 3)
+    np.testing.assert_array_equal(pairs, model.predict(list(model.row_ids_[:3]), ["c3"] * 3))
     assert model.outlier_scores().index.equals(X.index)
     np.testing.assert_array_equal(model.impute(X), fitted(cells).impute(cells))
 

@@ -94,6 +94,8 @@ class Vocabulary:
         """
         index_of = self._look_up_table()
         keys, shape = self._keys(ids)
+        if str in self._types:
+            keys = [as_text(key) for key in keys]
         try:
             found = np.fromiter(
                 (index_of.get(_unambiguous(key), UNKNOWN) for key in keys),
@@ -195,6 +197,11 @@ def _unambiguous(key: Any) -> Any:
     if isinstance(key, datetime) and key.fold and key.tzinfo is not None:
         return key.astimezone(timezone(key.utcoffset() or timedelta()))
     return key
+
+
+def as_text(key: Any) -> Any:
+    """A period or an interval of pandas as the text that its column is read as; others as given."""
+    return str(key) if type(key).__name__ in ("Period", "Interval") else key
 
 
 def id_type(key: Any) -> type:

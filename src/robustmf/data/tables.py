@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -406,7 +407,7 @@ def _numbers(series: Any) -> NDArray[Any]:
 
 
 def triplet_columns(
-    data: Any, row: Any, col: Any, value: Any, what: str = "values"
+    data: Any, row: Any, col: Any, value: Any, what: str = "values", *, with_missing: bool = False
 ) -> tuple[Any, Any, NDArray[Any]]:
     """Row ids, column ids and values from a table.
 
@@ -418,13 +419,15 @@ def triplet_columns(
         Row ids, column ids and values.
     what : str, default="values"
         What the values are called in error messages.
+    with_missing : bool, default=False
+        Whether values may be missing; otherwise they are refused.
 
     Returns
     -------
     rows, columns : ndarray, Arrow array or list
         The ids.
     values : ndarray
-        The values.
+        The values; NaN where they are missing.
     """
     if data is not None:
         names, take = open_table(data)
@@ -434,7 +437,12 @@ def triplet_columns(
                     f"{role} must be the name of a column of the data, got {type(name).__name__}"
                 )
             if name not in names:
-                raise ValueError(f"{role}={name!r} is not a column of the data; it has {names}")
+                levels = getattr(getattr(data, "index", None), "names", ())
+                remedy = "; it is a level of the index: give X.reset_index()"
+                raise ValueError(
+                    f"{role}={name!r} is not a column of the data; it has {names}"
+                    f"{remedy if name in levels else ''}"
+                )
         row, col, value = take([row, col, value])
     for role, column in (("row", row), ("col", col), ("value", value)):
         if isinstance(column, str) or not isinstance(column, Iterable):
@@ -444,7 +452,17 @@ def triplet_columns(
             )
         if np.ma.is_masked(column):
             raise ValueError(f"{role} has masked values; omit the entries that were not observed")
-    return id_column(row), id_column(col), _value_column(value, what)
+    values = _value_column(value, what, with_missing=with_missing)
+    return id_column(row), id_column(col), values
+
+
+def selected(column: Any, is_selected: NDArray[np.bool_]) -> Any:
+    """The selected elements of a NumPy array, an Arrow array or a list."""
+    if isinstance(column, np.ndarray):
+        return column[is_selected]
+    if isinstance(column, (list, tuple)):
+        return list(compress(column, is_selected.tolist()))
+    return column.filter(is_selected)
 
 
 def open_table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
@@ -532,12 +550,15 @@ def id_column(column: Any) -> Any:
         return series.to_list()
 
 
-def _value_column(column: Any, what: str) -> NDArray[Any]:
-    """A column of numbers as a NumPy array, without missing ones."""
+def _value_column(column: Any, what: str, *, with_missing: bool) -> NDArray[Any]:
+    """A column of numbers as a NumPy array; missing ones are NaN, or refused."""
     series = _series(column)
     if series is None:
         return np.asarray(column)
     if missing := series.null_count():
+        if with_missing:
+            values = series.to_numpy()
+            return values if values.dtype.kind == "f" else _numbers(series)
         raise ValueError(
             f"{what} must not be missing, but {missing} of {len(series)} are; "
             "omit the entries that were not observed"

@@ -594,8 +594,9 @@ class RobustMF(
 
         Parameters
         ----------
-        X : wide table or dense array
-            Data with gaps.
+        X : table or dense array
+            Data with gaps: missing cells of a wide table or an array, or missing values of a long
+            table.
         rows : {"fitted", "new"}, default="fitted"
             With "fitted" X has rows of the fit. With "new" its rows are not part of the fit: each
             is predicted from its own entries, as in :meth:`transform`.
@@ -603,7 +604,7 @@ class RobustMF(
         Returns
         -------
         table or ndarray
-            As X. The cells of columns that the fit does not know, or that had no entry there, stay
+            As X. Values in columns that the fit does not know, or that had no entry there, stay
             missing, and so do those of rows without entries if the model has no biases.
 
         Examples
