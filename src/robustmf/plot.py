@@ -19,6 +19,7 @@ from robustmf.data.sampling import evenly_spaced
 from robustmf.outliers import scores as scores_of
 from robustmf.outliers.cleaning import bad_entries
 from robustmf.report import quantities
+from robustmf.report.charts import MISSING
 from robustmf.report.names import tick
 from robustmf.report.quantities import Grid
 from robustmf.validation import require_integer, require_positive
@@ -46,9 +47,6 @@ _GRAY = "#8a8a8a"
 
 #: Scores below this are drawn at this value: smaller ones are no more informative.
 _SMALLEST_SCORE = 1e-8
-
-#: Cells without a value: not a color of the heat maps, on light and on dark pages.
-_MISSING = "#c4c4c4"
 
 #: Number of labels along an axis of a heat map.
 _TICKS = 6
@@ -482,7 +480,7 @@ def _heat_map(
     right = grid.shape[1] * grid.blocks[1] - 0.5
     image = ax.imshow(
         cells,
-        cmap=_pyplot().get_cmap("viridis").with_extremes(bad=_MISSING),
+        cmap=_pyplot().get_cmap("viridis").with_extremes(bad=np.divide(MISSING, 255)),
         aspect="auto",
         interpolation="nearest",
         extent=(-0.5, right, bottom, -0.5),
