@@ -95,6 +95,19 @@ def test_cleaning_marks_the_bad_cells_and_replaces_them(model, table):
     plt.close("all")
 
 
+def test_missing_cells_have_a_color_of_their_own(model, table):
+    for draw in (plot.weights, plot.cleaning):
+        ax = np.ravel(draw(model, table))[0]
+        image = ax.images[0]
+        missing = image.to_rgba(image.get_array())[5, 6]
+        scale = image.cmap(np.linspace(0, 1, 256))
+        assert missing[3] == 1, "a transparent cell has the color of the page"
+        assert np.abs(scale - missing)[:, :3].max(axis=1).min() > 0.2
+        labels = {axes.get_ylabel() for axes in ax.figure.axes}
+        assert any(label.endswith("(gray: missing)") for label in labels)
+        plt.close(ax.figure)
+
+
 def test_a_large_table_is_reduced_to_blocks(model, ax):
     plot.weights(model, max_side=7, ax=ax)
     assert ax.images[0].get_array().shape == (7, 6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from robustmf import Observed, RobustMF, selection
 from robustmf.datasets import make_synthetic
-from robustmf.exceptions import NotConvergedWarning
+from robustmf.exceptions import NotConvergedWarning, UnreliableFitWarning
 from robustmf.initialization import model_choice
 from robustmf.initialization.search import search_entries
 from robustmf.selection import EntryKFold, RobustMFCV, entry_split, entry_train_test_split
@@ -349,6 +351,18 @@ def test_fits_that_do_not_converge_are_reported_once():
     assert [str(one.message).split(" before")[0] for one in issued] == [
         "4 of 4 fits stopped at max_iter=1"
     ]
+
+
+def test_folds_do_not_repeat_the_warning_about_rows_of_bad_entries():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 40))
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[3] = 10 * rng.standard_normal(40)
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        RobustMFCV(rank=[2, 3], cv=3, random_state=0).fit(X)
+    unreliable = [w for w in issued if w.category is UnreliableFitWarning]
+    assert len(unreliable) == 1, "that of the fit to all entries"
 
 
 def test_the_template_decides_what_is_not_searched():

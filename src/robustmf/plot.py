@@ -19,6 +19,7 @@ from robustmf.data.sampling import evenly_spaced
 from robustmf.outliers import scores as scores_of
 from robustmf.outliers.cleaning import bad_entries
 from robustmf.report import quantities
+from robustmf.report.charts import MISSING
 from robustmf.report.names import tick
 from robustmf.report.quantities import Grid
 from robustmf.validation import require_integer, require_positive
@@ -129,15 +130,15 @@ def weights(model: Any, X: Any = None, *, max_side: int = 400, ax: Axes | None =
     Returns
     -------
     Axes
-        A heat map from 0 to 1, empty where nothing is observed.
+        A heat map from 0 to 1, gray where nothing is observed.
     """
     check_is_fitted(model)
     observed = _entries(model, X)
     found = np.asarray(model._model().entry_weights(observed), np.float64)
     grid = _grid(observed, max_side)
     ax = _axes(ax)
-    image = _heat_map(ax, grid, grid.means(found), observed, cmap="viridis", vmin=0, vmax=1)
-    ax.figure.colorbar(image, ax=ax, label="weight in the fit")
+    image = _heat_map(ax, grid, grid.means(found), observed, vmin=0, vmax=1)
+    ax.figure.colorbar(image, ax=ax, label=_with_missing("weight in the fit", image))
     ax.set_title("Weights of the entries")
     return ax
 
@@ -172,7 +173,7 @@ def cleaning(
     Returns
     -------
     ndarray of two Axes
-        Before and after, in the same colors.
+        Before and after, in the same colors; missing cells are gray.
     """
     check_is_fitted(model)
     observed = _entries(model, X)
@@ -190,8 +191,10 @@ def cleaning(
     if len(axes) != 2:
         raise ValueError(f"axes must be two Axes, got {len(axes)}")
     for ax, cells in zip(axes, (before, after), strict=True):
-        image = _heat_map(ax, grid, cells, observed, cmap="viridis", vmin=low, vmax=high)
-    axes[0].figure.colorbar(image, ax=list(axes), label="value", extend="both")
+        image = _heat_map(ax, grid, cells, observed, vmin=low, vmax=high)
+    axes[0].figure.colorbar(
+        image, ax=list(axes), label=_with_missing("value", image), extend="both"
+    )
     i, j = np.nonzero(grid.marked(is_bad))
     height, width = grid.blocks
     axes[0].scatter(
@@ -477,6 +480,7 @@ def _heat_map(
     right = grid.shape[1] * grid.blocks[1] - 0.5
     image = ax.imshow(
         cells,
+        cmap=_pyplot().get_cmap("viridis").with_extremes(bad=np.divide(MISSING, 255)),
         aspect="auto",
         interpolation="nearest",
         extent=(-0.5, right, bottom, -0.5),
@@ -487,6 +491,12 @@ def _heat_map(
     _set_ticks(ax, "x", n, observed.column_ids)
     _set_ticks(ax, "y", m, observed.row_ids)
     return image
+
+
+def _with_missing(label: str, image: AxesImage) -> str:
+    """The label of a color bar, which names the color of missing cells where there are some."""
+    is_missing = np.ma.getmaskarray(np.ma.asarray(image.get_array()))
+    return f"{label} (gray: missing)" if is_missing.any() else label
 
 
 def _set_ticks(ax: Axes, axis: str, size: int, ids: Sequence[Hashable] | None) -> None:

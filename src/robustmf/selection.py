@@ -22,7 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.table_form import ColumnNames
 from robustmf.estimator import RobustMF
-from robustmf.exceptions import EmptyRowsWarning, NotConvergedWarning, warn_user
+from robustmf.exceptions import (
+    EmptyRowsWarning,
+    NotConvergedWarning,
+    UnreliableFitWarning,
+    warn_user,
+)
 from robustmf.losses import Loss, make_loss
 from robustmf.validation import as_generator, require_integer, require_positive, require_rank
 
@@ -205,9 +210,10 @@ class _Path:
             started = time.perf_counter()
             with warnings.catch_warnings():
                 # Rows may be empty because entries are held out; fits that did not converge are
-                # counted, and reported once.
-                warnings.simplefilter("ignore", EmptyRowsWarning)
-                warnings.simplefilter("ignore", NotConvergedWarning)
+                # counted, and reported once; what is unreliable shows in the errors, and the fit
+                # to all entries has its own checks.
+                for category in (EmptyRowsWarning, NotConvergedWarning, UnreliableFitWarning):
+                    warnings.simplefilter("ignore", category)
                 model.fit(train)
             seconds = time.perf_counter() - started
             found.append(

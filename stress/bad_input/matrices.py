@@ -74,7 +74,7 @@ MATRICES: dict[str, tuple[Callable[[], Any], Raises]] = {
 
 _FITTED = Answers("a fit", lambda answer: isinstance(answer, RobustMF) or np.isfinite(answer).all())
 _NOTHING = Answers("no scores: there are no entries", lambda answer: len(answer) == 0)
-_DENSE = Raises(TypeError, "X must be a wide table or a dense array, since the result is dense")
+_DENSE = Raises(TypeError, "X must be a table or a dense array, since the result is dense")
 _SHAPE = Raises(ValueError, "X must have the shape of the fitted matrix")
 
 #: Functions of a matrix, and the kinds for which the result differs from the usual error.

@@ -135,3 +135,10 @@ def test_duplicates_of_a_long_table_are_named_with_a_remedy_that_keeps_it():
     table = pd.DataFrame({"user": [1, 1, 2], "film": ["a", "a", "b"], "stars": [3.0, 4.0, 5.0]})
     with pytest.raises(DuplicateEntryError, match=r"X\.drop_duplicates\(\['user', 'film'\]\)"):
         model().fit(table, row="user", col="film", value="stars")
+
+
+def test_a_column_with_an_index_of_two_levels_is_refused_with_the_remedy():
+    pairs = pd.MultiIndex.from_product([["ann", "bob"], ["x", "y"]], names=["user", "item"])
+    column = pd.Series([1.0, 2.0, 3.0, 4.0], pairs, name="stars")
+    with pytest.raises(ValueError, match=r"give X.unstack\(\), or X.reset_index\(\) with row="):
+        RobustMF().fit(column)

@@ -342,6 +342,9 @@ def test_labels_that_arrow_does_not_have_are_text(cells, labels, third):
     model = fitted(X)
     assert model.row_ids_[2] == third
     assert model.predict(third, "c3") == pytest.approx(12, rel=0.01)
+    assert model.predict(labels[2], "c3") == model.predict(third, "c3")
+    pairs = model.predict(labels[:3].to_series(), ["c3"] * 3)
+    np.testing.assert_array_equal(pairs, model.predict(list(model.row_ids_[:3]), ["c3"] * 3))
     assert model.outlier_scores().index.equals(X.index)
     np.testing.assert_array_equal(model.impute(X), fitted(cells).impute(cells))
 
@@ -474,3 +477,22 @@ def test_nullable_types_and_names_of_columns_are_kept(cells, dtype):
         assert answer.columns.name == "sensor"
     assert scores.iloc[MISSING] is pd.NA
     assert mask.dtypes.eq(bool).all()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.date_range("2026-03-01", periods=20, freq="h"),
+        pd.date_range("2026-03-01", periods=20, freq="h").astype("datetime64[ns]"),
+        pd.to_timedelta(np.arange(20), unit="h"),
+        pd.to_timedelta(np.arange(20), unit="h").astype("timedelta64[ns]"),
+    ],
+    ids=["times", "nanoseconds", "durations", "durations in nanoseconds"],
+)
+def test_times_of_numpy_are_the_labels_of_pandas(cells, labels):
+    model = fitted(pd.DataFrame(cells, index=labels, columns=COLUMNS))
+    expected = model.predict(labels[2], "c3")
+    assert expected == pytest.approx(12, rel=0.01)
+    assert model.predict(labels.to_numpy()[2], "c3") == expected
+    np.testing.assert_array_equal(model.predict(labels.to_numpy()[2:4], "c3")[0], expected)
+    np.testing.assert_array_equal(model.predict([labels.to_numpy()[2]], "c3"), expected)

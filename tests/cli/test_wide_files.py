@@ -262,6 +262,12 @@ def test_missing_codes_on_the_command_line(path, frame, tmp_path):
         ([1.0, 2.0, 3.0, 4.0, *[5.0] * 50], []),
         ([*[-99] * 10, *range(10), *[99] * 10], []),
         ([7.0] * 30, []),
+        # a table with bad entries, and Jester's with its column of counts
+        ([*np.linspace(15, 25, 500), *np.linspace(30, 40, 9), *[99.0] * 60], [99]),
+        ([*np.linspace(-10, 10, 600), *range(20, 80, 6), *[99.0] * 400], [99]),
+        # the largest of values with a long tail, and where values saturate
+        ([*np.minimum(np.random.default_rng(0).zipf(1.8, 10_000), 100)], []),
+        ([*np.minimum(np.random.default_rng(0).normal(20, 3, 5_000), 25)], []),
     ],
 )
 def test_codes_for_missing_values_are_suspected(values, codes):

@@ -143,10 +143,16 @@ def frame(**changed):
             "row ids must be hashable",
         ),
         (
-            pl.DataFrame({**COLUMNS, "stars": [1, None, 2, 3]}),
+            pl.DataFrame({**COLUMNS, "stars": [None] * 4}, schema_overrides={"stars": pl.Float64}),
             None,
             ValueError,
-            "values must not be missing, but 1 of 4 are",
+            "values must not all be missing, but 4 of them are",
+        ),
+        (
+            frame().set_index("user"),
+            None,
+            ValueError,
+            r"row='user' is not a column .* level of the index: give X.reset_index\(\)",
         ),
         (frame(stars=[1.0, np.inf, 2, 3]), None, ValueError, "values must be finite, got inf"),
         (
@@ -181,6 +187,11 @@ def test_bad_tables_are_refused_by_name(data, names, error, message):
     row, col, value = names or ("user", "item", "stars")
     with pytest.raises(error, match=message):
         Observed.from_triplets(data, row=row, col=col, value=value)
+
+
+def test_columns_without_their_table_have_no_missing_values():
+    with pytest.raises(ValueError, match="values must not be missing, but 1 of 3 are"):
+        Observed.from_triplets(row=[1, 2, 3], col=[1, 2, 3], value=pd.Series([1.0, None, 2.0]))
 
 
 def test_categories_without_entries_are_not_ids():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import robustmf
@@ -53,11 +54,22 @@ def test_rows_and_columns_with_mostly_bad_entries_are_reported(tmp_path):
     model = fit(X, "of 120 rows have most")
     (failed,) = model.failed_checks_
     assert failed.startswith("4 of 120 rows")
+    assert "outliers (0, 1, 2, …)" in failed
     assert summary(model)["failed checks"] == failed
     model.save(tmp_path / "model.rmf")
     assert robustmf.load(tmp_path / "model.rmf").failed_checks_ == (failed,)
     (of_transposed,) = fit(X.T, "of 120 columns have most").failed_checks_
     assert of_transposed == failed.replace("rows", "columns")
+
+
+def test_rows_and_columns_are_named_by_their_labels():
+    X, rng = low_rank()
+    X[5] += 10 * rng.standard_normal(60)
+    hours = pd.date_range("2026-03-01", periods=120, freq="h")
+    (failed,) = fit(pd.DataFrame(X, hours), "of 120 rows").failed_checks_
+    assert "1 of 120 rows have most of their entries flagged as outliers (2026-03-01 05:00:00)" in (
+        failed
+    )
 
 
 def test_too_many_flagged_entries_are_reported():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from robustmf import RobustMF
+from robustmf.datasets import make_sensors
 from robustmf.outliers.noise import (
     NoiseDistribution,
     NoiseModel,
@@ -42,6 +43,17 @@ def test_values_that_are_not_finite_are_ignored():
     assert fit_distribution(with_others) == fit_distribution(x)
     # the share counts the tails beyond the central part as clean
     assert fit_distribution(x, central=1.5, freedom=200.0).share > 0.95
+
+
+@pytest.mark.parametrize("spikes", [0.0, 0.02])
+def test_the_noise_of_an_estimator_is_that_of_clean_entries(spikes):
+    sensors = make_sensors(14, 30, spikes=spikes, random_state=0)
+    model = RobustMF(rank=5, bias=False, random_state=0).fit(sensors.readings)
+    assert model.noise_ == pytest.approx(0.2, rel=0.1)
+    clean = ~sensors.bad & ~np.isnan(sensors.readings)
+    deviations = np.abs(sensors.readings - sensors.truth)[clean]
+    assert np.mean(deviations < model.noise_) == pytest.approx(0.68, abs=0.05)
+    assert not hasattr(RobustMF(), "noise_")
 
 
 @pytest.mark.parametrize("by_count", [False, True])

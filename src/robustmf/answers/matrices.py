@@ -1,4 +1,4 @@
-"""Dense answers about all cells of a matrix: predictions, and gaps filled."""
+"""Answers about all cells of a matrix: predictions, and gaps filled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from robustmf.answers.tables import ReadRows
 from robustmf.data.checks import new_rows
 from robustmf.data.factorization import UNKNOWN
-from robustmf.data.ids import Side
+from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Observed
-from robustmf.model import FittedModel
-
-Array = NDArray[np.floating[Any]]
-
-
+from robustmf.data.table_form import NO_ENTRY
+from robustmf.data.columns import id_column, open_table
+from robustmf.data.tables import selected from robustmf.model import FittedModel  Array = NDArray[np.floating[Any]] Indices = NDArray[np.integer[Any]]
 def predict(model: FittedModel, X: Any, read: ReadRows) -> Any:
     """All cells of new rows, predicted from their own entries; a table if X is one."""
     dense = "inverse_transform(transform(X))"
@@ -48,38 +46,74 @@ def impute(model: FittedModel, X: Any, rows: str, read: ReadRows) -> Any:
         raise ValueError(f"rows must be 'fitted' or 'new', got rows={rows!r}")
     if _is_sparse(X):
         raise TypeError(
-            "X must be a wide table or a dense array, since the result is dense, "
+            "X must be a table or a dense array, since the result is dense, "
             f"got a {type(X).__name__}"
         )
     observed = (read(X) if rows == "new" else new_rows(model.read(X, new=True))).to_host()
-    if observed.form is not None and observed.form.is_long:
-        raise TypeError(
-            "X must be a wide table: a long one has no missing cells; "
-            "predict(rows, columns) fills in values of pairs"
-        )
+    form = observed.form
+    if form is not None and form.is_long:
+        return form.with_values(X, _lines_filled(model, X, observed, rows))
     cells = observed.to_dense()
     i, j = np.nonzero(np.isnan(cells))
-    columns = model.labels.match("column", observed, rows == "new")
-    is_known = (columns != UNKNOWN) & _has_entries(model, "column")[columns]
-    if rows == "new":
-        completed = _completed(model, observed)
-        is_predicted = model.factors.has_bias | (observed.rows.counts > 0)
-        known = is_known[j] & is_predicted[i]
-        cells[i[known], j[known]] = completed[i[known], columns[j[known]]]
-    else:
+    of_columns = model.labels.match("column", observed, rows == "new")
+    of_rows: Indices = np.arange(len(cells))
+    if rows == "fitted":
         of_rows = model.labels.match("row", observed)
-        unknown = int((of_rows == UNKNOWN).sum())
-        if unknown:
-            raise ValueError(
-                f"X must have rows of the fit, got {unknown} of {len(of_rows)} with unknown "
-                "ids; fill new rows with rows='new'"
-            )
-        is_predicted = model.factors.has_bias | _has_entries(model, "row")[of_rows]
-        known = is_known[j] & is_predicted[i]
-        cells[i[known], j[known]] = model.predict_pairs(of_rows[i[known]], columns[j[known]])
-    if observed.form is None:
+        _require_known(of_rows)
+    cells[i, j] = _predictions(model, observed, of_rows[i], of_columns[j], rows)
+    if form is None:
         return cells
-    return observed.form.cells(cells, observed.row_ids, observed.column_ids)
+    return form.cells(cells, observed.row_ids, observed.column_ids)
+
+
+def _lines_filled(model: FittedModel, X: Any, observed: Observed, rows: str) -> Array:
+    """The values of the lines of a long table, missing ones predicted."""
+    form: Any = observed.form
+    values = form.per_line(observed.rows.values)
+    is_gap = form.lines == NO_ENTRY
+    if not is_gap.any():
+        return values
+    names = [form.names.row, form.names.col]
+    row_ids, column_ids = (
+        selected(id_column(column), is_gap) for column in open_table(X)[1](names)
+    )
+    if rows == "fitted":
+        i: Indices = model.indices("row", row_ids, "X")
+        _require_known(i)
+    else:
+        i = Vocabulary(observed.row_ids or (), "row").indices(row_ids)
+    columns = model.indices("column", column_ids, "X")
+    values[is_gap] = _predictions(model, observed, i, columns, rows)
+    return values
+
+
+def _predictions(
+    model: FittedModel, observed: Observed, i: Indices, j: Indices, rows: str
+) -> Array:
+    """Predictions at columns j and rows i, of the fit or of new rows with these entries.
+
+    NaN in unknown rows and columns, in columns without entries in the fit, and in rows without
+    entries if the model has no biases.
+    """
+    found = np.full(len(i), np.nan)
+    has_entries = observed.rows.counts > 0 if rows == "new" else _has_entries(model, "row")
+    known = (i != UNKNOWN) & (j != UNKNOWN)
+    known &= (model.factors.has_bias | has_entries)[i] & _has_entries(model, "column")[j]
+    if rows == "new":
+        found[known] = _completed(model, observed)[i[known], j[known]]
+    else:
+        found[known] = model.predict_pairs(i[known], j[known])
+    return found
+
+
+def _require_known(rows: Indices) -> None:
+    """Raise unless these are rows of the fit."""
+    unknown = int((rows == UNKNOWN).sum())
+    if unknown:
+        raise ValueError(
+            f"X must have rows of the fit, got {unknown} of {len(rows)} with unknown "
+            "ids; fill new rows with rows='new'"
+        )
 
 
 def _completed(model: FittedModel, X: Any) -> Array:

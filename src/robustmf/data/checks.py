@@ -15,6 +15,7 @@ from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed, as_observed, nothing_observed
 from robustmf.data.statistics import suspected_codes
+from robustmf.data.table_form import NO_ENTRY
 from robustmf.exceptions import (
     EmptyRowsWarning,
     MissingCodeWarning,
@@ -104,14 +105,15 @@ def entry_weights(weights: ArrayLike, observed: Observed) -> Array:
         given = given[np.asarray(rows.group_of_entry()), np.asarray(rows.indices)]
     lines = None if observed.form is None else observed.form.lines
     if lines is not None and given.shape == lines.shape:
-        if len(lines) > observed.n_entries:
+        has_entry = lines != NO_ENTRY
+        if has_entry.sum() > observed.n_entries:
             raise ValueError(
                 "weights must not be given for a table with several values for one row and column; "
                 "merge its lines first"
             )
         of_lines = given
-        given = np.empty_like(of_lines)
-        given[lines] = of_lines
+        given = np.empty(observed.n_entries, of_lines.dtype)
+        given[lines[has_entry]] = of_lines[has_entry]
     if given.shape != (observed.n_entries,):
         raise ValueError(
             f"weights must have one number per observed entry, ({observed.n_entries},), "

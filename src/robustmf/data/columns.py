@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from robustmf.data.table_form import NO_NAMES, TableForm
 
 
 def triplet_columns(
-    data: Any, row: Any, col: Any, value: Any, what: str = "values"
+    data: Any, row: Any, col: Any, value: Any, what: str = "values", *, with_missing: bool = False
 ) -> tuple[Any, Any, NDArray[Any]]:
     """Row ids, column ids and values from a table.
 
@@ -29,13 +30,15 @@ def triplet_columns(
         Row ids, column ids and values.
     what : str, default="values"
         What the values are called in error messages.
+    with_missing : bool, default=False
+        Whether values may be missing; otherwise they are refused.
 
     Returns
     -------
     rows, columns : ndarray, Arrow array or list
         The ids.
     values : ndarray
-        The values.
+        The values; NaN where they are missing.
     """
     if data is not None:
         names, take = open_table(data)
@@ -45,7 +48,12 @@ def triplet_columns(
                     f"{role} must be the name of a column of the data, got {type(name).__name__}"
                 )
             if name not in names:
-                raise ValueError(f"{role}={name!r} is not a column of the data; it has {names}")
+                levels = getattr(getattr(data, "index", None), "names", ())
+                remedy = "; it is a level of the index: give X.reset_index()"
+                raise ValueError(
+                    f"{role}={name!r} is not a column of the data; it has {names}"
+                    f"{remedy if name in levels else ''}"
+                )
         row, col, value = take([row, col, value])
     for role, column in (("row", row), ("col", col), ("value", value)):
         if isinstance(column, str) or not isinstance(column, Iterable):
@@ -55,7 +63,17 @@ def triplet_columns(
             )
         if np.ma.is_masked(column):
             raise ValueError(f"{role} has masked values; omit the entries that were not observed")
-    return id_column(row), id_column(col), _value_column(value, what)
+    values = _value_column(value, what, with_missing=with_missing)
+    return id_column(row), id_column(col), values
+
+
+def selected(column: Any, is_selected: NDArray[np.bool_]) -> Any:
+    """The selected elements of a NumPy array, an Arrow array or a list."""
+    if isinstance(column, np.ndarray):
+        return column[is_selected]
+    if isinstance(column, (list, tuple)):
+        return list(compress(column, is_selected.tolist()))
+    return column.filter(is_selected)
 
 
 def open_table(data: Any) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
@@ -143,14 +161,39 @@ def id_column(column: Any) -> Any:
         return series.to_list()
 
 
-def _value_column(column: Any, what: str) -> NDArray[Any]:
-    """A column of numbers as a NumPy array, without missing ones."""
+def _value_column(column: Any, what: str, *, with_missing: bool) -> NDArray[Any]:
+    """A column of numbers as a NumPy array; missing ones are NaN, or refused."""
     series = _series(column)
     if series is None:
         return np.asarray(column)
     if missing := series.null_count():
+        if with_missing:
+            values = series.to_numpy()
+            return values if values.dtype.kind == "f" else numbers(series)
         raise ValueError(
             f"{what} must not be missing, but {missing} of {len(series)} are; "
             "omit the entries that were not observed"
         )
     return series.to_numpy()
+
+
+def numbers(series: Any) -> NDArray[Any]:
+    """A column of numbers, NaN where they are missing."""
+    import narwhals as nw  # noqa: PLC0415 - as above
+
+    if series.dtype == nw.Boolean or series.dtype.is_numeric():
+        return np.asarray(series.to_arrow().cast("float64"))
+    reason = f"it holds values of type {series.dtype}"
+    if not series.dtype.is_temporal():
+        values = series.to_numpy().astype(object)
+        values[np.asarray(series.is_null())] = np.nan
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            reason = str(error)
+            if "," in reason.partition(":")[2]:
+                reason += "; read the file with decimal=',' if the comma is the decimal mark"
+    raise TypeError(
+        f"X must hold real numbers, but column {series.name!r} does not ({reason}); omit it, or "
+        f"give row={series.name!r} if it holds the ids of the rows"
+    )

@@ -103,7 +103,10 @@ class Vocabulary:
         except TypeError as error:
             raise TypeError(f"{self.side} ids must be hashable: {error}") from None
         for k in np.flatnonzero(found == UNKNOWN).tolist():
-            self._require_valid_unknown(keys[k], k)
+            key = _as_read(keys[k])
+            found[k] = index_of.get(key, UNKNOWN)
+            if found[k] == UNKNOWN:
+                self._require_valid_unknown(key, k)
         return found.reshape(shape)
 
     @property
@@ -150,7 +153,7 @@ class Vocabulary:
         if isinstance(ids, (list, tuple)) and not tuple_is_id:
             return ids, (len(ids),)
         if isinstance(ids, (str, bytes, tuple)) or not isinstance(ids, Iterable):
-            return [ids.item() if isinstance(ids, np.generic) else ids], ()
+            return [_as_read(ids)], ()
         array = np.asarray(ids)
         if array.ndim == 0 and not isinstance(ids, np.ndarray):
             if type(ids) not in self._types:
@@ -159,9 +162,7 @@ class Vocabulary:
                     f"got a {type(ids).__name__}"
                 )
             return [ids], ()
-        if array.dtype.kind == "M":  # NumPy converts times to Python's only up to microseconds
-            array = array.astype("M8[us]")
-        return array.ravel().tolist(), array.shape
+        return _in_microseconds(array).ravel().tolist(), array.shape
 
 
 def listed_ids(column: Any, side: Side) -> list[Hashable]:
@@ -195,6 +196,22 @@ def _unambiguous(key: Any) -> Any:
     if isinstance(key, datetime) and key.fold and key.tzinfo is not None:
         return key.astimezone(timezone(key.utcoffset() or timedelta()))
     return key
+
+
+def _in_microseconds(ids: Any) -> Any:
+    """Times and durations of NumPy in the unit that it converts to Python's; others as given."""
+    kind = ids.dtype.kind
+    return ids.astype(f"{kind}8[us]") if kind in "Mm" else ids
+
+
+def _as_read(key: Any) -> Any:
+    """The id that a column with this key has.
+
+    A period or an interval of pandas is text, a time of NumPy one of Python; others are as given.
+    """
+    if isinstance(key, np.generic):
+        return _in_microseconds(key).item()
+    return str(key) if type(key).__name__ in ("Period", "Interval") else key
 
 
 def id_type(key: Any) -> type:

@@ -23,7 +23,7 @@ from robustmf.data.arrays import (
     require_shape,
     signed_indices,
 )
-from robustmf.data.columns import triplet_columns
+from robustmf.data.columns import selected, triplet_columns
 from robustmf.data.compressed import (
     Compressed,
     Duplicates,
@@ -35,7 +35,7 @@ from robustmf.data.compressed import (
 )
 from robustmf.data.ids import Vocabulary, listed_ids
 from robustmf.data.sampling import EntrySample, evenly_spaced
-from robustmf.data.table_form import NO_NAMES, ColumnNames, TableForm
+from robustmf.data.table_form import NO_ENTRY, NO_NAMES, ColumnNames, TableForm
 from robustmf.data.tables import is_table, long_form, wide_table
 from robustmf.exceptions import DuplicateEntryError
 
@@ -417,6 +417,11 @@ class Observed:
                 if X.mask is np.ma.nomask
                 else np.where(np.ma.getmaskarray(X), np.nan, real_array(X.data, "X"))
             )
+        if getattr(getattr(X, "index", None), "nlevels", 1) > 1:  # a column of pandas
+            raise ValueError(
+                "X must be a table, got a column with an index of several levels: give X.unstack(),"
+                " or X.reset_index() with row=, col= and value="
+            )
         array = real_array(X, "X")
         if array.ndim != 2:
             raise ValueError(
@@ -444,7 +449,9 @@ class Observed:
         ----------
         data : table or mapping, default=None
             A pandas, polars or Arrow table (any that narwhals supports, including lazy ones), or a
-            mapping from names to columns. If None, ``row``, ``col`` and ``value`` are the columns.
+            mapping from names to columns. A line whose value is missing is no entry, as if the
+            table did not have it. If None, ``row``, ``col`` and ``value`` are the columns, whose
+            values must not be missing.
         row, col, value : name of a column of ``data``, or a column
             Row ids, column ids and values.
         duplicates : {"error", "last", "mean"}, default="error"
@@ -472,7 +479,14 @@ class Observed:
         array([[0., 5.],
                [3., 4.]])
         """
-        rows, cols, values = triplet_columns(data, row, col, value)
+        rows, cols, values = triplet_columns(data, row, col, value, with_missing=data is not None)
+        is_observed = None
+        if data is not None and values.dtype.kind == "f" and np.isnan(values).any():
+            is_observed = ~np.isnan(values)
+            if not is_observed.any():
+                raise ValueError(f"values must not all be missing, but {len(values)} of them are")
+            rows, cols = selected(rows, is_observed), selected(cols, is_observed)
+            values = values[is_observed]
         i, row_vocabulary = Vocabulary.encode(rows, "row")
         j, column_vocabulary = Vocabulary.encode(cols, "column")
         row_ids = row_vocabulary.ids
@@ -484,6 +498,10 @@ class Observed:
         form = None
         if data is not None and (isinstance(data, Mapping) or is_table(data)):
             lines = entries_of_lines(i, j, unnamed.shape)
+            if is_observed is not None:
+                of_observed = lines
+                lines = np.full(len(is_observed), NO_ENTRY, of_observed.dtype)
+                lines[is_observed] = of_observed
             form = long_form(data, ColumnNames(row, col, value), lines)
         return cls(unnamed.rows, unnamed.shape, row_ids, column_ids, form)
 

@@ -52,6 +52,9 @@ class ColumnNames(NamedTuple):
         return self
 
 
+#: In ``TableForm.lines``: the line has no entry, because its value is missing.
+NO_ENTRY = -1
+
 #: A wide table without a column of row ids.
 NO_NAMES = ColumnNames()
 
@@ -72,8 +75,8 @@ class TableForm:
     columns : sequence or None
         Labels of the columns of a wide table, without that of row ids; None if they are the ids.
     lines : array of int or None
-        For each line of a long table, the position of its entry in row order; None if it is not
-        known.
+        For each line of a long table, the position of its entry in row order, ``NO_ENTRY`` where
+        its value is missing; None if they are not known.
     labels : narwhals Series or None
         The column of row labels of a wide table, if it has one.
     dtype : dtype of pandas or None
@@ -106,9 +109,23 @@ class TableForm:
 
     def rows_by_appearance(self, observed: Any) -> NDArray[np.integer[Any]]:
         """The indices of the rows of a long table, in the order in which its lines name them."""
-        rows = np.asarray(observed.rows.group_of_entry())[self.lines]
+        lines = np.asarray(self.lines)
+        rows = np.asarray(observed.rows.group_of_entry())[lines[lines != NO_ENTRY]]
         _, first = np.unique(rows, return_index=True)
         return np.asarray(rows[np.sort(first)])
+
+    def per_line(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The answers of entries in the order of the lines of a long table.
+
+        Lines without an entry have NaN, or False among marks.
+        """
+        lines = np.asarray(self.lines)
+        has_entry = lines != NO_ENTRY
+        if has_entry.all():
+            return values[lines]
+        found = np.full(len(lines), False if values.dtype.kind == "b" else np.nan, values.dtype)
+        found[has_entry] = values[lines[has_entry]]
+        return found
 
     def without_order(self) -> TableForm:
         """The form of a table of other entries, whose index and order are not known."""
@@ -152,7 +169,7 @@ class TableForm:
             cells = observed.to_dense(values)
             return self.cells(cells, observed.row_ids, observed.column_ids)
         if self.lines is not None:
-            return self.column(values[self.lines], name, self.index)
+            return self.column(self.per_line(values), name, self.index)
         rows, columns = observed.rows.group_of_entry(), observed.rows.indices
         row_ids, column_ids = (
             [ids[k] for k in of_entries.tolist()]

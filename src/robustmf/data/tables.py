@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.columns import from_native, id_column, open_table
+from robustmf.data.columns import from_native, id_column, numbers, open_table
 from robustmf.data.ids import is_missing
 from robustmf.data.table_form import MAPPING, ColumnNames, TableForm
 
@@ -380,26 +380,4 @@ def _cells(frame: Any) -> NDArray[Any]:
     array = frame.to_numpy()
     if array.dtype.kind != "O":
         return array
-    return np.column_stack([_numbers(frame.get_column(name)) for name in frame.columns])
-
-
-def _numbers(series: Any) -> NDArray[Any]:
-    """A column of numbers, NaN where they are missing."""
-    import narwhals as nw  # noqa: PLC0415 - as above
-
-    if series.dtype == nw.Boolean or series.dtype.is_numeric():
-        return np.asarray(series.to_arrow().cast("float64"))
-    reason = f"it holds values of type {series.dtype}"
-    if not series.dtype.is_temporal():
-        values = series.to_numpy().astype(object)
-        values[np.asarray(series.is_null())] = np.nan
-        try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            reason = str(error)
-            if "," in reason.partition(":")[2]:
-                reason += "; read the file with decimal=',' if the comma is the decimal mark"
-    raise TypeError(
-        f"X must hold real numbers, but column {series.name!r} does not ({reason}); omit it, or "
-        f"give row={series.name!r} if it holds the ids of the rows"
-    )
+    return np.column_stack([numbers(frame.get_column(name)) for name in frame.columns])

@@ -15,7 +15,7 @@ from robustmf.outliers.evidence import Evidence, Groups
 Array = NDArray[np.float64]
 
 
-def _shown(label: Hashable) -> str:
+def shown(label: Hashable) -> str:
     """A label in a text: times as they are read, text in quotes and without control characters."""
     return str(label) if isinstance(label, date) else repr(label)
 
@@ -84,12 +84,12 @@ class Audit:
         for title, suspects in (("rows", self.rows), ("columns", self.columns)):
             lines += ["", f"Most suspicious {title}:"] if suspects else []
             lines += [
-                f"  {_shown(s.id)} ({s.entries} entries), score {s.score:.2g}: {s.reason}"
+                f"  {shown(s.id)} ({s.entries} entries), score {s.score:.2g}: {s.reason}"
                 for s in suspects
             ]
         lines += ["", "Most suspicious entries:"] if self.entries else []
         lines += [
-            f"  row {_shown(s.row)}, column {_shown(s.column)}, score {s.score:.2g}: {s.reason}"
+            f"  row {shown(s.row)}, column {shown(s.column)}, score {s.score:.2g}: {s.reason}"
             for s in self.entries
         ]
         return "\n".join(lines)

@@ -65,5 +65,5 @@ def clean(
         return Cleaned(observed.to_dense(values), observed.to_dense(is_bad))
     mask = form.mask(is_bad, observed)
     if form.is_long:
-        return Cleaned(form.with_values(X, values[form.lines]), mask)
+        return Cleaned(form.with_values(X, form.per_line(values)), mask)
     return Cleaned(form.entries(values, "value", observed), mask)

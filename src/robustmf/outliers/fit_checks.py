@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from robustmf.data.sampling import EntrySample
+from robustmf.data.table_form import ids_or_numbers
 from robustmf.exceptions import UnreliableFitWarning, warn_user
 from robustmf.model import FittedModel
+from robustmf.outliers.audit import shown
 from robustmf.outliers.noise import NoiseModel
 
 Array = NDArray[np.floating[Any]]
@@ -37,6 +39,8 @@ class FitCheckOptions:
         With fewer entries nothing is checked.
     most_entries : int
         Of more entries a sample is checked, evenly spaced.
+    most_named : int
+        So many of the rows or columns with most entries flagged are named.
     """
 
     most_flagged: float = 1 / 3
@@ -45,6 +49,7 @@ class FitCheckOptions:
     exact: float = 1e-6
     least_entries: int = 200
     most_entries: int = 1 << 16
+    most_named: int = 3
 
 
 OPTIONS = FitCheckOptions()
@@ -77,12 +82,18 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
             f"{100 * share:.0f} % of the entries are flagged as outliers, more than a fit can "
             "distinguish from clean ones"
         )
-    for name, of_entry, size in (("row", i, model.shape[0]), ("column", j, model.shape[1])):
-        number = _mostly_flagged(of_entry, flagged, size)
-        if number:
+    m, n = model.shape
+    for name, of_entry, size, ids in (
+        ("row", i, m, ids_or_numbers(model.row_ids, m)),
+        ("column", j, n, ids_or_numbers(model.column_ids, n)),
+    ):
+        found = _mostly_flagged(of_entry, flagged, size)
+        if len(found):
+            names = ", ".join(shown(ids[k]) for k in found[: OPTIONS.most_named].tolist())
+            more = ", …" if len(found) > OPTIONS.most_named else ""
             failed.append(
-                f"{number} of {size} {name}s have most of their entries flagged as outliers; "
-                "predictions there rest on the others"
+                f"{len(found)} of {size} {name}s have most of their entries flagged as outliers "
+                f"({names}{more}); predictions there rest on the others"
             )
     left_out = np.abs(residual) * noise.deviations(i, j, np.zeros(len(i))) / deviation
     others = np.minimum(sample.row_counts[i], sample.column_counts[j]) - 1
@@ -104,13 +115,15 @@ def warn_of_failed_checks(failed: tuple[str, ...]) -> None:
         warn_user(f"the fit does not pass its checks: {'; '.join(failed)}", UnreliableFitWarning)
 
 
-def _mostly_flagged(of_entry: NDArray[Any], flagged: NDArray[np.bool_], size: int) -> int:
-    """The number of rows with more than half of their entries flagged, and not by chance."""
+def _mostly_flagged(
+    of_entry: NDArray[Any], flagged: NDArray[np.bool_], size: int
+) -> NDArray[np.integer[Any]]:
+    """The rows with more than half of their entries flagged, and not by chance."""
     counts = np.bincount(of_entry, minlength=size)
     bad = np.bincount(of_entry, flagged, minlength=size)
     most = np.flatnonzero(bad > counts / 2)
     chance = bdtrc(bad[most] - 1, counts[most], float(flagged.mean()))
-    return int((chance <= OPTIONS.level / size).sum())
+    return np.asarray(most[chance <= OPTIONS.level / size])
 
 
 def _trimmed_mean(errors: Array) -> tuple[float, float]:

@@ -141,6 +141,11 @@ def audit(model: FittedModel, X: Any, *, rows: Rows, top: int, at_most: float) -
     )
 
 
+def noise_level(model: FittedModel) -> float:
+    """The noise of a typical entry: 68 % of the clean ones deviate by less from the truth."""
+    return float(noise_model(model).distribution.quantile(_ONE_SIGMA))
+
+
 def noise_model(
     model: FittedModel, sample: EntrySample | None = None, totals: Totals | None = None
 ) -> NoiseModel:

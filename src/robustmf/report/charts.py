@@ -90,6 +90,9 @@ _SCALE = np.array(
     [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]], np.float64
 )
 
+#: Gray of the cells without a value: no color of the scale, and visible on light and dark pages.
+MISSING = (196, 196, 196)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -273,7 +276,7 @@ class Chart:
         )
 
     def cells(self, cells: Array, low: float, high: float) -> None:
-        """Add a heat map of cells over the whole chart, empty where a cell is NaN."""
+        """Add a heat map of cells over the whole chart, gray where a cell is NaN."""
         width = self.right - self.left
         self._marks.append(
             f'<image class="cells" x="{self.left}" y="{LAYOUT.top}" width="{width}" '
@@ -373,14 +376,14 @@ def color_of(shares: ArrayLike) -> NDArray[np.uint8]:
 
 
 def _png(cells: Array, low: float, high: float) -> str:
-    """Return cells as the address of a PNG image with a pixel per cell, NaN transparent."""
+    """Return cells as the address of a PNG image with a pixel per cell, NaN gray."""
     observed = np.isfinite(cells)
     shares = np.where(observed, (cells - low) / ((high - low) or 1.0), 0.0)
-    pixels = np.dstack([color_of(shares), np.where(observed, 255, 0).astype(np.uint8)])
+    pixels = np.where(observed[..., None], color_of(shares), np.array(MISSING, np.uint8))
     height, width = cells.shape
     # Every line of a PNG begins with the number of its filter, 0 for none.
     lines = np.hstack([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)])
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in (

@@ -88,7 +88,7 @@ def _table_figures(table: dict[str, Any]) -> str:
     marked = "all" if flagged <= len(table["marked"]) else f"the worst {len(table['marked'])}"
     captions = (
         f"Before: {flagged:,} cells have a score of at most {table['at_most']:g}; {marked} are"
-        f" marked in red. Empty cells are missing.{reduced}",
+        f" marked in red. Gray cells are missing.{reduced}",
         "After: these cells replaced by predictions. Both pictures have the colors of"
         f" {table['range'][0]:.4g} (dark) to {table['range'][1]:.4g} (bright).",
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from robustmf.data.sampling import evenly_spaced
-from robustmf.data.statistics import MAD_TO_SIGMA, suspected_codes
+from robustmf.data.statistics import suspected_codes
 from robustmf.data.table_form import ids_or_numbers
 from robustmf.estimator import RobustMF
 from robustmf.estimator.parameters import finds_rank
@@ -117,7 +117,7 @@ def fit_record(model: RobustMF, *, tracks: bool = False, at_most: float = 0.01) 
         "at_most": at_most,
         "table": _table(model, entries),
         "meaning": _meaning(model, entries),
-        "rank": _rank(model, entries),
+        "rank": _rank(model),
         "history": {
             name: list(map(float, model.history_[name]))
             for name in ("objective", "seconds", "validation")
@@ -147,7 +147,6 @@ def _tiles(
     bad = int((entries.scores <= _OPTIONS.cleaned_at_most).sum())
     missing = 1 - len(entries.values) / (m * n)
     percent = 100 * (1 - audit.clean_share)
-    noise = MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals)))
     return [
         ("table", f"{m:,} × {n:,}", "rows × columns"),
         ("entries", f"{len(entries.values):,}", f"{missing:.1%} missing"),
@@ -164,7 +163,7 @@ def _tiles(
             f"{len(audit.rows)} | {len(audit.columns)}",
             f"rows | columns, score up to {at_most:g}",
         ),
-        ("noise", f"{noise:.3g}", "robust scale of the residuals"),
+        ("noise", f"{model.noise_:.3g}", "standard deviation of a clean entry"),
     ]
 
 
@@ -246,7 +245,7 @@ def _meaning(model: RobustMF, entries: _Entries) -> dict[str, str]:
     return {"θ": about_theta, "λ": about_reg}
 
 
-def _rank(model: RobustMF, entries: _Entries) -> dict[str, Any]:
+def _rank(model: RobustMF) -> dict[str, Any]:
     """Return the candidates for the rank, and how much each factor contributes."""
     U = np.asarray(model.row_factors_, np.float64)
     V = np.asarray(model.column_factors_, np.float64)
@@ -257,7 +256,7 @@ def _rank(model: RobustMF, entries: _Entries) -> dict[str, Any]:
         "candidates": [astuple(candidate) for candidate in candidates],
         "reason": reason_of_choice(candidates),
         "contributions": (singular / np.sqrt(len(U) * len(V))).tolist(),
-        "noise": MAD_TO_SIGMA * float(np.median(np.abs(entries.residuals))),
+        "noise": model.noise_,
     }
 
 
