@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 
 from robustmf.answers.tables import ReadRows
 from robustmf.data.checks import new_rows
+from robustmf.data.columns import id_column, open_table, selected
 from robustmf.data.factorization import UNKNOWN
 from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import NO_ENTRY
-from robustmf.data.columns import id_column, open_table
-from robustmf.data.tables import selected from robustmf.model import FittedModel  Array = NDArray[np.floating[Any]] Indices = NDArray[np.integer[Any]]
+from robustmf.model import FittedModel
+
+Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.integer[Any]]
+
+
 def predict(model: FittedModel, X: Any, read: ReadRows) -> Any:
     """All cells of new rows, predicted from their own entries; a table if X is one."""
     dense = "inverse_transform(transform(X))"
