@@ -231,7 +231,9 @@ def _copy_edited(
             # the header and empty lines are not entries
             is_entry = [len(line) > 2 or bool(line.strip(b"\r\n")) for line in lines]
             if header:
-                is_entry[0] = header = False
+                first = next((k for k, line in enumerate(lines) if line.strip()), len(lines) - 1)
+                header = not lines[first].strip()
+                is_entry[: first + 1] = [False] * (first + 1)
             entries = np.flatnonzero(is_entry)
             of_entries = changed[position : position + len(entries)]
             for k in np.flatnonzero(of_entries).tolist():
