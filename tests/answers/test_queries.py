@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from robustmf import Observed, RobustMF
@@ -319,6 +320,21 @@ def test_invalid_queries_are_refused_by_name(model):
         numbered = RobustMF(1, random_state=0).fit(empty)
     with pytest.raises(ValueError, match="items must have entries in the fit"):
         numbered.similar_items(1)
+
+
+def test_a_dictionary_of_keys_of_scipy_is_a_matrix():
+    """It is a mapping of positions to values, too, and was taken for a mapping of columns."""
+    X = np.outer(np.arange(1.0, 9), np.arange(1.0, 7))
+    model = RobustMF(rank=1, random_state=0).fit(X)
+    for kind in (sp.dok_array, sp.dok_matrix):
+        same = kind(X)
+        np.testing.assert_array_equal(model.transform(same), model.transform(X))
+        assert model.score(same) == model.score(X)
+        np.testing.assert_array_equal(model.outlier_scores(same), model.outlier_scores(X).ravel())
+        found = model.recommend(ratings=same[:2], exclude_seen=False)
+        expected = model.recommend(ratings=X[:2], exclude_seen=False)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_columns_of_new_rows_are_found_by_id(model, ratings):
