@@ -245,6 +245,10 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
         ("theta_", 123.0, "theta_ must be that of loss_"),
         ("bias_unit_", 0.0, "bias_unit_ must be positive"),
         ("scale_", -1.0, "scale_ must be"),
+        ("scale_", 1e-200, "scale_ must have a finite square"),
+        ("scale_", 1e200, "scale_ must have a finite square"),
+        ("bias_unit_", 1e-320, "bias_unit_ must have a finite square"),
+        ("bias_unit_", 1e300, "bias_unit_ must have a finite square"),
         ("n_iter_", -1, "n_iter_ must be"),
         ("best_iteration_", -1, "best_iteration_ must be"),
         ("best_iteration_", 10**9, "objective of best_iteration_"),
@@ -404,11 +408,29 @@ def test_factors_and_biases_are_checked(content, scratch, name):
     refused(scratch, rewritten(content, drop(name)), "must be")
 
 
+def test_weights_whose_squares_overflow_are_refused(named, scratch):
+    large = rewritten(named, reenter("weights", changed(0, 1e200)))
+    refused(scratch, large, "must be below 1.34e[+]154 in size")
+
+
 def test_factors_biases_and_entries_whose_squares_overflow_are_refused(content, scratch):
     names = ("row_factors_", "column_factors_", "row_bias_", "column_bias_")
     large = [reshape(name, changed(0, 1e200)) for name in names]
     for change in (*large, put("center_", -1e200), reenter("values", changed(0, -1e200))):
         refused(scratch, rewritten(content, change), "must be below 1.34e[+]154 in size")
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1e200, np.inf, np.nan])
+def test_scales_whose_squares_are_not_representable_are_refused(content, scratch, scale):
+    """Scores of such a model raised errors of NumPy that did not name the file."""
+
+    def alter(document, arrays):
+        for name in ("first", "second"):
+            arrays[name] = np.full(40, scale)
+        scales = [{"array": name, "dtype": "float64"} for name in ("first", "second")]
+        document["state"]["noise_scales"] = {"tuple": scales}
+
+    refused(scratch, rewritten(content, alter), "noise_scales must be two vectors")
 
 
 def test_an_empty_row_is_accepted(tmp_path):
