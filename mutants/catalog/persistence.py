@@ -208,7 +208,7 @@ MUTANTS = [
         "io/model_state.py",
         "index.min() >= 0 and index.max() < size",
         "index.max() < size",
-        "io/test_forged_files.py -k sampled",
+        "io/test_forged_clusters.py",
     ),
     Mutant(
         "io/model_state.py",

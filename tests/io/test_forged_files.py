@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import robustmf
-from forged import drop, put, reenter, refused, reshape, rewritten
+from forged import changed, drop, put, reenter, refused, reshape, rewritten
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import CheckpointError, ModelFileError, NotSavableError
@@ -361,15 +361,6 @@ def test_a_folder_is_reported(tmp_path):
         robustmf.load(tmp_path)
 
 
-def changed(position, value):
-    def change(array):
-        array = array.copy()
-        array[position] = value
-        return array
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -391,53 +382,6 @@ def changed(position, value):
 )
 def test_positions_out_of_bounds_are_refused(content, scratch, name, change):
     refused(scratch, rewritten(content, reenter(name, change)), "values of a matrix")
-
-
-SAMPLED = {
-    "row_counts": np.full(40, 7),
-    "column_counts": np.full(40, 7),
-    "rows": np.array([0, 39]),
-    "columns": np.array([39, 0]),
-    "values": np.ones(2),
-}
-
-
-def with_sampled_entries(**changes):
-    """The entries that a fit on a cluster keeps, some of them changed."""
-
-    def alter(document, arrays):
-        old = document["state"].pop("reliability_")
-        for place in (old, *document["state"]["entries_"]["dict"].values()):
-            if place is not None:
-                del arrays[place["array"]]
-        places = {}
-        for name, array in (SAMPLED | changes).items():
-            arrays[name] = array
-            places[name] = {"array": name, "dtype": array.dtype.name}
-        document["state"]["entries_"] = {"dict": places}
-
-    return alter
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("rows", changed(0, -1)),
-        ("rows", changed(1, 40)),
-        ("columns", changed(0, 40)),
-        ("columns", lambda a: a[:-1].copy()),
-        ("row_counts", changed(3, -1)),
-        ("column_counts", lambda a: a.astype(np.int32)),
-        ("column_counts", lambda a: a[:-1].copy()),
-        ("values", changed(0, np.nan)),
-        ("values", lambda a: a[:0].copy()),
-    ],
-)
-def test_sampled_entries_of_a_cluster_are_checked(content, scratch, name, change):
-    scratch.write_bytes(rewritten(content, with_sampled_entries()))
-    assert robustmf.load(scratch).predict(0, 0) == MODEL.predict(0, 0)
-    forged = with_sampled_entries(**{name: change(SAMPLED[name])})
-    refused(scratch, rewritten(content, forged), "entries_ must be")
 
 
 @pytest.mark.parametrize(
