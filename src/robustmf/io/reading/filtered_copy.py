@@ -17,6 +17,7 @@ from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
 from robustmf.io.atomic import replacing
+from robustmf.io.csv_records import csv_records
 from robustmf.io.reading.layout import Layout, quote_stays_open
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import WideLayout
@@ -259,12 +260,7 @@ def _edited(line: bytes, layout: Layout | WideLayout, new: dict[int, float]) -> 
         if layout.count is not None:
             observed = [not layout.is_missing(fields[k]) for k in layout.value_positions]
             fields[layout.count] = str(sum(observed))
-    if simple:
-        written = io.StringIO()
-        csv.writer(written, delimiter=delimiter, lineterminator="").writerow(fields)
-        text = written.getvalue()
-    else:
-        text = delimiter.join(fields)
+    text = csv_records([fields], delimiter)[0] if simple else delimiter.join(fields)
     return text.encode("utf-8", "surrogateescape") + ending
 
 
