@@ -20,6 +20,7 @@ MUTANTS = [
         "min(determined, min(observed.shape) - 1)",
         "min(determined, min(observed.shape))",
         _ATTEMPT_TESTS,
+        equivalent="entries_per_parameter is above 1: mn/(m + n) is below m and n in any case",
     ),
     Mutant(
         "initialization/attempts.py",
