@@ -8,11 +8,6 @@ _BATCHES = "estimator/test_partial_fit.py"
 _LABELS = "answers/test_matching_of_labels.py -k 'default or labels or lines'"
 _PARAMETERS = "estimator/test_callbacks_and_validation.py -k bad_parameters"
 _QUERIES = "answers/test_queries.py -k 'recommendations or residuals or bounds'"
-_QUERIES_ALL = "answers/test_queries.py"
-_TABLES = (
-    "answers/test_tables_in_and_out.py answers/test_matching_of_labels.py "
-    "answers/test_odd_tables.py"
-)
 
 MUTANTS = [
     Mutant(
@@ -98,115 +93,116 @@ MUTANTS = [
         "answers/recommendations.py",
         "    seen = observed_pairs(entries, np.arange(len(T))) if exclude_seen else None",
         "    seen = None",
-        _QUERIES_ALL,
+        "answers/test_cleaning.py -k new_user",
     ),
     Mutant(
         "answers/recommendations.py",
         "(ratings < low) | (ratings > high)",
         "ratings > high",
-        "answers/test_cleaning.py" + " " + _QUERIES_ALL,
+        "answers/test_matching_of_labels.py -k outside",
     ),
     Mutant(
         "answers/recommendations.py",
         "    ranked = Ranked(*(of_rows[order] for of_rows in ranked))\n",
         "",
-        "answers/test_cleaning.py" + " " + _TABLES,
+        "answers/test_matching_of_labels.py -k 'matched_by_name or in_their_order'",
     ),
     Mutant(
         "data/ranking.py",
         "best[np.lexsort((best, -row[best]))]",
         "best[np.argsort(-row[best])]",
-        _QUERIES_ALL,
+        "answers/test_queries.py -k ties",
     ),
     Mutant(
         "data/ranking.py",
         "np.clip(found.scores, -1, 1)",
         "found.scores",
-        _QUERIES_ALL,
+        "answers/test_queries.py -k similar",
     ),
     Mutant(
         "data/table_form.py",
         "frame.with_columns(nw.when(~column.is_nan()).then(column) for column in columns)",
         "frame.with_columns(columns)",
-        _TABLES,
+        "answers/test_tables_in_and_out.py -k null_where",
     ),
     Mutant(
         "data/table_form.py",
         "self.has_row_index and len(self.index) == len(values):",
         "self.has_row_index:",
-        _TABLES + " " + "outliers/test_outliers.py",
+        "answers/test_matching_of_labels.py answers/test_tables_in_and_out.py "
+        "-k 'scores_of_rows or scores_of_fitted_rows or new_rows_of_a_table'",
     ),
     Mutant(
         "data/table_form.py",
         "            made = made.astype(self.dtype)",
         "            pass",
-        _TABLES,
+        "answers/test_tables_in_and_out.py -k nullable",
     ),
     Mutant(
         "data/table_form.py",
         "rows[np.sort(first)]",
         "rows[first]",
-        _TABLES,
+        "answers/test_matching_of_labels.py -k in_their_order",
     ),
     Mutant(
         "data/alignment.py",
         "table.values[rows][:, columns]",
         "table.values[rows]",
-        _TABLES,
+        "answers/test_matching_of_labels.py -k weights",
     ),
     Mutant(
         "data/alignment.py",
         "len(given) != size or not position",
         "not position",
-        _TABLES,
+        "answers/test_matching_of_labels.py -k weights",
     ),
     Mutant(
         "answers/matrices.py",
         '(columns != UNKNOWN) & _has_entries(model, "column")[columns]',
         "columns != UNKNOWN",
-        "answers/test_cleaning.py" + " " + _TABLES,
+        "answers/test_matching_of_labels.py -k imputed",
     ),
     Mutant(
         "answers/matrices.py",
         "observed.rows.counts > 0",
         "observed.rows.counts >= 0",
-        "answers/test_cleaning.py" + " " + _TABLES,
+        "answers/test_matching_of_labels.py answers/test_cleaning.py -k impute",
     ),
     Mutant(
         "outliers/cleaning.py",
         "found <= at_most",
         "found < at_most",
-        "answers/test_cleaning.py" + " " + _TABLES,
+        "answers/test_cleaning.py",
     ),
     Mutant(
         "outliers/cleaning.py",
         "form.with_values(X, values[form.lines])",
         "form.with_values(X, values)",
-        "answers/test_cleaning.py" + " " + _TABLES,
+        "answers/test_cleaning.py -k long",
     ),
     Mutant(
         "validation.py",
         "    if not low < high:",
         "    if not low <= high:",
-        _QUERIES_ALL,
+        "answers/test_queries.py -k bad_bounds",
     ),
     Mutant(
         "answers/errors.py",
         "observed.to_host().rows.values - model.clip(predicted)",
         "observed.to_host().rows.values - predicted",
-        _QUERIES_ALL + " " + "estimator/test_sklearn.py",
+        "answers/test_queries.py -k clipped",
     ),
     Mutant(
         "data/checks.py",
         "        if len(lines) > observed.n_entries:",
         "        if False:",
-        _TABLES,
+        "answers/test_tables_in_and_out.py -k 'weights or repeated'",
     ),
     Mutant(
         "data/checks.py",
         "        given[lines] = of_lines",
         "        given[:] = of_lines[lines]",
-        _TABLES,
+        "answers/test_tables_in_and_out.py -k weights_of_a_long",
     ),
     Mutant(
         "data/checks.py",
@@ -232,13 +228,13 @@ MUTANTS = [
         "data/ids.py",
         '            return times.cast(pa.timestamp("us", times.type.tz))',
         "            pass",
-        "data/test_ids.py" + " " + _TABLES,
+        "data/test_ids.py answers/test_tables_in_and_out.py -k times",
     ),
     Mutant(
         "data/tables.py",
         " and not sp.issparse(X)",
         "",
-        _QUERIES_ALL,
+        "answers/test_queries.py -k keys",
         aimed=True,
     ),
 ]
