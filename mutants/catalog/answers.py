@@ -187,12 +187,6 @@ MUTANTS = [
         "answers/test_queries.py -k bad_bounds",
     ),
     Mutant(
-        "answers/errors.py",
-        "observed.to_host().rows.values - model.clip(predicted)",
-        "observed.to_host().rows.values - predicted",
-        "answers/test_queries.py -k clipped",
-    ),
-    Mutant(
         "data/checks.py",
         "        if len(lines) > observed.n_entries:",
         "        if False:",

@@ -226,12 +226,6 @@ MUTANTS = [
     ),
     Mutant(
         "estimator/saving.py",
-        "    if n_columns != model.shape[1]:",
-        "    if False:",
-        _VALUES,
-    ),
-    Mutant(
-        "estimator/saving.py",
         "        bounds_of(estimator, model.bounds)",
         "        pass",
         "io/test_model_file.py" + " " + "io/test_forged_files.py",

@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from robustmf import Observed, RobustMF
 from robustmf.data.factorization import Factorization
+from robustmf.data.ranking import similar_columns, top_n
 from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning
 
 
@@ -245,6 +246,23 @@ def test_ties_are_broken_by_column_index():
     model.column_factors_[2:6] = model.column_factors_[1]
     for n in range(1, 8):
         assert model.recommend(4, n=n, exclude_seen=False).items.tolist() == list(range(n))
+
+
+def test_ties_of_many_columns_are_broken_by_column_index():
+    """Columns that are not in order after the selection of the largest scores."""
+    scores = np.random.default_rng(0).integers(0, 4, 400).astype(float)
+    found = top_n(np.ones((1, 1)), scores[:, None], np.zeros(400), 300, None)
+    expected = np.argsort(-scores, kind="stable")[:300]
+    assert found.items[0].tolist() == expected.tolist()
+
+
+def test_similarities_are_at_most_one():
+    """Proportional columns, whose cosine may be larger by rounding."""
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((1, 3)) * rng.uniform(0.5, 2, (200, 1))
+    found = similar_columns(rng.standard_normal((50, 3)), V, np.arange(200), 199)
+    assert found.scores.max() == 1
+    assert found.scores.min() == pytest.approx(1)
 
 
 def test_unknown_users_are_recommended_the_items_with_the_highest_biases(model):
