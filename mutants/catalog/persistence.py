@@ -196,7 +196,7 @@ MUTANTS = [
         "io/model_state.py",
         "((reliability >= 0) & (reliability <= 1))",
         "(reliability >= 0)",
-        "io/test_forged_files.py" + " " + "initialization/test_reliability.py",
+        "io/test_forged_files.py -k probabilities",
     ),
     Mutant(
         "io/model_state.py",
@@ -228,12 +228,12 @@ MUTANTS = [
         "estimator/saving.py",
         "        bounds_of(estimator, model.bounds)",
         "        pass",
-        "io/test_model_file.py" + " " + "io/test_forged_files.py",
+        "io/test_forged_files.py -k several",
     ),
     Mutant(
         "io/checkpoint.py",
         '        elif not state["ended"]:',
         "        elif False:",
-        "io/test_refused_checkpoints.py" + " " + "io/test_checkpoint.py",
+        "io/test_refused_checkpoints.py -k cannot_be_written",
     ),
 ]

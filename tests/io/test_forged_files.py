@@ -399,6 +399,12 @@ def test_factors_and_biases_are_checked(content, scratch, name):
     refused(scratch, rewritten(content, drop(name)), "must be")
 
 
+@pytest.mark.parametrize("value", [-0.5, 1.5, np.nan])
+def test_reliabilities_are_probabilities(content, scratch, value):
+    forged = rewritten(content, reshape("reliability_", changed(0, value)))
+    refused(scratch, forged, "one float32 number from 0 to 1 per entry")
+
+
 def test_weights_whose_squares_overflow_are_refused(named, scratch):
     large = rewritten(named, reenter("weights", changed(0, 1e200)))
     refused(scratch, large, "must be below 1.34e[+]154 in size")
