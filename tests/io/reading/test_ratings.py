@@ -265,6 +265,13 @@ def test_parquet(tmp_path):
         read_ratings(tmp_path / "no.parquet")
 
 
+def test_pairs_of_a_model_with_integers_are_integers(tmp_path):
+    path = write_file(tmp_path, "user,item\n1,2\n3,x\n")
+    known = (Known({1, 3}, True), Known({2}, True))
+    with pytest.raises(MalformedFileError, match="line 3: the id 'x' is not an integer as those"):
+        read_pairs(path, known)
+
+
 def test_a_parquet_file_of_many_columns_is_read_in_linear_time(tmp_path):
     """The names of all columns were listed once per column: 30 s for 20,000 of them."""
     n = 10_000
