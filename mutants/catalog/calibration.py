@@ -14,6 +14,7 @@ _OUTLIERS = (
 )
 _SCALES = "outliers/test_scales.py -k 'leverages or clipped or bad_row or ordinary'"
 _RELIABILITY = "initialization/test_reliability.py"
+_EVIDENCE = "outliers/test_evidence.py"
 
 MUTANTS = [
     Mutant(
@@ -227,31 +228,31 @@ MUTANTS = [
         "outliers/evidence.py",
         "    if is_discrete_scale(groups.values):",
         "    if True:",
-        _OUTLIERS,
+        _EVIDENCE,
     ),
     Mutant(
         "outliers/evidence.py",
         "np.clip(groups.z, -OPTIONS.winsor, OPTIONS.winsor)",
         "groups.z",
-        _OUTLIERS,
+        _EVIDENCE,
     ),
     Mutant(
         "outliers/evidence.py",
         "np.where(hits > 0, tail, 1.0)",
         "tail",
-        _OUTLIERS,
+        _EVIDENCE,
     ),
     Mutant(
         "outliers/evidence.py",
         "np.where(residual > 0, level, 1 - level)",
         "np.where(residual > 0, 1 - level, level)",
-        _OUTLIERS,
+        _EVIDENCE,
     ),
     Mutant(
         "outliers/evidence.py",
         "deviation**2 - float(np.median(polygamma(1, n[usable] / 2)))",
         "deviation**2",
-        _OUTLIERS,
+        _EVIDENCE,
     ),
     Mutant(
         "outliers/noise.py",
