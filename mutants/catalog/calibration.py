@@ -270,7 +270,7 @@ MUTANTS = [
         "outliers/noise.py",
         "freedom - len(self.of_rows.moments) ** 2",
         "freedom",
-        _SCORES,
+        _NOISE,
     ),
     Mutant(
         "outliers/noise.py",
