@@ -127,13 +127,6 @@ MUTANTS = [
     ),
     Mutant(
         "data/table_form.py",
-        "self.has_row_index and len(self.index) == len(values):",
-        "self.has_row_index:",
-        "answers/test_matching_of_labels.py answers/test_tables_in_and_out.py "
-        "-k 'scores_of_rows or scores_of_fitted_rows or new_rows_of_a_table'",
-    ),
-    Mutant(
-        "data/table_form.py",
         "            made = made.astype(self.dtype)",
         "            pass",
         "answers/test_tables_in_and_out.py -k nullable",
