@@ -14,6 +14,9 @@ from pathlib import Path
 #: processes may use the same cores.
 _ELAPSED = 5
 
+#: Bytes of memory that tests may take.
+_MEMORY = 6 << 30
+
 #: Packages that the tests use. They are imported once, by a process from which those that run the
 #: tests are forked; robustmf itself is imported by each of them from its copy of the repository.
 _PRELOADED = [
@@ -56,8 +59,12 @@ def status_of_tests(tree: Path, tests: str, limit: float) -> int | None:
 
 
 def _run_tests(tree: Path, selected: list[str], limit: float) -> None:
-    """Run pytest in this process; it exits with its status."""
+    """Run pytest in this process; it exits with its status.
+
+    Without a check of sizes, a test of a small file that claims to be large takes all memory.
+    """
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, resource.RLIM_INFINITY))
     paths = [str(tree / "src"), str(tree)]
     os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True

@@ -67,3 +67,12 @@ def put_nan(array):
     array = array.copy()
     array.flat[0] = np.nan
     return array
+
+
+def changed(position, value):
+    def change(array):
+        array = array.copy()
+        array[position] = value
+        return array
+
+    return change

@@ -14,6 +14,7 @@ _OUTLIERS = (
 )
 _SCALES = "outliers/test_scales.py -k 'leverages or clipped or bad_row or ordinary'"
 _RELIABILITY = "initialization/test_reliability.py"
+_EVIDENCE = "outliers/test_evidence.py"
 
 MUTANTS = [
     Mutant(
@@ -222,5 +223,65 @@ MUTANTS = [
         "return deviations if self.scales is None else np.asarray(deviations * self.scales[1][j])",
         "return deviations",
         _SCALES,
+    ),
+    Mutant(
+        "outliers/evidence.py",
+        "    if is_discrete_scale(groups.values):",
+        "    if True:",
+        _EVIDENCE,
+    ),
+    Mutant(
+        "outliers/evidence.py",
+        "np.clip(groups.z, -OPTIONS.winsor, OPTIONS.winsor)",
+        "groups.z",
+        _EVIDENCE,
+    ),
+    Mutant(
+        "outliers/evidence.py",
+        "np.where(hits > 0, tail, 1.0)",
+        "tail",
+        _EVIDENCE,
+    ),
+    Mutant(
+        "outliers/evidence.py",
+        "np.where(residual > 0, level, 1 - level)",
+        "np.where(residual > 0, 1 - level, level)",
+        _EVIDENCE,
+    ),
+    Mutant(
+        "outliers/evidence.py",
+        "deviation**2 - float(np.median(polygamma(1, n[usable] / 2)))",
+        "deviation**2",
+        _EVIDENCE,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "np.cumsum(reliability[order] - 0.5)",
+        "np.cumsum(reliability[order])",
+        _RELIABILITY,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "np.log(scales[counts > 0])",
+        "np.log(scales)",
+        _SCALES,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "freedom - len(self.of_rows.moments) ** 2",
+        "freedom",
+        _NOISE,
+    ),
+    Mutant(
+        "outliers/noise.py",
+        "folded_in[i] - 1",
+        "folded_in[i]",
+        _NOISE,
+    ),
+    Mutant(
+        "outliers/scores.py",
+        '    first = model.shape[0] if rows == "new" else 0',
+        "    first = 0",
+        "outliers/test_outliers.py -k audit_of_new_rows",
     ),
 ]

@@ -80,6 +80,13 @@ MUTANTS = [
         "solvers/mm/criticality.py", "if typical > exact else exact", "", _CERTIFICATES, aimed=True
     ),
     Mutant(
+        "solvers/mm/criticality.py",
+        "np.median(np.abs(values - np.median(values)))",
+        "np.median(np.abs(values))",
+        "solvers/mm/test_mm.py -k offset",
+        aimed=True,
+    ),
+    Mutant(
         "solvers/mm/solver.py",
         "        self._require_possible(surrogate.at_zero, found)\n",
         "",

@@ -93,6 +93,12 @@ def test_clean_changes_the_bad_cells_only(model, frame, cells, truth, replace):
     np.testing.assert_array_equal(arrays.mask, mask)
 
 
+def test_the_threshold_itself_is_a_bad_score(model, cells):
+    of_cells = np.sort(np.asarray(model.outlier_scores(), float)[~np.isnan(cells)])
+    for k in (0, 5):
+        assert model.clean(cells, at_most=of_cells[k]).mask.sum() == k + 1
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
 def test_the_mask_of_a_table_with_a_column_of_labels_counts_and_selects_cells(frame, library):
     named = frame.rename_axis("place").reset_index().set_axis(np.arange(30) + 100)

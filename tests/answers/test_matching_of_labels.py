@@ -137,6 +137,9 @@ def test_weights_of_rows_are_matched_by_label(frame, rows):
             assert model.score(X, rows=rows, sample_weight=given) == pytest.approx(expected)
         with pytest.raises(ValueError, match="sample_weight must have the labels of the rows of X"):
             model.score(X, rows=rows, sample_weight=pd.Series(of_rows, np.arange(40) + 0.5))
+        more = pd.Series(np.append(of_rows, 1.0), [*(model.row_ids_ or range(40)), "more"])
+        with pytest.raises(ValueError, match="sample_weight must have the labels of the rows of X"):
+            model.score(X, rows=rows, sample_weight=more)
 
 
 def shuffled_lines(frame):
@@ -214,10 +217,11 @@ def test_unknown_ids_are_named(frame):
         model.recommend(ratings={77: 1.0, 3: 1.0})
 
 
-def test_ratings_outside_of_the_scale_are_reported(frame):
+@pytest.mark.parametrize("value", [500.0, -500.0])
+def test_ratings_outside_of_the_scale_are_reported(frame, value):
     model = RobustMF(2, bounds=(-5, 5), random_state=0).fit(frame)
-    with pytest.warns(RatingScaleWarning, match=r"1 of 2 ratings, such as 500, .* -5 … 5"):
-        model.recommend(ratings={3: 500.0, 4: 1.0})
+    with pytest.warns(RatingScaleWarning, match=rf"1 of 2 ratings, such as {value:g}, .* -5 … 5"):
+        model.recommend(ratings={3: value, 4: 1.0})
 
 
 @pytest.mark.filterwarnings("ignore::robustmf.exceptions.EmptyRowsWarning")

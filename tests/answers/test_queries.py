@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from robustmf import Observed, RobustMF
 from robustmf.data.factorization import Factorization
+from robustmf.data.ranking import similar_columns, top_n
 from robustmf.exceptions import EmptyRowsWarning, UnknownIdsWarning
 
 
@@ -246,6 +248,23 @@ def test_ties_are_broken_by_column_index():
         assert model.recommend(4, n=n, exclude_seen=False).items.tolist() == list(range(n))
 
 
+def test_ties_of_many_columns_are_broken_by_column_index():
+    """Columns that are not in order after the selection of the largest scores."""
+    scores = np.random.default_rng(0).integers(0, 4, 400).astype(float)
+    found = top_n(np.ones((1, 1)), scores[:, None], np.zeros(400), 300, None)
+    expected = np.argsort(-scores, kind="stable")[:300]
+    assert found.items[0].tolist() == expected.tolist()
+
+
+def test_similarities_are_at_most_one():
+    """Proportional columns, whose cosine may be larger by rounding."""
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((1, 3)) * rng.uniform(0.5, 2, (200, 1))
+    found = similar_columns(rng.standard_normal((50, 3)), V, np.arange(200), 199)
+    assert found.scores.max() == 1
+    assert found.scores.min() == pytest.approx(1)
+
+
 def test_unknown_users_are_recommended_the_items_with_the_highest_biases(model):
     with pytest.warns(
         UnknownIdsWarning, match="1 of 2 row ids .* 'nobody'; the columns with the highest"
@@ -319,6 +338,21 @@ def test_invalid_queries_are_refused_by_name(model):
         numbered = RobustMF(1, random_state=0).fit(empty)
     with pytest.raises(ValueError, match="items must have entries in the fit"):
         numbered.similar_items(1)
+
+
+def test_a_dictionary_of_keys_of_scipy_is_a_matrix():
+    """It is a mapping of positions to values, too, and was taken for a mapping of columns."""
+    X = np.outer(np.arange(1.0, 9), np.arange(1.0, 7))
+    model = RobustMF(rank=1, random_state=0).fit(X)
+    for kind in (sp.dok_array, sp.dok_matrix):
+        same = kind(X)
+        np.testing.assert_array_equal(model.transform(same), model.transform(X))
+        assert model.score(same) == model.score(X)
+        np.testing.assert_array_equal(model.outlier_scores(same), model.outlier_scores(X).ravel())
+        found = model.recommend(ratings=same[:2], exclude_seen=False)
+        expected = model.recommend(ratings=X[:2], exclude_seen=False)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_columns_of_new_rows_are_found_by_id(model, ratings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import os
 import pty
@@ -17,11 +18,13 @@ from typer.testing import CliRunner
 from robustmf import Observed, RobustMF
 from robustmf.cli import app
 from robustmf.cli.errors import BAD_INPUT, FAILED
+from robustmf.cli.output import write_columns
 from robustmf.io import MalformedFileError, read_ratings
 from robustmf.io.reading import filtered_copy
 from robustmf.io.reading.layout import quote_stays_open, records
 from robustmf.io.reading.options import ReadingOptions
 from robustmf.report.names import csv_text
+from robustmf.report.search_table import csv_of
 from stress.system_calls import disk_full, failing_call
 
 ESCAPE = "\x1b]0;title\x07\x1b[31m"
@@ -66,6 +69,20 @@ def test_clean_of_a_file_with_quoted_newlines(tmp_path, monkeypatch, block):
     assert [ROWS[0], COLUMNS[0], "51.0"] in removed
     assert len(after) == len(before) - json.loads(result.stdout)["removed"]
     assert [record for record in before if record not in removed] == after
+
+
+def test_predictions_replace_values_in_lines_with_quoted_newlines(tmp_path):
+    """The line breaks were not quoted again, so that the file could not be read any more."""
+    rows = ["two\nlines", *(f"row {k}\rnext" for k in range(12))]
+    path = triplet_file(tmp_path / "table.csv", rows, COLUMNS)
+    clean = tmp_path / "clean.csv"
+    result = run("clean", path, "-o", clean, "--rank", 1, "--no-bias", "--replace")
+    assert result.exit_code == 0, result.stderr
+    with path.open(newline="") as old, clean.open(newline="") as new:
+        before = list(csv.reader(old))
+        after = list(csv.reader(new))
+    assert [record[:2] for record in after] == [record[:2] for record in before]
+    assert float(after[1][2]) == pytest.approx(1, abs=0.5)
 
 
 def test_quoted_newlines_at_the_ends_of_blocks_are_read(tmp_path):
@@ -171,6 +188,18 @@ def test_recommendations_and_audits_contain_no_formulas(tmp_path, ending):
         assert len(fields) > 8
         assert all(float(one) is not None for one in formulas)
         assert any(one.startswith("'=") for one in fields)
+
+
+@pytest.mark.parametrize("ending", ["\r", "\n", "\r\n"])
+def test_line_breaks_in_ids_begin_no_record(tmp_path, ending):
+    """What follows would be the first cell of a record, and a formula."""
+    name = f"name{ending}=1+1"
+    rows = [[name, 1, 2.5]]
+    expected = [["id", "n", "value"], [name, "1", "2.5"]]
+    path = tmp_path / "out.csv"
+    write_columns({"id": [name], "n": [1], "value": [2.5]}, path)
+    for text in (path.read_bytes().decode(), csv_of(expected[0], rows)):
+        assert list(csv.reader(io.StringIO(text, newline=""))) == expected
 
 
 # --- Terminals ---

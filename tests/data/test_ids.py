@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from robustmf.data.ids import (
     merge_ids,
     take_ids,
 )
+from robustmf.data.tables import id_column
 
 TYPES = {
     "float16": (np.array([2.5, -0.0, 0.0, 2.5], np.float16), [1, 0, 0, 1]),
@@ -81,6 +83,42 @@ def test_indices_of_known_and_unknown_ids():
         vocabulary.indices(["a", None])
     assert Vocabulary([("a", 1), ("a", 2)], "row").indices(("a", 2)) == 1, "a tuple is one id"
     assert Vocabulary([1, 2], "column").indices([2.0, np.int8(1)]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("unit", ["M", "D", "h", "s", "us", "ns"])
+@pytest.mark.parametrize("form", [np.asarray, list, pl.Series])
+def test_times_of_numpy_are_found_in_any_form(unit, form):
+    """Those with nanoseconds were integers, and dates in an array were looked up as times."""
+    times = np.arange(np.datetime64("2020-01", unit), np.datetime64("2020-01", unit) + 3)
+    if form is pl.Series and unit != "ns":
+        times = times.astype("M8[us]")
+    vocabulary = Vocabulary.encode(id_column(form(times)), "row")[1]
+    assert all(isinstance(one, datetime.date) for one in vocabulary.ids)
+    for query in (times, list(times), vocabulary.ids):
+        assert vocabulary.indices(query).tolist() == [0, 1, 2]
+    assert vocabulary.indices(times[1]) == 1
+    assert vocabulary.indices([*times, times[0] - 1]).tolist() == [0, 1, 2, UNKNOWN]
+    with pytest.raises(ValueError, match="must not be missing"):
+        vocabulary.indices(np.array(["NaT"], "M8[s]"))
+
+
+def test_dates_of_numpy_are_found_among_times():
+    vocabulary = Vocabulary([datetime.datetime(2020, 1, 2), datetime.datetime(2020, 1, 1)], "row")
+    assert vocabulary.indices(np.array(["2020-01-01", "2020-01-02"], "M8[D]")).tolist() == [1, 0]
+
+
+def test_times_that_python_cannot_tell_apart_are_refused():
+    times = pa.array([1, 2, 1000], pa.time64("ns"))
+    with pytest.raises(ValueError, match="row ids hold times with nanoseconds"):
+        Vocabulary.encode(times, "row")
+    assert Vocabulary.encode(times[2:], "row")[1].ids == [datetime.time(microsecond=1)]
+
+
+@pytest.mark.parametrize("part", [None, float("nan"), np.datetime64("NaT"), ("b", None)])
+def test_a_tuple_with_a_missing_part_is_missing(part):
+    """It could not be looked up, and a model file with it could not be loaded."""
+    with pytest.raises(ValueError, match="row ids must not be missing"):
+        Vocabulary.encode([("a", 1), ("a", part)], "row")
 
 
 def test_the_table_for_look_ups_is_built_on_first_use_and_not_pickled():

@@ -66,14 +66,44 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
     monkeypatch.setattr(attempts_module, "VariationalSearch", Search)
     # the spectrum shows more than the one factor that the attempt has kept
     monkeypatch.setattr(attempts_module, "_attempt", lambda *_: 2)
-    monkeypatch.setattr(attempts_module, "_complete", lambda *_: None)
+    completed = []
+    monkeypatch.setattr(
+        attempts_module, "_complete", lambda search, _: completed.append(search.value)
+    )
     for share in (0.0, 1.0):
+        completed.clear()
         monkeypatch.setattr(Search.noise, "outlier_share", share)
         left[:] = attempts
         found = attempts_module.search_factors(entries(), None, Team(1), np.random.default_rng(0))
         assert found.evidence == chosen
         _, is_clear, smallest_share = attempts[0]
         assert len(left) == (1 if is_clear or smallest_share > 0.6 else 0)
+        # with few outliers the best attempt alone is completed
+        made = [value for value, *_ in attempts[: 2 - len(left)]]
+        assert completed == (made if share else [chosen])
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_an_attempt_begins_without_gross_values_and_frees_components_of_many_outliers(
+    share, monkeypatch
+):
+    search = VariationalSearch(entries(), Team(1), 1)
+    search.gross = np.arange(len(search.values)) % 7 == 0
+    seen = []
+
+    def spectral_factors(_, values, rank, seed):
+        seen.append(values)
+        return np.ones((20, rank)), np.ones((15, rank))
+
+    steps = []
+    monkeypatch.setattr(attempts_module, "spectral_factors", spectral_factors)
+    monkeypatch.setattr(VariationalSearch, "anneal", lambda *_: steps.append("anneal"))
+    monkeypatch.setattr(VariationalSearch, "settle", lambda self: steps.append(self.noise.is_free))
+    monkeypatch.setattr(type(search.noise), "outlier_share", property(lambda _: share))
+    attempts_module._attempt(search, 3, 1e-3)
+    assert len(set(seen[0][search.gross])) == 1
+    assert len(set(seen[0])) > 100
+    assert steps == (["anneal", False] if share < 0.08 else ["anneal", False, True])
 
 
 @pytest.mark.parametrize(("shown", "share", "number"), [(3, 0.05, 1), (4, 0.05, 2), (3, 0.2, 2)])

@@ -176,3 +176,37 @@ def test_a_few_rows_that_look_noisy_do_not_change_the_slope():
     x[:5] = 1.0
     y[:5] = 7.0
     assert _slope(x, y, np.full(200, 30)) == pytest.approx(-1.5, abs=0.2)
+
+
+def test_the_variance_stays_above_that_of_an_exact_fit():
+    mixture = NoiseMixture(1.0, 100.0, least=0.1)
+    mixture.learn(np.array([0]), np.array([[50.0], [0.0], [0.0]]), 1e-9)
+    assert mixture.variance == 0.1
+
+
+def likelihoods_of(levels, wanted):
+    """Sharp log likelihoods of these levels, in steps of the grid."""
+    return -1e3 * (levels.offsets - np.asarray(wanted)[:, None]) ** 2.0
+
+
+def test_levels_that_oscillate_take_shorter_steps():
+    levels = NoiseLevels(np.zeros(3))
+    counts = np.full(3, 10)
+    levels.learn(likelihoods_of(levels, [0, 0, 4]), counts, common=False)
+    high = np.log(levels.values[2])
+    assert high == pytest.approx(4 * NOISE.level_step)
+    levels.learn(likelihoods_of(levels, [0, 0, -4]), counts, common=False)
+    low = np.log(levels.values[2])
+    assert low - high == pytest.approx(-NOISE.level_damping * 8 * NOISE.level_step)
+    levels.learn(likelihoods_of(levels, [0, 0, -4]), counts, common=False)
+    # in the direction of the last step: all of what is left
+    assert np.log(levels.values[2]) == pytest.approx(-4 * NOISE.level_step)
+
+
+def test_a_row_whose_values_happen_to_be_equal_does_not_outweigh_the_others():
+    levels = NoiseLevels(np.zeros(41))
+    wanted = np.append(np.tile([-1, 0, 1, 2], 10), -30)
+    levels.learn(likelihoods_of(levels, wanted), np.full(41, 10), common=False)
+    logs = np.log(levels.values)
+    assert logs[:40].min() == pytest.approx(-NOISE.level_step)
+    assert -30 * NOISE.level_step < -20 * NOISE.level_step < logs[40] < logs[:40].min()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from robustmf.backends.base import ProblemSize
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.initialization import blocks, model_choice, search
 from robustmf.initialization.blocks import Block, DensityOrder, block_of
+from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.variational import VariationalSearch
 from robustmf.kernels.team import Team
 
@@ -233,6 +235,28 @@ def test_factors_outside_of_the_block_and_their_noise(monkeypatch):
     assert np.median(levels[loud]) > 1.8 * np.median(levels[~loud])
     assert len(found.ridges[0].constant) == found.rank
     assert found.ridges[0].rows is None
+
+
+def test_noise_levels_of_rows_outside_of_the_block_are_shrunk_where_they_have_few_entries():
+    """Relative to the rows of the block, whose mean residual is not one."""
+    sizes = np.array([2.0, 3.0, 4.0, 0.5, 1.0, 1e-9])
+    X = sizes[:, None] * np.where(np.arange(8) % 2 == 0, 1.0, -1.0)
+    X[4, 2:] = np.nan
+    observed = Observed.from_dense(X)
+    rows = np.arange(6) < 3
+    columns = np.ones(8, bool)
+    found = SimpleNamespace(
+        sigma=1.0, noise=NoiseModel(np.array([0.5, 1.0, 2.0]), np.ones(8), None)
+    )
+    operations = CPUOperations(observed, Team(1))
+    noise = search._extended_noise(
+        operations, found, rows, columns, np.zeros((6, 1)), np.zeros((8, 1))
+    )
+    # the mean residuals of the block's rows, in units of their levels, are 4, 3 and 2
+    weight = np.array([8, 2, 8]) / (np.array([8, 2, 8]) + search.OPTIONS.prior_entries)
+    relative = np.maximum(np.array([0.5, 1.0, 1e-9]) / 3, search.OPTIONS.least_level)
+    np.testing.assert_allclose(noise.row_scales, [0.5, 1, 2, *relative**weight])
+    np.testing.assert_array_equal(noise.column_scales, np.ones(8))
 
 
 def test_the_size_that_is_searched():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import robustmf
-from forged import drop, put, reenter, refused, reshape, rewritten
+from forged import changed, drop, put, reenter, refused, reshape, rewritten
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
 from robustmf.exceptions import CheckpointError, ModelFileError, NotSavableError
@@ -245,6 +245,10 @@ def test_invalid_ids_are_refused(named, scratch, ids, message):
         ("theta_", 123.0, "theta_ must be that of loss_"),
         ("bias_unit_", 0.0, "bias_unit_ must be positive"),
         ("scale_", -1.0, "scale_ must be"),
+        ("scale_", 1e-200, "scale_ must have a finite square"),
+        ("scale_", 1e200, "scale_ must have a finite square"),
+        ("bias_unit_", 1e-320, "bias_unit_ must have a finite square"),
+        ("bias_unit_", 1e300, "bias_unit_ must have a finite square"),
         ("n_iter_", -1, "n_iter_ must be"),
         ("best_iteration_", -1, "best_iteration_ must be"),
         ("best_iteration_", 10**9, "objective of best_iteration_"),
@@ -357,15 +361,6 @@ def test_a_folder_is_reported(tmp_path):
         robustmf.load(tmp_path)
 
 
-def changed(position, value):
-    def change(array):
-        array = array.copy()
-        array[position] = value
-        return array
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -404,11 +399,35 @@ def test_factors_and_biases_are_checked(content, scratch, name):
     refused(scratch, rewritten(content, drop(name)), "must be")
 
 
+@pytest.mark.parametrize("value", [-0.5, 1.5, np.nan])
+def test_reliabilities_are_probabilities(content, scratch, value):
+    forged = rewritten(content, reshape("reliability_", changed(0, value)))
+    refused(scratch, forged, "one float32 number from 0 to 1 per entry")
+
+
+def test_weights_whose_squares_overflow_are_refused(named, scratch):
+    large = rewritten(named, reenter("weights", changed(0, 1e200)))
+    refused(scratch, large, "must be below 1.34e[+]154 in size")
+
+
 def test_factors_biases_and_entries_whose_squares_overflow_are_refused(content, scratch):
     names = ("row_factors_", "column_factors_", "row_bias_", "column_bias_")
     large = [reshape(name, changed(0, 1e200)) for name in names]
     for change in (*large, put("center_", -1e200), reenter("values", changed(0, -1e200))):
         refused(scratch, rewritten(content, change), "must be below 1.34e[+]154 in size")
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1e200, np.inf, np.nan])
+def test_scales_whose_squares_are_not_representable_are_refused(content, scratch, scale):
+    """Scores of such a model raised errors of NumPy that did not name the file."""
+
+    def alter(document, arrays):
+        for name in ("first", "second"):
+            arrays[name] = np.full(40, scale)
+        scales = [{"array": name, "dtype": "float64"} for name in ("first", "second")]
+        document["state"]["noise_scales"] = {"tuple": scales}
+
+    refused(scratch, rewritten(content, alter), "noise_scales must be two vectors")
 
 
 def test_an_empty_row_is_accepted(tmp_path):

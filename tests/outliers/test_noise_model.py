@@ -8,9 +8,11 @@ import pytest
 from robustmf import RobustMF
 from robustmf.datasets import make_sensors
 from robustmf.outliers.noise import (
+    PRIOR,
     NoiseDistribution,
     NoiseModel,
     Regressors,
+    Totals,
     fit_distribution,
     moment_sum,
 )
@@ -142,3 +144,21 @@ def test_a_changed_value_at_a_fitted_position_is_scored_as_a_held_out_one(fitted
     residual = changed[i, j] - model.predict(i, j)
     deviations = noise.deviations(i, j, np.zeros(len(i)))
     np.testing.assert_allclose(as_held_out, noise.distribution.two_sided(residual / deviations))
+
+
+def test_leverages_have_the_degrees_of_freedom_of_factors_up_to_a_change_of_basis():
+    """A product of rank r has r² parameters less than its two factors."""
+    rng = np.random.default_rng(0)
+    m, n, rank = 30, 20, 3
+    # with equal leverages the plain formula has enough degrees of freedom
+    factors = [rng.standard_normal((size, rank)) ** 3 for size in (m, n)]
+    counts = [np.full(m, n), np.full(n, m)]
+    moments = [moment_sum(A, count, 0.0) for A, count in zip(factors, counts, strict=True)]
+    sides = [Regressors.from_moment(moment, m * n, 0.0, 1e-9, False) for moment in moments]
+    totals = Totals(tuple(moments), ((counts[0], None), (counts[1], None)), m * n)
+    plain = NoiseModel(PRIOR, *factors, *sides, *counts)
+    i, j = np.divmod(np.arange(m * n), n)
+    found = m * n - np.square(plain.deviations(i, j, np.ones(m * n))).sum()
+    inflation = plain._with_inflation(i, j, totals).inflation
+    assert inflation > 1
+    assert inflation * found == pytest.approx(rank * (m + n - rank))

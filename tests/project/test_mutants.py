@@ -106,6 +106,16 @@ def test_only_tests_that_pass_have_a_duration():
     assert list(runner._durations(ROOT, [good, wrong], 100)) == [good]
 
 
+@pytest.mark.slow
+def test_tests_that_take_all_memory_fail(tmp_path):
+    """The system would end other processes, too."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_large.py").write_text(
+        "import numpy as np\n\n\ndef test_large():\n    np.empty(10**9)\n"
+    )
+    assert runner.status_of_tests(tmp_path, "test_large.py", 100) == 1
+
+
 def test_a_file_that_changed_is_tested_again():
     mutant = Mutant("solvers/objective.py", "x", "y", "test_a.py")
     key = ("area", str(mutant))

@@ -15,6 +15,7 @@ from robustmf.data.ids import is_missing
 from robustmf.data.observed import Observed, nothing_observed
 from robustmf.data.ranking import Excluded, Ranked, observed_pairs, similar_columns, top_n
 from robustmf.data.table_form import NO_NAMES, ids_or_numbers
+from robustmf.data.tables import is_mapping
 from robustmf.exceptions import RatingScaleWarning, UnknownIdsWarning, warn_user
 from robustmf.model import FittedModel
 from robustmf.validation import require_indices, require_integer
@@ -33,7 +34,7 @@ def recommend(
         return per_query(users, *_names(model), ranked, "prediction")
     if getattr(ratings, "ndim", None) == 1 and hasattr(ratings, "to_dict"):
         ratings = ratings.to_dict()
-    if isinstance(ratings, Mapping):
+    if is_mapping(ratings):
         observed = _rated(model, ratings)
         items, scores = _recommend_new(model, observed, n, exclude_seen=exclude_seen)
         return Ranked(items[0], scores[0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import sys
@@ -96,15 +94,12 @@ def write_columns(columns: Mapping[str, Sequence[Any]], path: Path | None) -> No
             pa.table({name: pa.array(list(values)) for name, values in columns.items()}), path
         )
         return
-    text = io.StringIO()
-    writer = csv.writer(
-        text,
-        delimiter="\t" if path is not None and path.suffix.lower() == ".tsv" else ",",
-        lineterminator="\n",
-    )
-    writer.writerow(columns)
-    writer.writerows(zip(*(map(_field, values) for values in columns.values()), strict=True))
-    write_text(text.getvalue(), path)
+    from robustmf.io.csv_records import csv_records  # noqa: PLC0415 - fast --help
+
+    delimiter = "\t" if path is not None and path.suffix.lower() == ".tsv" else ","
+    rows = zip(*(map(_field, values) for values in columns.values()), strict=True)
+    lines = csv_records([list(columns), *rows], delimiter)
+    write_text("".join(f"{line}\n" for line in lines), path)
 
 
 def write_parquet(table: Any, path: Path) -> None:

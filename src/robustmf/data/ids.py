@@ -151,7 +151,14 @@ class Vocabulary:
         """The ids as a flat sequence of Python objects, and the shape of the result."""
         tuple_is_id = isinstance(ids, tuple) and tuple in self._types
         if isinstance(ids, (list, tuple)) and not tuple_is_id:
+            if any(isinstance(one, np.datetime64) for one in ids):
+                ids = [
+                    self._keys(one)[0][0] if isinstance(one, np.datetime64) else one for one in ids
+                ]
             return ids, (len(ids),)
+        if isinstance(ids, (np.ndarray, np.datetime64)) and ids.dtype.kind == "M":
+            times = _arrow_times(np.ravel(ids), "s" if datetime in self._types else "D")
+            return times.to_pylist(), ids.shape
         if isinstance(ids, (str, bytes, tuple)) or not isinstance(ids, Iterable):
             return [_as_read(ids)], ()
         array = np.asarray(ids)
@@ -162,7 +169,9 @@ class Vocabulary:
                     f"got a {type(ids).__name__}"
                 )
             return [ids], ()
-        return _in_microseconds(array).ravel().tolist(), array.shape
+        if array.dtype.kind == "M":
+            return self._keys(array)
+        return _python_durations(array).ravel().tolist(), array.shape
 
 
 def listed_ids(column: Any, side: Side) -> list[Hashable]:
@@ -188,6 +197,28 @@ def require_distinct(ids: Sequence[Hashable] | None, side: Side, column: Any = N
     )
 
 
+def _arrow_times(times: NDArray[np.datetime64], days: str = "D") -> Any:
+    """Times of NumPy as an Arrow array: dates, or times in microseconds, which Python has.
+
+    Arrow has fewer units. That of ``days`` and longer ones is "D" for dates, "s" for times.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until ids have to be encoded
+
+    unit = np.datetime_data(times.dtype)[0]
+    unit = {**dict.fromkeys("YMWD", days), "h": "s", "m": "s", "generic": "s"}.get(unit, unit)
+    return _in_microseconds(pa.array(times.astype(f"M8[{unit}]")))
+
+
+def _in_microseconds(times: Any) -> Any:
+    """Times of an Arrow array in microseconds, where these are exact."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if pa.types.is_timestamp(times.type) and times.type.unit == "ns":
+        with suppress(pa.ArrowInvalid):
+            return times.cast(pa.timestamp("us", times.type.tz))
+    return times
+
+
 def _unambiguous(key: Any) -> Any:
     """A time that clocks show twice, the second one with its offset from UTC instead of its zone.
 
@@ -198,10 +229,9 @@ def _unambiguous(key: Any) -> Any:
     return key
 
 
-def _in_microseconds(ids: Any) -> Any:
-    """Times and durations of NumPy in the unit that it converts to Python's; others as given."""
-    kind = ids.dtype.kind
-    return ids.astype(f"{kind}8[us]") if kind in "Mm" else ids
+def _python_durations(ids: Any) -> Any:
+    """Durations of NumPy in the unit that it converts to Python's; others as given."""
+    return ids.astype("m8[us]") if ids.dtype.kind == "m" else ids
 
 
 def _as_read(key: Any) -> Any:
@@ -209,8 +239,10 @@ def _as_read(key: Any) -> Any:
 
     A period or an interval of pandas is text, a time of NumPy one of Python; others are as given.
     """
+    if isinstance(key, np.datetime64):
+        return key.astype("M8[us]").item()
     if isinstance(key, np.generic):
-        return _in_microseconds(key).item()
+        return _python_durations(key).item()
     return str(key) if type(key).__name__ in ("Period", "Interval") else key
 
 
@@ -257,18 +289,20 @@ def _encode(column: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
     """The index of every id, and the distinct ids."""
     if isinstance(column, (list, tuple)):
         return _encode_sequence(column, side)
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M" and column.ndim == 1:
+        column = _arrow_times(column)
     if not isinstance(column, np.ndarray):
         return _encode_arrow(column, side)
     if column.ndim != 1:
         raise ValueError(f"{side} ids must be one column, got shape {column.shape}")
     kind = column.dtype.kind
-    if kind in "fMm":
+    if kind in "fm":
         missing = np.isnan(column) if kind == "f" else np.isnat(column)
         if missing.any():
             raise _missing_id(side, column[missing][0].item(), int(np.argmax(missing)))
     if kind in "iu" and column.size:
         return _encode_integers(column)
-    if kind in "Mm":
+    if kind == "m":
         unique, indices = np.unique(column, return_inverse=True)
         return indices, unique.tolist()
     if column.dtype == np.float16:
@@ -287,6 +321,8 @@ def _encode_sequence(ids: Sequence[Hashable], side: Side) -> tuple[Indices, Sequ
     try:
         if types in ({int}, {float}):
             return _encode(np.array(ids, np.int64 if types == {int} else np.float64), side)
+        if types == {np.datetime64}:
+            return _encode(np.array(ids), side)
         if types == {str}:
             import pyarrow as pa  # noqa: PLC0415 - as above
 
@@ -323,11 +359,16 @@ def _encode_arrow(ids: Any, side: Side) -> tuple[Indices, Sequence[Hashable]]:
         ids = ids.cast(ids.type.value_type)
     if pa.types.is_integer(ids.type) or pa.types.is_floating(ids.type):
         return _encode(np.asarray(ids), side)
-    if pa.types.is_timestamp(ids.type) and ids.type.unit == "ns":
-        with suppress(pa.ArrowInvalid):  # Python's times have microseconds
-            ids = ids.cast(pa.timestamp("us", ids.type.tz))
+    if pa.types.is_time64(ids.type):
+        try:
+            ids = ids.cast(pa.time64("us"))
+        except pa.ArrowInvalid:
+            raise ValueError(
+                f"{side} ids hold times with nanoseconds, which Python does not have; convert "
+                "them to text or integers"
+            ) from None
     try:
-        return _encode_by_hashing(ids)
+        return _encode_by_hashing(_in_microseconds(ids))
     except pa.ArrowNotImplementedError:
         return _encode_objects(ids.to_pylist(), side)
 
@@ -382,7 +423,9 @@ def _require_one_type_per_id(index_of: dict[Hashable, int], side: Side) -> None:
 
 
 def is_missing(key: Any) -> bool:
-    """Whether an id is None, NaN, NaT or pandas.NA."""
+    """Whether an id, or a part of it, is None, NaN, NaT or pandas.NA."""
+    if isinstance(key, tuple):
+        return any(map(is_missing, key))
     try:
         return key is None or bool(key != key)
     except (TypeError, ValueError):  # the truth value of pandas.NA is not defined

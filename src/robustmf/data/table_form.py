@@ -230,7 +230,7 @@ class TableForm:
         """
         names = list(ids_or_numbers(ids, len(values)))
         if self.has_index:
-            if side == "row" and self.has_row_index and len(self.index) == len(values):
+            if side == "row" and self.has_row_index:
                 return self.column(values, name, self.index)
             return self.column(values, name, names)
         label_name = self.names.row if side == "row" else self.names.col

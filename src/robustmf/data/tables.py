@@ -8,6 +8,7 @@ from datetime import date, time
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustmf.data.columns import from_native, id_column, numbers, open_table
@@ -99,6 +100,11 @@ class WideTable:
     form: TableForm
 
 
+def is_mapping(X: Any) -> bool:
+    """Whether X is a mapping, and not a matrix of SciPy's DOK format, which is one of positions."""
+    return isinstance(X, Mapping) and not sp.issparse(X)
+
+
 def is_table(X: Any) -> bool:
     """Whether X is a table of a library, and not an array, a matrix or a mapping."""
     if isinstance(X, (np.ndarray, list, tuple, Mapping)) or not hasattr(type(X), "columns"):
@@ -110,9 +116,9 @@ def is_table(X: Any) -> bool:
 
 def has_columns(X: Any, names: ColumnNames) -> bool:
     """Whether X is a table, or a mapping of columns, that has all columns of these names."""
-    return (isinstance(X, Mapping) or is_table(X)) and {
-        name for name in names if name is not None
-    } <= set(open_table(X)[0])
+    return (is_mapping(X) or is_table(X)) and {name for name in names if name is not None} <= set(
+        open_table(X)[0]
+    )
 
 
 def long_form(

@@ -86,6 +86,9 @@ _LEAST = {
     "n_entries_initialized": 0,
 }
 
+#: Scales of noise, and their inverses, are above this, so that their squares are representable.
+_LEAST_SCALE = 1e-153
+
 #: Integers of a history are below this.
 _MAX_INTEGER = 2**63
 
@@ -139,6 +142,9 @@ def check_state(state: dict[str, Any]) -> None:
     for name in ("theta_", "bias_unit_"):
         if not state[name] > 0:
             raise ModelFileError(f"{name} must be positive, got {state[name]}")
+    for name in ("bias_unit_", "scale_"):
+        if state[name] and not _LEAST_SCALE < state[name] < 1 / _LEAST_SCALE:
+            raise ModelFileError(f"{name} must have a finite square, got {state[name]}")
     if state["theta_"] != state["loss_"].theta:
         raise ModelFileError(
             f"theta_ must be that of loss_, {state['loss_'].theta}, got {state['theta_']}"
@@ -233,11 +239,14 @@ def _check_magnitude(state: dict[str, Any]) -> None:
     rank = state["row_factors_"].shape[1]
     prediction = abs(state["center_"]) + row_bias + column_bias + rank * u * v
     entry = float(np.abs(state["entries_"]["values"]).max())
-    found = max(entry, u, v, prediction)
+    weights = state["entries_"].get("weights")
+    weight = 0.0 if weights is None else float(weights.max())
+    found = max(entry, weight, u, v, prediction)
     largest = float(np.finfo(state["row_factors_"].dtype).max) ** 0.5
     if not found < largest:
         raise ModelFileError(
-            f"entries, factors and predictions must be below {largest:.3g} in size, got {found:.3g}"
+            f"entries, weights, factors and predictions must be below {largest:.3g} in size, "
+            f"got {found:.3g}"
         )
 
 
@@ -261,7 +270,7 @@ def _check_scales(scales: Any, shape: tuple[int, int]) -> None:
             isinstance(of_side, np.ndarray)
             and of_side.shape == (size,)
             and of_side.dtype in (np.float32, np.float64)
-            and bool((np.isfinite(of_side) & (of_side > 0)).all())
+            and bool(((of_side > _LEAST_SCALE) & (of_side < 1 / _LEAST_SCALE)).all())
         )
     if not valid:
         raise ModelFileError(

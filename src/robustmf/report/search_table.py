@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from robustmf.io.csv_records import csv_records
 from robustmf.report.names import csv_text
 from robustmf.report.page import data_element
 
@@ -213,14 +212,11 @@ def table_data(downloads: Mapping[str, str], details: Mapping[str, Any]) -> str:
 
 def csv_of(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return rows as CSV; texts that spreadsheets would evaluate are protected."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(
+    fields = (
         [repr(cell) if isinstance(cell, float) else csv_text(str(cell)) for cell in row]
         for row in rows
     )
-    return text.getvalue()
+    return "".join(f"{line}\n" for line in csv_records([header, *fields]))
 
 
 def _cell(column: Column, value: str | float) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from robustmf.io import MalformedFileError, read_ratings
-from robustmf.io.reading import guess_layout, layout, wide
+from robustmf.io.reading import filtered_copy, guess_layout, layout, wide
+from robustmf.io.reading.filtered_copy import copy_without_entries
 from robustmf.io.reading.options import ReadingOptions
 from stress.checks.files_read import limited_memory, many_columns
 
@@ -40,6 +41,26 @@ def test_labels_may_be_quoted_text_of_several_lines(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text('name,a,b\n"x, ""y""\nz",1.5,2\nw,1,3\n')
     assert read_ratings(path, wide=True).row_ids == ['x, "y"\nz', "w"]
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("before", ["\n", "\r\n\r\n", "  \n\n"])
+def test_blank_lines_before_the_header_are_ignored(tmp_path, before, monkeypatch):
+    """The header would be a row of the matrix: its names are numbers."""
+    monkeypatch.setattr(filtered_copy, "OPTIONS", ReadingOptions(copied_bytes=3))
+    path = tmp_path / "table.csv"
+    lines = [f"{before}id,2001,2002,2003", "a,1.5,2,3", "", "b,4,5,6", "c,7,8,9", ""]
+    path.write_text("\n".join(lines), newline="")
+    entries = read_ratings(path)
+    assert entries.row_ids == ["a", "b", "c"]
+    assert entries.column_ids == ["2001", "2002", "2003"]
+    out = tmp_path / "out.csv"
+    marked = entries.rows.values == 4
+    copy_without_entries(path, guess_layout(path), None, entries, marked, out)
+    assert out.read_bytes().decode() == path.read_bytes().decode().replace("b,4,", "b,,")
+    path.write_text("\n".join(lines).replace("9", "bad"), newline="")
+    with pytest.raises(MalformedFileError, match=f"line {before.count(chr(10)) + 5}: value 'bad'"):
+        read_ratings(path, wide=True)
 
 
 @pytest.mark.usefixtures("reader")

@@ -86,7 +86,7 @@ def test_criticality_is_the_gradient_norm_away_from_zero_residuals_and_smallest_
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e6, 1.0), (-1e6, 1.0), (0.0, 1e6)])
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e6, 1.0), (-1e7, 1.0), (0.0, 1e6)])
 def test_criticality_does_not_depend_on_offset_and_scale_of_the_values(team, offset, scale, dtype):
     """Residuals that are not zero are not free, however small they are relative to the values."""
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from robustmf.exceptions import MalformedFileError
-from robustmf.io.reading.layout import Layout, quoted, records, split
+from robustmf.io.reading.layout import Layout, header_lines, quoted, records, split
 from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import MISSING, WideLayout, with_point
@@ -81,7 +81,7 @@ def read_fields(
         strings_can_be_null=False,
         decimal_point=layout.decimal,
     )
-    read_options = pacsv.ReadOptions(column_names=names, skip_rows=int(bool(layout.names)))
+    read_options = pacsv.ReadOptions(column_names=names, skip_rows=header_lines(source, layout))
     parse_options = pacsv.ParseOptions(
         delimiter=layout.delimiter[0], quote_char='"' if simple else False
     )
@@ -109,8 +109,9 @@ def read_fields(
 def locate_fault(source: Source, layout: Layout | WideLayout) -> MalformedFileError | None:
     """The error of the first line that does not have the layout."""
     checks = _wide_checks(layout) if isinstance(layout, WideLayout) else _long_checks(layout)
+    header = header_lines(source, layout)
     for number, line in records(source.text(), layout.delimiter):
-        if (number == 1 and layout.names) or not line.strip("\r\n"):
+        if number <= header or not line.strip("\r\n"):
             continue
         fields = split(line, layout.delimiter)
         if len(fields) != layout.n_fields:

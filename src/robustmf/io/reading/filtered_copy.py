@@ -17,6 +17,7 @@ from robustmf.data.ids import Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
 from robustmf.io.atomic import replacing
+from robustmf.io.csv_records import csv_records
 from robustmf.io.reading.layout import Layout, quote_stays_open
 from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source
@@ -229,7 +230,9 @@ def _copy_edited(
             # the header and empty lines are not entries
             is_entry = [len(line) > 2 or bool(line.strip(b"\r\n")) for line in lines]
             if header:
-                is_entry[0] = header = False
+                first = next((k for k, line in enumerate(lines) if line.strip()), len(lines) - 1)
+                header = not lines[first].strip()
+                is_entry[: first + 1] = [False] * (first + 1)
             entries = np.flatnonzero(is_entry)
             of_entries = changed[position : position + len(entries)]
             for k in np.flatnonzero(of_entries).tolist():
@@ -255,12 +258,7 @@ def _edited(line: bytes, layout: Layout | WideLayout, new: dict[int, float]) -> 
         if layout.count is not None:
             observed = [not layout.is_missing(fields[k]) for k in layout.value_positions]
             fields[layout.count] = str(sum(observed))
-    if simple:
-        written = io.StringIO()
-        csv.writer(written, delimiter=delimiter, lineterminator="").writerow(fields)
-        text = written.getvalue()
-    else:
-        text = delimiter.join(fields)
+    text = csv_records([fields], delimiter)[0] if simple else delimiter.join(fields)
     return text.encode("utf-8", "surrogateescape") + ending
 
 

@@ -28,7 +28,7 @@ DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "|": "bar"}
 
 #: An integer that text_ids=False does not change: without leading zeros.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,13 @@ def records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, str]]:
             parts = []
     if parts:
         yield number - len(parts) + 1, "".join(parts)
+
+
+def header_lines(source: Source, layout: Layout | WideLayout) -> int:
+    """The number of lines up to the header, which blank ones may precede; 0 without a header."""
+    if not layout.names:
+        return 0
+    return next((number for number, line in enumerate(source.text(), 1) if line.strip()), 1)
 
 
 def guess_layout(
@@ -428,9 +435,9 @@ def _position(
 
 
 def _are_text(fields: list[list[str]], position: int) -> bool:
-    """Whether the ids at this position are not all integers without leading zeros."""
+    """Whether the ids at this position are not all integers of 64 bits without leading zeros."""
     ids = [line[position].strip() for line in fields if position < len(line)]
-    return not all(map(_INTEGER.fullmatch, ids))
+    return not all(_INTEGER.fullmatch(one) and -(2**63) <= int(one) < 2**63 for one in ids)
 
 
 def _is_number(field: str) -> bool:

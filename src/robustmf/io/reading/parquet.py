@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -84,11 +85,10 @@ def read_table(
     """
     with open_parquet(source) as file:
         schema = file.schema_arrow
-        names = schema.names if columns is None else columns
+        times = Counter(schema.names)
+        names = list(times) if columns is None else columns
         strings = [
-            name
-            for name in names
-            if schema.names.count(name) == 1 and _is_string(schema.field(name).type)
+            name for name in names if times[name] == 1 and _is_string(schema.field(name).type)
         ]
     with open_parquet(source, strings) as file:
         if groups is None:

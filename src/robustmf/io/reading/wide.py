@@ -247,15 +247,20 @@ def _read_lines(source: Source, layout: WideLayout, dtype: str) -> tuple[NDArray
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
     from robustmf.io.reading.delimited import locate_fault  # noqa: PLC0415 - as above
-    from robustmf.io.reading.layout import records, split  # noqa: PLC0415 - it imports this module
+    from robustmf.io.reading.layout import (  # noqa: PLC0415 - it imports this module
+        header_lines,
+        records,
+        split,
+    )
 
     missing = pa.array(MISSING)
     positions = layout.value_positions
     rows = []
     labels: list[str] = []
+    header = header_lines(source, layout)
     try:
         for number, line in records(source.text(), layout.delimiter):
-            if (number == 1 and layout.names) or not line.strip("\r\n"):
+            if number <= header or not line.strip("\r\n"):
                 continue
             fields = split(line, layout.delimiter)
             if len(fields) != layout.n_fields:
