@@ -43,10 +43,13 @@ class Records:
         return self.folder / f"{experiment}.jsonl"
 
     def lines(self, experiment: str) -> Iterator[dict[str, Any]]:
-        """Every complete record, oldest first, with method, data and seed of its run."""
+        """Every complete record, oldest first, with method, data, seed and machine of its run."""
+        environments = self.environments()
         for record in self._lines(experiment):
             run = Run.from_key(record["key"])
-            yield {**record, "method": run.method, "data": run.data, "seed": run.seed}
+            machine = machine_of(environments[record["environment"]])
+            found = {"method": run.method, "data": run.data, "seed": run.seed, "machine": machine}
+            yield record | found
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         path = self._path(name)
@@ -86,7 +89,7 @@ class Records:
         if name not in self.environments():
             self._write(_ENVIRONMENTS, {"name": name, **environment})
         stored = {**record, "date": date, "environment": name}
-        for derived in ("method", "data", "seed"):
+        for derived in ("method", "data", "seed", "machine"):
             stored.pop(derived, None)
         result = {name: part for name, part in stored.items() if name != "settings"}
         self._write(experiment, stored | rounded(result, _DIGITS))
@@ -101,6 +104,12 @@ class Records:
             file.write(encoded.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def machine_of(environment: dict[str, Any]) -> str:
+    """Processor and number of cores, to which CPU seconds belong."""
+    machine = environment["machine"]
+    return f"{machine['processor']}, {machine['cores']} cores"
 
 
 def rounded(value: Any, digits: int) -> Any:

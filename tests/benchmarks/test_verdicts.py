@@ -20,16 +20,18 @@ from benchmarks.reproduction.comparison import (
     mean_and_deviation,
     times_faster,
 )
-from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
+from benchmarks.reproduction.content import FIGURE3, FIGURE4
+from benchmarks.reproduction.content_ratings import closest_kind, time_on_ratings
 from benchmarks.reproduction.curves import first_positive, summarized
 from benchmarks.reproduction.drawing import separated, svg, write_html
 from benchmarks.reproduction.ratings import NETFLIX_PART, NETFLIX_SHARE
 from benchmarks.reproduction.sections import MOST_CURVES, Chart, Section, Series
 
 
-def record(method, data, seed, status="done", **result):
+def record(method, data, seed, status="done", machine="A, 2 cores", **result):
     key = f"x/{method}/{data}/{seed}"
     made = {"key": key, "method": method, "data": data, "seed": seed, "status": status}
+    made["machine"] = machine
     return {key: made | ({"result": result} if status == "done" else {"reason": result["reason"]})}
 
 
@@ -210,6 +212,30 @@ def test_times_are_compared_on_the_same_seeds():
     )
     assert times_faster(runs, "slow", "fast", "d1") == pytest.approx(4.0)
     assert times_faster(runs, "none", "fast", "d1") is None
+
+
+def test_times_are_compared_on_the_same_machine():
+    """A cell without a run on the machine of the others is marked; its errors count too."""
+    runs = Runs(
+        record("slow", "d1", 0, rmse=1.0, seconds=8.0)
+        | record("slow", "d1", 1, rmse=3.0, seconds=1000.0, machine="B, 16 cores")
+        | record("fast", "d1", 0, rmse=1.0, seconds=2.0)
+        | record("fast", "d1", 1, rmse=1.0, seconds=4.0)
+        | record("there", "d1", 0, rmse=1.0, seconds=5.0, machine="B, 16 cores")
+    )
+    assert runs.seconds("slow", "d1") == {0: 8.0}
+    assert times_faster(runs, "slow", "fast", "d1") == pytest.approx(4.0)
+    assert times_faster(runs, "there", "fast", "d1") is None
+    printed = {name: [(1.0, 0.0, 1, 0)] for name in ("slow", "fast", "there")}
+    table = compared(printed, planned=1).table(runs)
+    assert [[row[1].text, row[3].text] for row in table.rows] == [
+        ["1.000, 3.000", "8.00"],
+        ["1.000±0.000", "3.00±1.41"],
+        ["1.000", "5.00 †"],
+    ]
+    assert table.note.endswith("CPU seconds, † those of another machine.")
+    here = compared({"fast": printed["fast"]}).table(runs)
+    assert here.note.endswith("CPU seconds.")
 
 
 def test_times_on_ratings_are_extrapolated_by_their_number():
