@@ -90,9 +90,17 @@ class Runs:
 
     Times are compared on one machine, the one with the most runs; those of a cell without a run
     there are of another machine and marked.
+
+    Parameters
+    ----------
+    records : dict
+        Records by key.
+    outdated : collection of str, default=()
+        Methods whose records an earlier version of the code made.
     """
 
-    def __init__(self, records: dict[str, Record]) -> None:
+    def __init__(self, records: dict[str, Record], outdated: Collection[str] = ()) -> None:
+        self.outdated = outdated
         self._all = list(records.values())
         used = Counter(record["machine"] for record in self._all if record["status"] == "done")
         self._machine = next((machine for machine, _ in used.most_common(1)), "")
@@ -260,9 +268,13 @@ class Comparison:
         cells = [(method, data) for method in self.methods for data in self.data]
         elsewhere = any(runs.marked("", *cell) for cell in cells)
         mark = f", {ELSEWHERE} those of another machine" if elsewhere else ""
-        return (
-            f"Mean ± standard deviation, {range_} {seeds} per cell, — for none; CPU seconds{mark}."
-        )
+        note = f"Mean ± standard deviation, {range_} {seeds} per cell, — for none"
+        return f"{note}; CPU seconds{mark}.{self._outdated(runs)}"
+
+    def _outdated(self, runs: Runs) -> str:
+        """Which rows an earlier version of the code made."""
+        names = [f"'{method}'" for method in self.methods if method in runs.outdated]
+        return f" An earlier version of the code made {' and '.join(names)}." if names else ""
 
     def verdicts(self, runs: Runs) -> TableBlock:
         """For every method the verdict on each data set, and the reason."""

@@ -50,6 +50,15 @@ _SYNTHETIC = [f"m = {m}" for m in table2.SIZES]
 FIGURE3 = ("RobustMF", "ScaledASD", "GRASTA", "RMC", "RMF-MM", "RMFNL LSP", "AltGrad")
 FIGURE4 = ("RobustMF", "ScaledASD", "GRASTA", "RMC", "ALT-Impute", "RMFNL LSP", "AltGrad")
 
+#: Names of the losses of Figure 1.
+_LOSSES = {
+    "geman": "Geman",
+    "laplace": "Laplace",
+    "lsp": "LSP",
+    "mcp": "MCP",
+    "scad": "SCAD",
+}
+
 Blocks = list[TableBlock | Chart]
 
 
@@ -87,6 +96,10 @@ def _section(name: str, title: str, blocks: Iterable[TableBlock | Chart]) -> Sec
     return Section(name, title, known.LEADS[name], list(blocks))
 
 
+def _runs(records: Records, name: str) -> Runs:
+    return Runs(records.latest(name), records.outdated(name))
+
+
 def _summary(records: Records) -> Section:
     found = counts(records)
     rows = [
@@ -113,11 +126,14 @@ def _origin(records: Records) -> Section:
         packages = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
         commit = (one["commit"] or "unknown")[:10]
         rows.append(list(map(Cell, (str(number), commit, machine_of(one), packages))))
+    old = [f"{name}: {method}" for name in NAMES for method in records.outdated(name)]
     note = (
         f"Records of different numerical versions are mixed in: {', '.join(mixed)}."
         if mixed
         else "No method has records of different numerical versions."
     )
+    if old:
+        note += f" An earlier version of the code made those of {', '.join(old)}."
     table = TableBlock(["records", "commit", "machine", "packages"], rows, note)
     return _section("origin", "Records", [table])
 
@@ -128,11 +144,11 @@ def _figure1(records: Records) -> Section:
         if record["status"] == "done":
             curve = record["result"]
             series = [
-                Series("loss φ(|α|)", curve["alpha"], curve["loss"]),
+                Series("loss", curve["alpha"], curve["loss"]),
                 Series("tangent at β = 1", curve["alpha"], curve["bound"], style=1),
             ]
-            caption = f"{record['method']}, {record['data']}"
-            blocks.append(Chart(f"figure1_{record['method']}", caption, "α", "", series))
+            caption = f"{_LOSSES[record['method']]}, {record['data']}"
+            blocks.append(Chart(f"figure1_{record['method']}", caption, "α", "φ(|α|)", series))
     return _section("figure1", "Figure 1: losses and their upper bounds", blocks)
 
 
@@ -142,10 +158,11 @@ def _figure2(records: Records) -> Section:
     blocks: Blocks = [TableBlock(["optimizer", "time per iteration", "memory"], costs)]
     for data in figure2.SIZES:
         for axis, title in (("iteration", "iterations"), ("seconds", "CPU seconds")):
-            series = _medians(_curves(runs, figure2.COMPLEXITIES, data), axis, "excess")
+            curves = _curves(runs, figure2.COMPLEXITIES, data)
+            series = _medians(curves, axis, "excess")
             stem = f"figure2_{data.replace(' = ', '')}_{axis}"
-            caption = f"{data}: distance from the minimum against {title}"
             if series:
+                caption = f"{data}: distance from the minimum against {title}, {_seeds(curves)}"
                 blocks.append(Chart(stem, caption, title, "F − min F", series, True, True))
     return _section("figure2", "Figure 2: optimizers of the surrogate", blocks)
 
@@ -170,6 +187,13 @@ def _medians(curves: dict[str, list[Curve]], x: str, y: str, left: float = 0.0) 
     return found
 
 
+def _seeds(curves: dict[str, list[Curve]]) -> str:
+    """What curves and bands show."""
+    numbers = sorted({len(own) for own in curves.values() if own})
+    count = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    return "one seed" if numbers == [1] else f"median and range of {count} seeds"
+
+
 def _error_charts(
     runs: Runs, name: str, methods: Iterable[str], data: Iterable[str], y_title: str
 ) -> list[Chart]:
@@ -181,7 +205,8 @@ def _error_charts(
         left = first_positive(chain.from_iterable(curves.values()), "seconds")
         if series := _medians(curves, "seconds", "value", left):
             stem = f"{name}_{one.replace(' = ', '').replace(' ', '-')}"
-            charts.append(Chart(stem, one, "CPU seconds", y_title, series, True, True))
+            caption = f"{one}: {_seeds(curves)}"
+            charts.append(Chart(stem, caption, "CPU seconds", y_title, series, True, True))
     return charts
 
 
@@ -216,7 +241,7 @@ def _compared1(records: Records) -> Comparison:
 
 
 def _table1(records: Records) -> Section:
-    runs = Runs(records.latest("table1"))
+    runs = _runs(records, "table1")
     compared = _compared1(records)
     blocks = (compared.table(runs), compared.verdicts(runs), _speed(runs))
     return _section("table1", "Table 1: RMFNL with each optimizer", blocks)
@@ -253,7 +278,7 @@ def _compared2(records: Records) -> Comparison:
 
 
 def _table2(records: Records) -> Section:
-    runs = Runs(records.latest("table2"))
+    runs = _runs(records, "table2")
     compared = _compared2(records)
     charts = _error_charts(runs, "figure3", FIGURE3, _SYNTHETIC, "test RMSE")
     blocks: Blocks = [compared.table(runs), compared.verdicts(runs), *charts]
@@ -261,7 +286,7 @@ def _table2(records: Records) -> Section:
 
 
 def _noise(records: Records) -> Section:
-    runs = Runs(records.latest("noise"))
+    runs = _runs(records, "noise")
     printed = {name: table2.PRINTED[name] for name in noise.METHODS if name in table2.PRINTED}
     compared = Comparison(
         noise.METHODS,
@@ -300,7 +325,7 @@ def _minima(records: Records) -> Section:
 
 
 def _table3(records: Records) -> Section:
-    runs = Runs(records.latest("table3"))
+    runs = _runs(records, "table3")
     compared = compared_table3(records)
     distances = distances_by_kind(runs)
     chosen = closest_kind(runs)
@@ -331,7 +356,7 @@ def _compared4(records: Records) -> Comparison:
 
 
 def _table4(records: Records) -> Section:
-    runs = Runs(records.latest("table4"))
+    runs = _runs(records, "table4")
     compared = _compared4(records)
     blocks = (compared.table(runs), compared.verdicts(runs), _centring(runs))
     return _section("table4", "Table 4: Dinosaur tracks", blocks)
@@ -376,7 +401,7 @@ def _statistics(records: Records) -> Section:
 
 
 def _larger(records: Records) -> Section:
-    runs = Runs(records.latest("larger"))
+    runs = _runs(records, "larger")
     compared = compared_larger(records)
     blocks = (compared.table(runs), compared.verdicts(runs))
     return _section("larger", "Appendix: Netflix and Yahoo", blocks)

@@ -24,6 +24,9 @@ DEFAULT = FOLDER / "reproduction"
 #: Name of the file of environments, without its ending.
 _ENVIRONMENTS = "environments"
 
+#: File of the methods whose records an earlier version of the code made.
+_OUTDATED = "outdated.json"
+
 #: Significant digits of results, and of the points of curves.
 _DIGITS = 6
 _CURVE_DIGITS = 4
@@ -79,6 +82,16 @@ class Records:
     def environments(self) -> dict[str, dict[str, Any]]:
         """Commit, machine and package versions by the name that records use."""
         return {line["name"]: line for line in self._lines(_ENVIRONMENTS)}
+
+    def outdated(self, experiment: str) -> list[str]:
+        """Methods with records of an earlier version of the code, as last compared with it."""
+        path = self.folder / _OUTDATED
+        return json.loads(path.read_text(encoding="utf-8"))[experiment] if path.exists() else []
+
+    def write_outdated(self, methods: dict[str, list[str]]) -> None:
+        """Write the methods with outdated records of each experiment."""
+        text = json.dumps(methods, ensure_ascii=False, indent=1)
+        (self.folder / _OUTDATED).write_text(text + "\n", encoding="utf-8")
 
     def append(self, experiment: str, record: dict[str, Any]) -> None:
         """Write one record, and its environment if it is new, and flush them to the disk."""

@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks import records as origins
 from benchmarks.reproduction import figure1, reproduce
+from benchmarks.reproduction.content import sections
 from benchmarks.reproduction.plan import Experiment, Run
 from benchmarks.reproduction.store import Records
-from benchmarks.reproduction.versions import numerical_version, reproduces
+from benchmarks.reproduction.versions import numerical_version, outdated_methods, reproduces
 
 COMMIT = "0123456789" * 4
 
@@ -117,6 +118,26 @@ def test_records_without_a_commit_are_refused(code, tmp_path, capsys, commit):
     assert run("--records", tmp_path / "there") == 0
     assert run("--records", tmp_path / "here", "--merge", tmp_path / "there", "--mix") == 2
     assert f"made by the commit {commit}" in capsys.readouterr().err
+
+
+def test_the_page_names_methods_of_an_earlier_version(code, tmp_path):
+    """From the file that the command writes after a comparison of the records with the code."""
+    records = Records(tmp_path / "records")
+    assert run("--records", records.folder) == 0
+    assert outdated_methods(records)["figure1"] == []
+    code.computes(0.7)
+    found = outdated_methods(records)
+    assert found["figure1"] == ["m"]
+    page = Records(tmp_path)
+    assert "earlier version" not in "".join(one.markdown("") for one in sections(page))
+    page.write_outdated({**found, "table2": ["RobustMF"]})
+    by_name = {one.name: one for one in sections(page)}
+    note = by_name["table2"].blocks[0].note
+    assert note.endswith("An earlier version of the code made 'RobustMF'.")
+    note = by_name["origin"].blocks[0].note
+    assert note.endswith(
+        "An earlier version of the code made those of figure1: m, table2: RobustMF."
+    )
 
 
 def test_a_copy_without_git_names_its_commit(monkeypatch):
