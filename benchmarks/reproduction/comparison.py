@@ -33,7 +33,7 @@ class Rules:
         Seeds are listed where their deviation exceeds this share of the mean.
     fewest : int, default=3
         With fewer common seeds a t-test would find everything comparable.
-    reach : float, default=300
+    reach : float, default=3600
         CPU seconds per seed from which on a run is out of reach.
     """
 
@@ -41,7 +41,7 @@ class Rules:
     far: float = 0.15
     dispersed: float = 0.5
     fewest: int = 3
-    reach: float = 300.0
+    reach: float = 3600.0
 
 
 RULES = Rules()
@@ -68,8 +68,8 @@ A printed number is compared with the mean of our seeds; the first case that app
    which entries are outliers and begins at the true factors. Where a printed number is an evident
    slip, the number that it stands for counts, and the table shows both.
 2. *data not found*, *out of reach* or *not run*: there is no finished run. A run is out of reach if
-   its extrapolated time is {RULES.reach / 60:.0f} minutes per seed or more; the time is given where
-   it can be extrapolated from smaller problems.
+   its extrapolated time is {RULES.reach / 60:.0f} CPU minutes per seed or more; the time is given
+   where it can be extrapolated from smaller problems.
 3. *reproduced*: the difference is at most {RULES.close:.0%} of the printed number, or at most two
    joint standard deviations (the root of the sum of both variances over seeds) but no more than
    {RULES.far:.0%} of the printed number. Where the paper does not state a choice, such as the unit,
@@ -277,15 +277,17 @@ class Comparison:
         return f" An earlier version of the code made {' and '.join(names)}." if names else ""
 
     def verdicts(self, runs: Runs) -> TableBlock:
-        """For every method the verdict on each data set, and the reason."""
+        """For every method the verdict on each data set; below, what is known of the others."""
         rows = []
+        known: dict[str, list[str]] = {}
         for method in self.printed:
             verdicts = [self.verdict(runs, method, data) for data in self.data]
+            rows.append([Cell(text) for text in (method, *verdicts)])
             explained = ("not reproduced", "lower", "impossible")
-            known = self.reasons.get(method, "")
-            reason = known if any(one.startswith(explained) for one in verdicts) else ""
-            rows.append([Cell(text) for text in (method, *verdicts, reason)])
-        return TableBlock(["method", *self.data, "what is known"], rows)
+            if method in self.reasons and any(one.startswith(explained) for one in verdicts):
+                known.setdefault(self.reasons[method], []).append(method)
+        notes = (f"*{'; '.join(methods)}:* {reason}" for reason, methods in known.items())
+        return TableBlock(["method", *self.data], rows, "\n\n".join(notes))
 
     def verdict(self, runs: Runs, method: str, data: str) -> str:
         """The verdict on a printed number by :data:`RULE`; "" where nothing is printed."""

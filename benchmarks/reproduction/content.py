@@ -162,7 +162,7 @@ def _figure2(records: Records) -> Section:
             series = _medians(curves, axis, "excess")
             stem = f"figure2_{data.replace(' = ', '')}_{axis}"
             if series:
-                caption = f"{data}: distance from the minimum against {title}, {_seeds(curves)}"
+                caption = f"{data}, by {title}: {_seeds(curves)}"
                 blocks.append(Chart(stem, caption, title, "F − min F", series, True, True))
     return _section("figure2", "Figure 2: optimizers of the surrogate", blocks)
 

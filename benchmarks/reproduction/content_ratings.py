@@ -45,7 +45,7 @@ def distances_by_kind(runs: Runs) -> dict[_Kind, float]:
     for kind in _KINDS:
         ratios = []
         for method, numbers in table3.PRINTED.items():
-            for data, printed in zip(table3.DATA, numbers, strict=False):
+            for data, printed in zip(table3.DATA, numbers, strict=True):
                 errors = [*runs.values(method, data, _test_error(*kind)).values()]
                 if errors and printed is not None:
                     ratios.append(abs(np.log(np.mean(errors) / printed[0])))
@@ -118,15 +118,9 @@ def compared_table3(records: Records) -> Comparison:
     """MovieLens, by the test error that is closest to the printed numbers."""
     extrapolate = time_on_ratings(records)
     runs = Runs(records.latest("table3"))
-    methods = [*table3.PRINTED, *table3.ADDED]
-    printed = max(map(len, table3.PRINTED.values()))
     return Comparison(
-        methods,
-        [
-            data
-            for k, data in enumerate(table3.DATA)
-            if k < printed or any(runs.find(method, data) for method in methods)
-        ],
+        [*table3.PRINTED, *table3.ADDED],
+        table3.DATA,
         table3.PRINTED,
         _test_error(*closest_kind(runs)),
         "RMSE",

@@ -131,23 +131,27 @@ def test_empty_cells_say_why():
     assert compared(printed).verdict(cells(), "a", "d1") == "not run"
     assert compared(printed).verdict(cells(), "b", "d1") == ""
     assert compared(printed, absent=["d1"]).verdict(cells(), "a", "d1") == "data not found"
-    late = compared(printed, time_at=lambda method, data: 600.0)
-    assert late.verdict(cells(), "a", "d1") == "out of reach: about 10 min per seed"
+    late = compared(printed, time_at=lambda method, data: RULES.reach)
+    assert late.verdict(cells(), "a", "d1") == "out of reach: about 60 min per seed"
     soon = compared(printed, time_at=lambda method, data: 47.0)
     assert soon.verdict(cells(), "a", "d1") == "not run: about 47 s per seed"
 
 
 def test_reasons_are_given_where_something_differs_and_counted():
     printed = {name: [(1.0, 0.0, 1, 0)] for name in ("same", "higher", "lower", "absent")}
-    one = compared(printed, planned=1, reasons=dict.fromkeys(printed, "because"))
+    reasons = dict.fromkeys(printed, "because") | {"lower": "therefore"}
+    one = compared(printed, planned=1, reasons=reasons)
     runs = cells(same=[1.0], higher=[2.0], lower=[0.5])
-    rows = {row[0].text: [cell.text for cell in row[1:]] for row in one.verdicts(runs).rows}
-    assert rows == {
-        "same": ["reproduced", ""],
-        "higher": ["not reproduced: 2.000", "because"],
-        "lower": ["lower here: 0.500", "because"],
-        "absent": ["not run", ""],
+    table = one.verdicts(runs)
+    assert {row[0].text: row[1].text for row in table.rows} == {
+        "same": "reproduced",
+        "higher": "not reproduced: 2.000",
+        "lower": "lower here: 0.500",
+        "absent": "not run",
     }
+    assert table.note == "*higher:* because\n\n*lower:* therefore"
+    both = compared(printed, planned=1, reasons=dict.fromkeys(printed, "because"))
+    assert both.verdicts(runs).note == "*higher; lower:* because"
     counts = one.counts(runs)
     assert counts == dict.fromkeys(KINDS, 0) | {
         "reproduced": 1,
@@ -160,6 +164,7 @@ def test_reasons_are_given_where_something_differs_and_counted():
 def test_the_written_rule_has_the_numbers_of_the_code():
     assert f"at most {RULES.close:.0%} of the printed number" in " ".join(RULE.split())
     assert f"no more than {RULES.far:.0%} of the printed number" in " ".join(RULE.split())
+    assert f"{RULES.reach / 60:.0f} CPU minutes per seed or more" in " ".join(RULE.split())
     for kind in KINDS:
         assert f"*{kind}*" in RULE
 
