@@ -87,7 +87,8 @@ def plain(value: Any) -> Any:
 def commit() -> str | None:
     """The commit of the checkout, marked where files other than records differ from it.
 
-    None without Git. Records do not change what is measured, and a command that adds several of
+    Without Git it is the value of ``ROBUSTMF_COMMIT``, by which a copy of the files of a commit can
+    name it, or None. Records do not change what is measured, and a command that adds several of
     them would mark all but the first.
     """
     others = [":(top)", *(f":(top,exclude){path}" for path in _WRITTEN)]
@@ -95,7 +96,7 @@ def commit() -> str | None:
         found = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", *others)
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return os.environ.get("ROBUSTMF_COMMIT")
     return f"{found}-dirty" if changed else found
 
 

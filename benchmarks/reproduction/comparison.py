@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,7 @@ class Rules:
         Seeds are listed where their deviation exceeds this share of the mean.
     fewest : int, default=3
         With fewer common seeds a t-test would find everything comparable.
-    reach : float, default=300
+    reach : float, default=3600
         CPU seconds per seed from which on a run is out of reach.
     """
 
@@ -40,10 +41,13 @@ class Rules:
     far: float = 0.15
     dispersed: float = 0.5
     fewest: int = 3
-    reach: float = 300.0
+    reach: float = 3600.0
 
 
 RULES = Rules()
+
+#: Mark of times that are not of the machine of the others.
+ELSEWHERE = "†"
 
 #: Verdicts in the order of the summary.
 KINDS = (
@@ -64,8 +68,8 @@ A printed number is compared with the mean of our seeds; the first case that app
    which entries are outliers and begins at the true factors. Where a printed number is an evident
    slip, the number that it stands for counts, and the table shows both.
 2. *data not found*, *out of reach* or *not run*: there is no finished run. A run is out of reach if
-   its extrapolated time is {RULES.reach / 60:.0f} minutes per seed or more; the time is given where
-   it can be extrapolated from smaller problems.
+   its extrapolated time is {RULES.reach / 60:.0f} CPU minutes per seed or more; the time is given
+   where it can be extrapolated from smaller problems.
 3. *reproduced*: the difference is at most {RULES.close:.0%} of the printed number, or at most two
    joint standard deviations (the root of the sum of both variances over seeds) but no more than
    {RULES.far:.0%} of the printed number. Where the paper does not state a choice, such as the unit,
@@ -82,10 +86,24 @@ seeds compete, those of the largest set of seeds in the column.
 
 
 class Runs:
-    """The finished runs of one experiment, by method and data set."""
+    """The finished runs of one experiment, by method and data set.
 
-    def __init__(self, records: dict[str, Record]) -> None:
+    Times are compared on one machine, the one with the most runs; those of a cell without a run
+    there are of another machine and marked.
+
+    Parameters
+    ----------
+    records : dict
+        Records by key.
+    outdated : collection of str, default=()
+        Methods whose records an earlier version of the code made.
+    """
+
+    def __init__(self, records: dict[str, Record], outdated: Collection[str] = ()) -> None:
+        self.outdated = outdated
         self._all = list(records.values())
+        used = Counter(record["machine"] for record in self._all if record["status"] == "done")
+        self._machine = next((machine for machine, _ in used.most_common(1)), "")
 
     def find(self, method: str, data: str) -> list[Record]:
         """The finished runs of a cell, by seed."""
@@ -104,9 +122,21 @@ class Runs:
         found = {record["seed"]: of(record["result"]) for record in self.find(method, data)}
         return {seed: value for seed, value in found.items() if value is not None}
 
+    def timed(self, method: str, data: str) -> list[Record]:
+        """The finished runs of a cell whose times are compared, by seed."""
+        found = self.find(method, data)
+        here = [record for record in found if record["machine"] == self._machine]
+        return here or found
+
     def seconds(self, method: str, data: str) -> dict[int, float]:
-        """CPU seconds of the finished runs of a cell, by seed."""
-        return self.values(method, data, lambda result: result.get("seconds"))
+        """CPU seconds of a cell, by seed, where they were recorded."""
+        found = ((one["seed"], one["result"].get("seconds")) for one in self.timed(method, data))
+        return {seed: seconds for seed, seconds in found if seconds is not None}
+
+    def marked(self, text: str, method: str, data: str) -> str:
+        """The text, marked where the times of a cell are of another machine."""
+        elsewhere = {one["machine"] for one in self.timed(method, data)} - {self._machine}
+        return f"{text} {ELSEWHERE}" if elsewhere else text
 
     def _cell(self, method: str, data: str) -> list[Record]:
         return [r for r in self._all if r["method"] == method and r["data"] == data]
@@ -210,11 +240,16 @@ class Comparison:
                 row += [
                     Cell(mean_and_deviation([*errors.values()], 3), method in best[data]),
                     Cell(self._printed_text(printed, data)),
-                    Cell(mean_and_deviation([*runs.seconds(method, data).values()], 2)),
+                    Cell(self._time_text(runs, method, data)),
                     Cell("" if printed is None else f"{printed[2]:.1f}"),
                 ]
             rows.append(row)
         return TableBlock(header, rows, self._note(runs))
+
+    @staticmethod
+    def _time_text(runs: Runs, method: str, data: str) -> str:
+        seconds = mean_and_deviation([*runs.seconds(method, data).values()], 2)
+        return runs.marked(seconds, method, data)
 
     def _printed_text(self, printed: Number | None, data: str) -> str:
         if printed is None:
@@ -230,18 +265,29 @@ class Comparison:
         most = max(counts)
         range_ = f"{least} to {most}" if least < most else f"{most}"
         seeds = "seed" if most == 1 else "seeds"
-        return f"Mean ± standard deviation, {range_} {seeds} per cell, — for none; CPU seconds."
+        cells = [(method, data) for method in self.methods for data in self.data]
+        elsewhere = any(runs.marked("", *cell) for cell in cells)
+        mark = f", {ELSEWHERE} those of another machine" if elsewhere else ""
+        note = f"Mean ± standard deviation, {range_} {seeds} per cell, — for none"
+        return f"{note}; CPU seconds{mark}.{self._outdated(runs)}"
+
+    def _outdated(self, runs: Runs) -> str:
+        """Which rows an earlier version of the code made."""
+        names = [f"'{method}'" for method in self.methods if method in runs.outdated]
+        return f" An earlier version of the code made {' and '.join(names)}." if names else ""
 
     def verdicts(self, runs: Runs) -> TableBlock:
-        """For every method the verdict on each data set, and the reason."""
+        """For every method the verdict on each data set; below, what is known of the others."""
         rows = []
+        known: dict[str, list[str]] = {}
         for method in self.printed:
             verdicts = [self.verdict(runs, method, data) for data in self.data]
+            rows.append([Cell(text) for text in (method, *verdicts)])
             explained = ("not reproduced", "lower", "impossible")
-            known = self.reasons.get(method, "")
-            reason = known if any(one.startswith(explained) for one in verdicts) else ""
-            rows.append([Cell(text) for text in (method, *verdicts, reason)])
-        return TableBlock(["method", *self.data, "what is known"], rows)
+            if method in self.reasons and any(one.startswith(explained) for one in verdicts):
+                known.setdefault(self.reasons[method], []).append(method)
+        notes = (f"*{'; '.join(methods)}:* {reason}" for reason, methods in known.items())
+        return TableBlock(["method", *self.data], rows, "\n\n".join(notes))
 
     def verdict(self, runs: Runs, method: str, data: str) -> str:
         """The verdict on a printed number by :data:`RULE`; "" where nothing is printed."""
@@ -295,12 +341,16 @@ class Comparison:
 
 
 def times_faster(runs: Runs, slow: str, fast: str, data: str) -> float | None:
-    """Mean CPU seconds of ``slow`` over those of ``fast``, for the seeds that both have."""
-    theirs, ours = (runs.seconds(method, data) for method in (slow, fast))
-    seeds = theirs.keys() & ours.keys()
-    if not seeds:
-        return None
-    return float(sum(theirs[seed] for seed in seeds) / sum(ours[seed] for seed in seeds))
+    """Mean CPU seconds of ``slow`` over those of ``fast``, for the seeds that both have.
+
+    Only runs on the same machine are compared.
+    """
+    theirs, ours = (
+        {(one["machine"], one["seed"]): one["result"]["seconds"] for one in runs.find(method, data)}
+        for method in (slow, fast)
+    )
+    both = theirs.keys() & ours.keys()
+    return float(sum(theirs[k] for k in both) / sum(ours[k] for k in both)) if both else None
 
 
 def extrapolated(runs: Runs, method: str, size: int, sizes: Sequence[int]) -> float | None:

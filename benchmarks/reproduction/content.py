@@ -13,10 +13,8 @@ import numpy as np
 from benchmarks.reproduction import (
     figure2,
     known,
-    larger,
     minima,
     noise,
-    ratings,
     statistics,
     synthetic,
     table1,
@@ -33,23 +31,33 @@ from benchmarks.reproduction.comparison import (
     mean_and_deviation,
     times_faster,
 )
+from benchmarks.reproduction.content_ratings import (
+    closest_kind,
+    compared_larger,
+    compared_table3,
+    distances_by_kind,
+    error_tables,
+    kind_name,
+)
 from benchmarks.reproduction.curves import Curve, first_positive, summarized
 from benchmarks.reproduction.plan import NAMES
 from benchmarks.reproduction.sections import Cell, Chart, Section, Series, TableBlock
-from benchmarks.reproduction.store import Records
+from benchmarks.reproduction.store import Records, machine_of
 
 _SYNTHETIC = [f"m = {m}" for m in table2.SIZES]
-
-#: Test errors on ratings, by their name in the records.
-_TEST_ERRORS = {
-    "attacked": "attacked values",
-    "clean": "clean values",
-    "spared": "items not attacked",
-}
 
 #: Methods of Figures 3 and 4; all others are in the tables.
 FIGURE3 = ("RobustMF", "ScaledASD", "GRASTA", "RMC", "RMF-MM", "RMFNL LSP", "AltGrad")
 FIGURE4 = ("RobustMF", "ScaledASD", "GRASTA", "RMC", "ALT-Impute", "RMFNL LSP", "AltGrad")
+
+#: Names of the losses of Figure 1.
+_LOSSES = {
+    "geman": "Geman",
+    "laplace": "Laplace",
+    "lsp": "LSP",
+    "mcp": "MCP",
+    "scad": "SCAD",
+}
 
 Blocks = list[TableBlock | Chart]
 
@@ -74,9 +82,9 @@ def comparisons(records: Records) -> list[tuple[str, str, Comparison]]:
     return [
         ("table1", "Table 1", _compared1(records)),
         ("table2", "Table 2", _compared2(records)),
-        ("table3", "Table 3", _compared3(records)),
+        ("table3", "Table 3", compared_table3(records)),
         ("table4", "Table 4", _compared4(records)),
-        ("larger", "Appendix", _compared_larger(records)),
+        ("larger", "Appendix", compared_larger(records)),
     ]
 
 
@@ -86,6 +94,10 @@ def _rmse(result: dict[str, Any]) -> float | None:
 
 def _section(name: str, title: str, blocks: Iterable[TableBlock | Chart]) -> Section:
     return Section(name, title, known.LEADS[name], list(blocks))
+
+
+def _runs(records: Records, name: str) -> Runs:
+    return Runs(records.latest(name), records.outdated(name))
 
 
 def _summary(records: Records) -> Section:
@@ -111,16 +123,17 @@ def _origin(records: Records) -> Section:
     rows = []
     for key, number in used.most_common():
         one = environments[key]
-        machine = one["machine"]
         packages = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
         commit = (one["commit"] or "unknown")[:10]
-        where = f"{machine['processor']}, {machine['cores']} cores"
-        rows.append(list(map(Cell, (str(number), commit, where, packages))))
+        rows.append(list(map(Cell, (str(number), commit, machine_of(one), packages))))
+    old = [f"{name}: {method}" for name in NAMES for method in records.outdated(name)]
     note = (
         f"Records of different numerical versions are mixed in: {', '.join(mixed)}."
         if mixed
         else "No method has records of different numerical versions."
     )
+    if old:
+        note += f" An earlier version of the code made those of {', '.join(old)}."
     table = TableBlock(["records", "commit", "machine", "packages"], rows, note)
     return _section("origin", "Records", [table])
 
@@ -131,11 +144,11 @@ def _figure1(records: Records) -> Section:
         if record["status"] == "done":
             curve = record["result"]
             series = [
-                Series("loss φ(|α|)", curve["alpha"], curve["loss"]),
+                Series("loss", curve["alpha"], curve["loss"]),
                 Series("tangent at β = 1", curve["alpha"], curve["bound"], style=1),
             ]
-            caption = f"{record['method']}, {record['data']}"
-            blocks.append(Chart(f"figure1_{record['method']}", caption, "α", "", series))
+            caption = f"{_LOSSES[record['method']]}, {record['data']}"
+            blocks.append(Chart(f"figure1_{record['method']}", caption, "α", "φ(|α|)", series))
     return _section("figure1", "Figure 1: losses and their upper bounds", blocks)
 
 
@@ -145,18 +158,21 @@ def _figure2(records: Records) -> Section:
     blocks: Blocks = [TableBlock(["optimizer", "time per iteration", "memory"], costs)]
     for data in figure2.SIZES:
         for axis, title in (("iteration", "iterations"), ("seconds", "CPU seconds")):
-            series = _medians(_curves(runs, figure2.COMPLEXITIES, data), axis, "excess")
+            curves = _curves(runs, figure2.COMPLEXITIES, data)
+            series = _medians(curves, axis, "excess")
             stem = f"figure2_{data.replace(' = ', '')}_{axis}"
-            caption = f"{data}: distance from the minimum against {title}"
             if series:
+                caption = f"{data}, by {title}: {_seeds(curves)}"
                 blocks.append(Chart(stem, caption, title, "F − min F", series, True, True))
     return _section("figure2", "Figure 2: optimizers of the surrogate", blocks)
 
 
 def _curves(runs: Runs, methods: Iterable[str], data: str) -> dict[str, list[Curve]]:
-    """The curves of all seeds by method."""
+    """The curves of one machine by method, marked where it is not that of the other methods."""
     return {
-        method: [record["result"]["curve"] for record in runs.find(method, data)]
+        runs.marked(method, method, data): [
+            record["result"]["curve"] for record in runs.timed(method, data)
+        ]
         for method in methods
     }
 
@@ -171,6 +187,13 @@ def _medians(curves: dict[str, list[Curve]], x: str, y: str, left: float = 0.0) 
     return found
 
 
+def _seeds(curves: dict[str, list[Curve]]) -> str:
+    """What curves and bands show."""
+    numbers = sorted({len(own) for own in curves.values() if own})
+    count = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    return "one seed" if numbers == [1] else f"median and range of {count} seeds"
+
+
 def _error_charts(
     runs: Runs, name: str, methods: Iterable[str], data: Iterable[str], y_title: str
 ) -> list[Chart]:
@@ -182,7 +205,8 @@ def _error_charts(
         left = first_positive(chain.from_iterable(curves.values()), "seconds")
         if series := _medians(curves, "seconds", "value", left):
             stem = f"{name}_{one.replace(' = ', '').replace(' ', '-')}"
-            charts.append(Chart(stem, one, "CPU seconds", y_title, series, True, True))
+            caption = f"{one}: {_seeds(curves)}"
+            charts.append(Chart(stem, caption, "CPU seconds", y_title, series, True, True))
     return charts
 
 
@@ -191,12 +215,6 @@ def _floors(records: Records, name: str = "table2") -> dict[str, float]:
     runs = Runs(records.latest(name))
     found = {data: [*runs.values(synthetic.ORACLE, data, _rmse).values()] for data in _SYNTHETIC}
     return {data: float(np.mean(errors)) for data, errors in found.items() if errors}
-
-
-def _absent(records: Records) -> list[str]:
-    """Data sets that were not found when their sizes were recorded."""
-    found = records.latest("statistics").values()
-    return [record["data"] for record in found if record["status"] == "no data"]
 
 
 def _time_at(runs: Runs) -> Callable[[str, str], float | None]:
@@ -223,7 +241,7 @@ def _compared1(records: Records) -> Comparison:
 
 
 def _table1(records: Records) -> Section:
-    runs = Runs(records.latest("table1"))
+    runs = _runs(records, "table1")
     compared = _compared1(records)
     blocks = (compared.table(runs), compared.verdicts(runs), _speed(runs))
     return _section("table1", "Table 1: RMFNL with each optimizer", blocks)
@@ -260,7 +278,7 @@ def _compared2(records: Records) -> Comparison:
 
 
 def _table2(records: Records) -> Section:
-    runs = Runs(records.latest("table2"))
+    runs = _runs(records, "table2")
     compared = _compared2(records)
     charts = _error_charts(runs, "figure3", FIGURE3, _SYNTHETIC, "test RMSE")
     blocks: Blocks = [compared.table(runs), compared.verdicts(runs), *charts]
@@ -268,7 +286,7 @@ def _table2(records: Records) -> Section:
 
 
 def _noise(records: Records) -> Section:
-    runs = Runs(records.latest("noise"))
+    runs = _runs(records, "noise")
     printed = {name: table2.PRINTED[name] for name in noise.METHODS if name in table2.PRINTED}
     compared = Comparison(
         noise.METHODS,
@@ -306,97 +324,20 @@ def _minima(records: Records) -> Section:
     return _section("minima", "Seeds that end in worse local minima", blocks)
 
 
-def _test_error(name: str, in_stars: bool = False) -> Callable[[dict[str, Any]], float | None]:
-    return lambda result: result["rmse"][name] * (result["scale"] if in_stars else 1)
-
-
-def _lowest(result: dict[str, Any]) -> float | None:
-    """The lowest test error on the way to the result, on attacked values in z-scores."""
-    return min(result["curve"]["value"])
-
-
-#: A test error and whether it is in stars.
-_Kind = tuple[str, bool]
-_KINDS: list[_Kind] = [(name, stars) for stars in (False, True) for name in _TEST_ERRORS]
-
-
-def _kind_name(kind: _Kind) -> str:
-    return f"{_TEST_ERRORS[kind[0]]} ({'stars' if kind[1] else 'z'})"
-
-
-def _distances(runs: Runs) -> dict[_Kind, float]:
-    """Mean absolute logarithm of our mean error over the printed one, by kind of error."""
-    found = {}
-    for kind in _KINDS:
-        ratios = []
-        for method, numbers in table3.PRINTED.items():
-            for data, printed in zip(table3.DATA, numbers, strict=False):
-                errors = [*runs.values(method, data, _test_error(*kind)).values()]
-                if errors and printed is not None:
-                    ratios.append(abs(np.log(np.mean(errors) / printed[0])))
-        if ratios:
-            found[kind] = float(np.mean(ratios))
-    return found
-
-
-def closest_kind(runs: Runs) -> _Kind:
-    """The test error that is closest to the printed numbers."""
-    distances = _distances(runs)
-    return min(distances, key=lambda kind: distances[kind]) if distances else _KINDS[0]
-
-
-def _test_error_tables(runs: Runs, methods: list[str], data: Iterable[str]) -> list[TableBlock]:
-    """All test errors in both units, one table per data set."""
-    columns = [*map(_kind_name, _KINDS), "lowest on the way: attacked values (z)"]
-    blocks = []
-    for one in data:
-        if any(runs.find(method, one) for method in methods):
-            rows = []
-            for method in methods:
-                found = [runs.values(method, one, _test_error(*kind)) for kind in _KINDS]
-                found.append(runs.values(method, one, _lowest))
-                cells = [mean_and_deviation([*values.values()], 3) for values in found]
-                rows.append([Cell(method), *map(Cell, cells)])
-            blocks.append(TableBlock([f"{one}: method", *columns], rows))
-    return blocks
-
-
-def _compared3(records: Records) -> Comparison:
-    extrapolate = time_on_ratings(records)
-    runs = Runs(records.latest("table3"))
-    methods = [*table3.PRINTED, *table3.ADDED]
-    printed = max(map(len, table3.PRINTED.values()))
-    return Comparison(
-        methods,
-        [
-            data
-            for k, data in enumerate(table3.DATA)
-            if k < printed or any(runs.find(method, data) for method in methods)
-        ],
-        table3.PRINTED,
-        _test_error(*closest_kind(runs)),
-        "RMSE",
-        reasons=known.TABLE3,
-        time_at=lambda *cell: known.TIMES.get(cell) or extrapolate(*cell),
-        absent=_absent(records),
-        closest="interpretation",
-    )
-
-
 def _table3(records: Records) -> Section:
-    runs = Runs(records.latest("table3"))
-    compared = _compared3(records)
-    distances = _distances(runs)
+    runs = _runs(records, "table3")
+    compared = compared_table3(records)
+    distances = distances_by_kind(runs)
     chosen = closest_kind(runs)
     rows = [
-        [Cell(_kind_name(kind)), Cell(f"{distance:.3f}", kind == chosen)]
+        [Cell(kind_name(kind)), Cell(f"{distance:.3f}", kind == chosen)]
         for kind, distance in distances.items()
     ]
     blocks: Blocks = [
         TableBlock(["test error", "mean absolute logarithm of ours over printed"], rows),
         compared.table(runs),
         compared.verdicts(runs),
-        *_test_error_tables(runs, list(compared.methods), table3.DATA),
+        *error_tables(runs, list(compared.methods), table3.DATA),
         *_error_charts(runs, "figure4", FIGURE4, table3.DATA, "RMSE, attacked values (z)"),
     ]
     return _section("table3", "Table 3 and Figure 4: MovieLens under the love/hate attack", blocks)
@@ -415,7 +356,7 @@ def _compared4(records: Records) -> Comparison:
 
 
 def _table4(records: Records) -> Section:
-    runs = Runs(records.latest("table4"))
+    runs = _runs(records, "table4")
     compared = _compared4(records)
     blocks = (compared.table(runs), compared.verdicts(runs), _centring(runs))
     return _section("table4", "Table 4: Dinosaur tracks", blocks)
@@ -459,55 +400,9 @@ def _statistics(records: Records) -> Section:
     return _section("statistics", "Appendix: sizes of the data sets", [table])
 
 
-def time_on_ratings(records: Records) -> Callable[[str, str], float | None]:
-    """Times of all fits of a run, by the number of ratings from the largest recorded set."""
-    counted = Runs(records.latest("statistics"))
-    sizes = {
-        data: found[0]["result"]["entries"]
-        for data in statistics.PRINTED
-        if (found := counted.find("sizes", data))
-    }
-    if "Netflix" in sizes:
-        sizes[ratings.NETFLIX_PART] = ratings.NETFLIX_SHARE * sizes["Netflix"]
-    smaller = (
-        ("larger", ratings.NETFLIX_PART),
-        ("table3", "MovieLens-1M"),
-        ("table3", "MovieLens-100K"),
-    )
-
-    def time_at(method: str, data: str) -> float | None:
-        for name, one in smaller:
-            found = [record["result"] for record in Runs(records.latest(name)).find(method, one)]
-            if found and data in sizes and one in sizes:
-                fits = [result["seconds"] * max(1, len(result["tried"])) for result in found]
-                return float(np.mean(fits)) * sizes[data] / sizes[one]
-        return None
-
-    return time_at
-
-
-def _compared_larger(records: Records) -> Comparison:
-    printed = {
-        method: [(error, 0.0, 60 * minutes, 0.0) for error, minutes in numbers]
-        for method, numbers in larger.PRINTED.items()
-    }
-    return Comparison(
-        [*printed, "RobustMF"],
-        larger.DATA,
-        printed,
-        _test_error(*closest_kind(Runs(records.latest("table3")))),
-        "RMSE",
-        reasons=known.LARGER,
-        time_at=time_on_ratings(records),
-        planned=1,
-        absent=_absent(records),
-        closest="interpretation",
-    )
-
-
 def _larger(records: Records) -> Section:
-    runs = Runs(records.latest("larger"))
-    compared = _compared_larger(records)
+    runs = _runs(records, "larger")
+    compared = compared_larger(records)
     blocks = (compared.table(runs), compared.verdicts(runs))
     return _section("larger", "Appendix: Netflix and Yahoo", blocks)
 

@@ -173,15 +173,15 @@ def _section(section: Section) -> str:
     return f'<section id="{section.name}">{head}{"".join(tables)}{drawn}</section>'
 
 
-def _paragraphs(text: str) -> str:
+def _paragraphs(text: str, attributes: str = "") -> str:
     """Paragraphs of plain text; the signs of Markdown for emphasis and code are dropped."""
     parts = re.split(r"\n\n|\n(?=\d+\. )", re.sub(r"[*`]", "", text))
-    return "".join(f"<p>{escape(' '.join(part.split()))}</p>" for part in parts)
+    return "".join(f"<p{attributes}>{escape(' '.join(part.split()))}</p>" for part in parts)
 
 
 def _table(block: TableBlock) -> str:
     best = {(k, j) for k, row in enumerate(block.rows) for j, cell in enumerate(row) if cell.best}
-    note = f'<p class="soft">{escape(block.note)}</p>' if block.note else ""
+    note = _paragraphs(block.note, ' class="soft"') if block.note else ""
     texts = [[cell.text for cell in row] for row in block.rows]
     return table(block.header, texts, bold=best) + note
 

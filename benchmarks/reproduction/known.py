@@ -90,7 +90,9 @@ TIMES = {("RMF-MM", "MovieLens-100K"): 1860.0}
 
 _TRACKS = (
     "The printed values lie between those from the initialization by completion and those from "
-    "the SVD or from Gaussian factors (other rows), which end in worse local minima."
+    "the SVD or from Gaussian factors (other rows), which end in worse local minima. By the "
+    "protocol of the authors' demonstration, *centred; SVD* with the heuristic, the error on D1 is "
+    "within one deviation of the printed one, those on D2 and D3 are above."
 )
 
 TABLE4 = {
@@ -202,8 +204,8 @@ LEADS = {
         "is the method's error on a small fixed problem; differences that rounding explains do not "
         "count (`benchmarks/reproduction/versions.py`). "
         "`python -m benchmarks reproduce` does not add to records of other settings or versions "
-        "unless `--mix` is given. Outdated are those of RobustMF in Tables 2, 3 (with and without "
-        "biases) and 4, which an earlier version of the code made; "
-        "`--replace` repeats them."
+        "unless `--mix` is given; `--replace` repeats them, and `--merge` takes over those that "
+        "were made on another machine. Times in a table are those of the machine with the most "
+        "records, others are marked (†)."
     ),
 }

@@ -17,6 +17,7 @@ from benchmarks.reproduction.comparison import KINDS
 from benchmarks.reproduction.content import counts, sections
 from benchmarks.reproduction.sections import Chart, Section
 from benchmarks.reproduction.store import DEFAULT, Records
+from benchmarks.reproduction.versions import outdated_methods
 
 TITLE = "What reproduces, and what does not"
 
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--quick' makes some"
         )
     records = Records(options.records)
+    if options.docs:
+        announce("Comparing the records with the code")
+        records.write_outdated(outdated_methods(records))
     found = sections(records)
     if options.docs:
         _write(found, DOCS)

@@ -3,7 +3,8 @@
 Every run is recorded as soon as it ends. An interrupted command continues where it stopped;
 ``python -m benchmarks report`` turns the records into tables and figures. Records made with other
 settings or another numerical version of the code are not mixed with new ones unless ``--mix`` is
-given; ``--replace`` repeats them.
+given; ``--replace`` repeats them. ``--list`` shows what would be executed, and ``--merge`` takes
+over records that were made on another machine.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.measure import announce
+from benchmarks.reproduction.listing import listed
+from benchmarks.reproduction.merging import offered, refused, take_over
 from benchmarks.reproduction.plan import NAMES, Run, experiment
 from benchmarks.reproduction.running import DONE, FAILED, NO_DATA, missing, run_missing
 from benchmarks.reproduction.store import DEFAULT, Records
@@ -32,6 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="all tables and figures")
     parser.add_argument("--quick", action="store_true", help="one seed and small sizes")
     parser.add_argument("--method", action="append", help="only this method; may be repeated")
+    parser.add_argument(
+        "--except",
+        dest="left_out",
+        action="append",
+        default=[],
+        metavar="METHOD",
+        help="not this method; may be repeated",
+    )
     parser.add_argument("--data", action="append", help="only this data set; may be repeated")
     parser.add_argument("--seeds", type=int, help="only this many seeds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -41,7 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--mix", action="store_true", help="add to records of other numerical versions"
     )
     which.add_argument(
-        "--replace", action="store_true", help="repeat runs recorded with other versions"
+        "--replace",
+        action="store_true",
+        help="repeat runs recorded with other versions; with --merge, replace records",
+    )
+    task = parser.add_mutually_exclusive_group()
+    task.add_argument(
+        "--list", action="store_true", help="only list what would be executed, with its time"
+    )
+    task.add_argument(
+        "--merge",
+        type=Path,
+        metavar="FOLDER",
+        help="execute nothing, but take over the records in this folder",
     )
     options = parser.parse_args(arguments)
     chosen = NAMES if options.all else tuple(options.names)
@@ -53,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     runs = [run for run in planned if _is_selected(run, options)]
     records = Records(options.records)
+    if options.merge:
+        return _merge(runs, Records(options.merge), records, options)
     old = {} if options.mix else outdated(runs, records)
+    if options.list:
+        print(listed(runs, records, old))
+        return 0
     if old and not options.replace:
         _refuse(old)
         return 2
@@ -67,19 +95,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_selected(run: Run, options: argparse.Namespace) -> bool:
     return (
         (options.method is None or run.method in options.method)
+        and run.method not in options.left_out
         and (options.data is None or run.data in options.data)
         and (options.seeds is None or run.seed < options.seeds)
     )
 
 
+def _merge(runs: list[Run], other: Records, records: Records, options: argparse.Namespace) -> int:
+    """Take over the records of another folder, or name those for which this is refused."""
+    taken = offered(runs, other, records, options.replace)
+    reasons = refused(taken, other, options.mix)
+    if reasons:
+        announce(f"{len(reasons)} records cannot be taken over:")
+        _name(reasons)
+        return 2
+    take_over(taken, other, records)
+    announce(f"{len(taken)} records taken over from {other.folder}")
+    return 0
+
+
 def _refuse(old: dict[str, str]) -> None:
     """Name the records that the present code would not reproduce."""
     announce(f"{len(old)} records were made with other settings or another numerical version:")
+    _name(old)
+    announce("Use --replace to repeat them, or --mix to keep them beside new ones.")
+
+
+def _name(old: dict[str, str]) -> None:
     for key, reason in list(old.items())[:_LISTED]:
         announce(f"  {key}: {reason}")
     if len(old) > _LISTED:
         announce(f"  and {len(old) - _LISTED} more")
-    announce("Use --replace to repeat them, or --mix to keep them beside new ones.")
 
 
 class _Progress:

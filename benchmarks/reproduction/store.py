@@ -24,6 +24,9 @@ DEFAULT = FOLDER / "reproduction"
 #: Name of the file of environments, without its ending.
 _ENVIRONMENTS = "environments"
 
+#: File of the methods whose records an earlier version of the code made.
+_OUTDATED = "outdated.json"
+
 #: Significant digits of results, and of the points of curves.
 _DIGITS = 6
 _CURVE_DIGITS = 4
@@ -43,10 +46,13 @@ class Records:
         return self.folder / f"{experiment}.jsonl"
 
     def lines(self, experiment: str) -> Iterator[dict[str, Any]]:
-        """Every complete record, oldest first, with method, data and seed of its run."""
+        """Every complete record, oldest first, with method, data, seed and machine of its run."""
+        environments = self.environments()
         for record in self._lines(experiment):
             run = Run.from_key(record["key"])
-            yield {**record, "method": run.method, "data": run.data, "seed": run.seed}
+            machine = machine_of(environments[record["environment"]])
+            found = {"method": run.method, "data": run.data, "seed": run.seed, "machine": machine}
+            yield record | found
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         path = self._path(name)
@@ -77,6 +83,16 @@ class Records:
         """Commit, machine and package versions by the name that records use."""
         return {line["name"]: line for line in self._lines(_ENVIRONMENTS)}
 
+    def outdated(self, experiment: str) -> list[str]:
+        """Methods with records of an earlier version of the code, as last compared with it."""
+        path = self.folder / _OUTDATED
+        return json.loads(path.read_text(encoding="utf-8"))[experiment] if path.exists() else []
+
+    def write_outdated(self, methods: dict[str, list[str]]) -> None:
+        """Write the methods with outdated records of each experiment."""
+        text = json.dumps(methods, ensure_ascii=False, indent=1)
+        (self.folder / _OUTDATED).write_text(text + "\n", encoding="utf-8")
+
     def append(self, experiment: str, record: dict[str, Any]) -> None:
         """Write one record, and its environment if it is new, and flush them to the disk."""
         environment = dict(record["environment"])
@@ -86,7 +102,7 @@ class Records:
         if name not in self.environments():
             self._write(_ENVIRONMENTS, {"name": name, **environment})
         stored = {**record, "date": date, "environment": name}
-        for derived in ("method", "data", "seed"):
+        for derived in ("method", "data", "seed", "machine"):
             stored.pop(derived, None)
         result = {name: part for name, part in stored.items() if name != "settings"}
         self._write(experiment, stored | rounded(result, _DIGITS))
@@ -101,6 +117,12 @@ class Records:
             file.write(encoded.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def machine_of(environment: dict[str, Any]) -> str:
+    """Processor and number of cores, to which CPU seconds belong."""
+    machine = environment["machine"]
+    return f"{machine['processor']}, {machine['cores']} cores"
 
 
 def rounded(value: Any, digits: int) -> Any:

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.peer_models import NotInstalledError
 from benchmarks.records import plain
 from benchmarks.reproduction.methods import perturbed
-from benchmarks.reproduction.plan import Run, experiment
+from benchmarks.reproduction.plan import NAMES, Run, experiment
 from benchmarks.reproduction.store import Records
 from robustmf.backends.cpu.blas import one_blas_thread
 
@@ -100,4 +100,13 @@ def outdated(runs: Iterable[Run], records: Records) -> dict[str, str]:
         elif not reproduces(run.experiment, run.method, record["numerical_version"]):
             ours = now["numerical_version"]
             found[run.key] = f"numerical version {record['numerical_version']}, now {ours}"
+    return found
+
+
+def outdated_methods(records: Records) -> dict[str, list[str]]:
+    """The methods with outdated records by experiment."""
+    found = {}
+    for name in NAMES:
+        keys = outdated(experiment(name).runs(False), records)
+        found[name] = sorted({Run.from_key(key).method for key in keys})
     return found

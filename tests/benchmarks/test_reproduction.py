@@ -55,7 +55,8 @@ def test_every_method_of_the_tables_exists():
 def test_records_are_appended_and_an_incomplete_line_is_dropped(tmp_path):
     records = Records(tmp_path)
     assert records.latest("x") == {}
-    origin = {"environment": {"commit": "c1", "date": "today"}}
+    machine = {"processor": "A", "cores": 2}
+    origin = {"environment": {"commit": "c1", "date": "today", "machine": machine}}
     first = "x/method/data/0"
     second = "x/method/data/1"
     records.append("x", {"key": first, "n": 1, **origin})
@@ -63,13 +64,13 @@ def test_records_are_appended_and_an_incomplete_line_is_dropped(tmp_path):
     with (tmp_path / "x.jsonl").open("ab") as file:
         file.write(b'{"key": "c", "n"')
     assert set(records.latest("x")) == {first, second}
-    other = {"environment": {"commit": "c2", "date": "tomorrow"}}
+    other = {"environment": {"commit": "c2", "date": "tomorrow", "machine": machine}}
     records.append("x", {"key": first, "n": 3, **other})
     assert [record["n"] for record in records.lines("x")] == [1, 2.0, 3]
     latest = records.latest("x")[first]
     assert latest["n"] == 3
     assert (latest["method"], latest["data"], latest["seed"]) == ("method", "data", 0)
-    assert latest["date"] == "tomorrow"
+    assert (latest["date"], latest["machine"]) == ("tomorrow", "A, 2 cores")
     assert records.environments()[latest["environment"]]["commit"] == "c2"
     assert len(records.environments()) == 2
     assert records.latest("x")[second]["curve"] == [2.0]
@@ -271,6 +272,9 @@ def test_selected_runs(tmp_path, capsys):
     command = ["figure1", "--records", str(tmp_path), "--method", "lsp", "--method", "mcp"]
     assert reproduce.main([*command, "--data", "θ = 0.5", "--jobs", "1"]) == 0
     assert "2 runs, 0 already recorded" in capsys.readouterr().err
+    rest = ["figure1", "--records", str(tmp_path), "--except", "lsp", "--except", "geman"]
+    assert reproduce.main([*rest, "--jobs", "1"]) == 0
+    assert "3 runs, 1 already recorded" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -20,16 +20,18 @@ from benchmarks.reproduction.comparison import (
     mean_and_deviation,
     times_faster,
 )
-from benchmarks.reproduction.content import FIGURE3, FIGURE4, closest_kind, time_on_ratings
+from benchmarks.reproduction.content import FIGURE3, FIGURE4
+from benchmarks.reproduction.content_ratings import closest_kind, time_on_ratings
 from benchmarks.reproduction.curves import first_positive, summarized
 from benchmarks.reproduction.drawing import separated, svg, write_html
 from benchmarks.reproduction.ratings import NETFLIX_PART, NETFLIX_SHARE
 from benchmarks.reproduction.sections import MOST_CURVES, Chart, Section, Series
 
 
-def record(method, data, seed, status="done", **result):
+def record(method, data, seed, status="done", machine="A, 2 cores", **result):
     key = f"x/{method}/{data}/{seed}"
     made = {"key": key, "method": method, "data": data, "seed": seed, "status": status}
+    made["machine"] = machine
     return {key: made | ({"result": result} if status == "done" else {"reason": result["reason"]})}
 
 
@@ -129,23 +131,27 @@ def test_empty_cells_say_why():
     assert compared(printed).verdict(cells(), "a", "d1") == "not run"
     assert compared(printed).verdict(cells(), "b", "d1") == ""
     assert compared(printed, absent=["d1"]).verdict(cells(), "a", "d1") == "data not found"
-    late = compared(printed, time_at=lambda method, data: 600.0)
-    assert late.verdict(cells(), "a", "d1") == "out of reach: about 10 min per seed"
+    late = compared(printed, time_at=lambda method, data: RULES.reach)
+    assert late.verdict(cells(), "a", "d1") == "out of reach: about 60 min per seed"
     soon = compared(printed, time_at=lambda method, data: 47.0)
     assert soon.verdict(cells(), "a", "d1") == "not run: about 47 s per seed"
 
 
 def test_reasons_are_given_where_something_differs_and_counted():
     printed = {name: [(1.0, 0.0, 1, 0)] for name in ("same", "higher", "lower", "absent")}
-    one = compared(printed, planned=1, reasons=dict.fromkeys(printed, "because"))
+    reasons = dict.fromkeys(printed, "because") | {"lower": "therefore"}
+    one = compared(printed, planned=1, reasons=reasons)
     runs = cells(same=[1.0], higher=[2.0], lower=[0.5])
-    rows = {row[0].text: [cell.text for cell in row[1:]] for row in one.verdicts(runs).rows}
-    assert rows == {
-        "same": ["reproduced", ""],
-        "higher": ["not reproduced: 2.000", "because"],
-        "lower": ["lower here: 0.500", "because"],
-        "absent": ["not run", ""],
+    table = one.verdicts(runs)
+    assert {row[0].text: row[1].text for row in table.rows} == {
+        "same": "reproduced",
+        "higher": "not reproduced: 2.000",
+        "lower": "lower here: 0.500",
+        "absent": "not run",
     }
+    assert table.note == "*higher:* because\n\n*lower:* therefore"
+    both = compared(printed, planned=1, reasons=dict.fromkeys(printed, "because"))
+    assert both.verdicts(runs).note == "*higher; lower:* because"
     counts = one.counts(runs)
     assert counts == dict.fromkeys(KINDS, 0) | {
         "reproduced": 1,
@@ -158,6 +164,7 @@ def test_reasons_are_given_where_something_differs_and_counted():
 def test_the_written_rule_has_the_numbers_of_the_code():
     assert f"at most {RULES.close:.0%} of the printed number" in " ".join(RULE.split())
     assert f"no more than {RULES.far:.0%} of the printed number" in " ".join(RULE.split())
+    assert f"{RULES.reach / 60:.0f} CPU minutes per seed or more" in " ".join(RULE.split())
     for kind in KINDS:
         assert f"*{kind}*" in RULE
 
@@ -210,6 +217,30 @@ def test_times_are_compared_on_the_same_seeds():
     )
     assert times_faster(runs, "slow", "fast", "d1") == pytest.approx(4.0)
     assert times_faster(runs, "none", "fast", "d1") is None
+
+
+def test_times_are_compared_on_the_same_machine():
+    """A cell without a run on the machine of the others is marked; its errors count too."""
+    runs = Runs(
+        record("slow", "d1", 0, rmse=1.0, seconds=8.0)
+        | record("slow", "d1", 1, rmse=3.0, seconds=1000.0, machine="B, 16 cores")
+        | record("fast", "d1", 0, rmse=1.0, seconds=2.0)
+        | record("fast", "d1", 1, rmse=1.0, seconds=4.0)
+        | record("there", "d1", 0, rmse=1.0, seconds=5.0, machine="B, 16 cores")
+    )
+    assert runs.seconds("slow", "d1") == {0: 8.0}
+    assert times_faster(runs, "slow", "fast", "d1") == pytest.approx(4.0)
+    assert times_faster(runs, "there", "fast", "d1") is None
+    printed = {name: [(1.0, 0.0, 1, 0)] for name in ("slow", "fast", "there")}
+    table = compared(printed, planned=1).table(runs)
+    assert [[row[1].text, row[3].text] for row in table.rows] == [
+        ["1.000, 3.000", "8.00"],
+        ["1.000±0.000", "3.00±1.41"],
+        ["1.000", "5.00 †"],
+    ]
+    assert table.note.endswith("CPU seconds, † those of another machine.")
+    here = compared({"fast": printed["fast"]}).table(runs)
+    assert here.note.endswith("CPU seconds.")
 
 
 def test_times_on_ratings_are_extrapolated_by_their_number():
