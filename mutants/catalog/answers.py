@@ -151,8 +151,8 @@ MUTANTS = [
     ),
     Mutant(
         "answers/matrices.py",
-        '(columns != UNKNOWN) & _has_entries(model, "column")[columns]',
-        "columns != UNKNOWN",
+        '[i] & _has_entries(model, "column")[j]',
+        "[i]",
         "answers/test_matching_of_labels.py -k imputed",
     ),
     Mutant(
@@ -169,8 +169,8 @@ MUTANTS = [
     ),
     Mutant(
         "outliers/cleaning.py",
-        "form.with_values(X, values[form.lines])",
-        "form.with_values(X, values)",
+        "form.with_values(X, form.per_line(values)), mask",
+        "form.with_values(X, form.per_line(values)), ~mask",
         "answers/test_cleaning.py -k long",
     ),
     Mutant(
@@ -181,14 +181,14 @@ MUTANTS = [
     ),
     Mutant(
         "data/checks.py",
-        "        if len(lines) > observed.n_entries:",
+        "        if has_entry.sum() > observed.n_entries:",
         "        if False:",
         "answers/test_tables_in_and_out.py -k 'weights or repeated'",
     ),
     Mutant(
         "data/checks.py",
-        "        given[lines] = of_lines",
-        "        given[:] = of_lines[lines]",
+        "        given[lines[has_entry]] = of_lines[has_entry]",
+        "        given[:] = of_lines[has_entry]",
         "answers/test_tables_in_and_out.py -k weights_of_a_long",
     ),
     Mutant(

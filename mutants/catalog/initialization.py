@@ -21,6 +21,7 @@ _POSTERIOR = "initialization/posterior.py"
 _NOISE = "initialization/noise_mixture.py"
 _SPECTRUM = "initialization/spectral.py"
 _CHOICE = "initialization/test_model_choice.py"
+_BLOCKS = "initialization/test_search_blocks.py initialization/test_extension.py"
 _NONNEGATIVE = "initialization/test_nonnegative.py"
 
 MUTANTS = [
@@ -234,8 +235,8 @@ MUTANTS = [
     ),
     Mutant(
         _SEARCH,
-        "            self.residuals * scales,\n",
-        "            self.residuals,\n",
+        "            self._predicted_residuals() * scales,\n",
+        "            self._predicted_residuals(),\n",
         _PARTS,
         aimed=True,
     ),
@@ -260,23 +261,23 @@ MUTANTS = [
         _PARTS,
         aimed=True,
     ),
-    Mutant(_ATTEMPTS, "if search.is_clear:", "if False:", _PARTS, aimed=True),
+    Mutant(_ATTEMPTS, "if search.is_clear or (", "if (", _PARTS, aimed=True),
     Mutant(_ATTEMPTS, "smallest_share >= least_prior", "smallest_share >= 2.0", _PARTS),
     Mutant(_ATTEMPTS, "gain += float(", "gain -= float(", _PARTS),
     Mutant(_SEARCH, "del trials[OPTIONS.finalists :]", "del trials[1:]", _PARTS),
     Mutant(_SEARCH, "if value >= least:", "if True:", _PARTS),
     Mutant(
-        "initialization/search.py",
-        'order = np.argsort(-groups.counts, kind="stable")',
-        'order = np.argsort(groups.counts, kind="stable")',
-        _PARTS,
+        "initialization/blocks.py",
+        "np.argsort(-groups.counts[shuffled]",
+        "np.argsort(groups.counts[shuffled]",
+        _BLOCKS,
         aimed=True,
     ),
     Mutant(
-        "initialization/search.py",
-        "(number >= OPTIONS.max_entries) & (per_row >= OPTIONS.min_per_row)",
-        "number >= OPTIONS.max_entries",
-        _PARTS,
+        "initialization/blocks.py",
+        "(self.n_entries >= n_entries) & (self.per_row >= per_row)",
+        "self.n_entries >= n_entries",
+        _BLOCKS,
         aimed=True,
     ),
     Mutant(
@@ -323,14 +324,14 @@ MUTANTS = [
     # chosen without looking at the tests
     Mutant(
         "initialization/candidates.py",
-        "difference.mean() <= difference.std() / np.sqrt(len(difference))",
+        "difference.mean() <= standard_error(difference, observed)",
         "difference.mean() <= 0",
         _CHOICE,
     ),
     Mutant(
         "initialization/candidates.py",
-        "difference.mean() <= difference.std() / np.sqrt(len(difference))",
-        "difference.mean() <= difference.std()",
+        "max(clustered, independent)",
+        "independent",
         _CHOICE,
     ),
     Mutant(
@@ -345,7 +346,7 @@ MUTANTS = [
         "models",
         _CHOICE,
     ),
-    Mutant("initialization/model_choice.py", " + n / (side.counts[kept] + own)", "", _CHOICE),
+    Mutant("initialization/biases.py", " + n / (n + own)", "", _CHOICE),
     Mutant(
         "initialization/model_choice.py",
         "    if both.factors.noise.log_deviation > OPTIONS.unequal_noise:\n        return plain\n",
@@ -378,13 +379,13 @@ MUTANTS = [
         _CHOICE,
     ),
     Mutant(
-        "initialization/model_choice.py",
+        "initialization/biases.py",
         "np.mean(z * z + 1 / (counts[filled] + ridge))",
         "np.mean(z * z)",
         _CHOICE,
     ),
     Mutant(
-        "initialization/model_choice.py",
+        "initialization/biases.py",
         "weights * (rows[entries.group_of_entry()]",
         "(rows[entries.group_of_entry()]",
         _CHOICE,
@@ -446,4 +447,34 @@ MUTANTS = [
         f"{_PARTS} -k noisy",
         aimed=True,
     ),
+    # chosen without looking at the tests: the search from a small block to a larger one
+    Mutant("initialization/blocks.py", "np.maximum(lengths, length)", "length", _BLOCKS),
+    Mutant("initialization/blocks.py", "(ends - counts)", "ends", _BLOCKS),
+    Mutant("initialization/search.py", "if needed <= per_row:", "if True:", _BLOCKS),
+    Mutant("initialization/search.py", "* found.rank * sum", "* sum", _BLOCKS),
+    Mutant("initialization/search.py", "block = coarse\n", "pass\n", _BLOCKS),
+    Mutant(
+        "initialization/attempts.py",
+        "if not grown and not required:",
+        "if not required:",
+        _BLOCKS,
+    ),
+    Mutant(
+        "initialization/attempts.py",
+        "search.rank >= shown and not many_outliers",
+        "search.rank >= shown",
+        "initialization/test_attempts.py",
+    ),
+    Mutant(
+        "initialization/attempts.py",
+        "if search.rank - before < OPTIONS.surviving * added:",
+        "if search.rank - before < 0:",
+        "initialization/test_attempts.py",
+    ),
+    Mutant(_SEARCH, "influence * (self.residuals", "(self.residuals", _CHOICE),
+    Mutant("initialization/candidates.py", "rows @ rows", "0.0", _CHOICE),
+    Mutant("initialization/candidates.py", "columns @ columns", "0.0", _CHOICE),
+    Mutant("initialization/posterior.py", "products / rank", "products", _PARTS),
+    Mutant(_SEARCH, "self.rank + others * chance", "others * chance", _PARTS),
+    Mutant(_SEARCH, "(deficit > OPTIONS.poor) | ", "", _PARTS),
 ]

@@ -83,9 +83,9 @@ MUTANTS = [
         _BLOCK_TESTS,
     ),
     Mutant(
-        "initialization/search.py",
-        "    share = (n_entries / size.n_entries) ** 0.5",
-        "    share = n_entries / size.n_entries",
+        "initialization/blocks.py",
+        "cells**0.5",
+        "cells",
         _BLOCK_TESTS,
     ),
 ]
