@@ -68,10 +68,14 @@ def test_biases_that_were_chosen_are_part_of_the_model(split, model):
     assert error(more, grown) < 1.02 * before
 
 
-def test_the_choice_is_the_same_in_other_units_and_with_more_threads(split, model):
-    train, _ = split
+@pytest.mark.parametrize(("tastes", "unit"), [(0.3, 1024), (0.0, 1)])
+def test_the_choice_is_the_same_in_other_units_and_with_more_threads(tastes, unit):
+    """Factors are in units of the root of the values'; without them λ is the ridge of biases."""
+    train = ratings(tastes=tastes)
+    model = RobustMF(3, random_state=0, n_jobs=1).fit(train)
+    assert model.row_factors_.any() == (tastes > 0)
     scaled = RobustMF(3, random_state=0, n_jobs=2).fit(train.with_values(1024 * train.rows.values))
-    assert scaled.reg_ == pytest.approx(1024 * model.reg_, rel=1e-12)
+    assert scaled.reg_ == pytest.approx(unit * model.reg_, rel=1e-12)
     np.testing.assert_allclose(scaled.row_bias_, 1024 * model.row_bias_, rtol=1e-9, atol=1e-9)
     again = RobustMF(3, random_state=0, n_jobs=2).fit(train)
     np.testing.assert_array_equal(again.row_factors_, model.row_factors_)
