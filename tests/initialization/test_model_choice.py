@@ -317,3 +317,22 @@ def test_biases_are_found_beside_a_given_rank_whatever_solver_the_size_suggests(
     assert [one.model for one in model.candidates_ if one.chosen] == ["biases and factors"]
     errors = [np.sqrt(np.mean((one.predict(X) - truth) ** 2)) for one in (model, plain)]
     assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [[3.0]],
+        np.full((2, 2), 3.0),
+        np.full((3, 3), -3.0),
+        np.full((10, 8), 3.0),
+        np.arange(6.0).reshape(2, 3) + 10,
+        [[1.0, 2.0, 3.0, 4.0]],
+    ],
+)
+def test_tables_too_small_for_factors_have_a_center_or_biases(X):
+    X = np.asarray(X)
+    model = RobustMF(random_state=0).fit(X)
+    assert model.rank_ == 0
+    np.testing.assert_allclose(model.predict(X), X, rtol=1e-3)
+    assert chosen(model) == ("center" if np.ptp(X) == 0 else "biases")

@@ -140,8 +140,7 @@ def choose_model(
     Returns
     -------
     ModelChoice or None
-        None where there are too few entries to compare models, or where the center leaves nothing
-        but zeros.
+        None where there are too few entries for factors, if these are required.
     """
     host = operations.host()
     coarse, block = nested_blocks(host, rank)
@@ -244,7 +243,7 @@ def _compared(
     plain = None
     if without_biases:
         plain = search_entries(operations, rank, rng)
-        if plain is None:
+        if plain is None and not (with_biases and rank is None):
             return None
     considered: list[ConsideredModel] = []
     base: str | None = None
@@ -252,8 +251,6 @@ def _compared(
         bases = _bases(operations)
         for name, own in bases.items():
             left = noise_of_entries(own.subtracted_from(operations))
-            if left is None:
-                return None
             considered.append(ConsideredModel(name, left, own, left.evidence))
         errors = [np.abs(observed.rows.values)]
         errors += [_errors(one, observed) for one in considered]
@@ -311,7 +308,6 @@ def _refined(
     if chosen.factors.rank > 0 or chosen.biases is None:
         return compared
     noise = noise_of_entries(chosen.biases.subtracted_from(operations))
-    assert noise is not None
     models[compared.best] = replace(chosen, factors=noise)
     return replace(compared, models=tuple(models))
 

@@ -17,7 +17,6 @@ from robustmf.backends.base import EntryOperations
 from robustmf.backends.ridge import FactorRidge
 from robustmf.data.observed import Observed
 from robustmf.initialization.attempts import (
-    is_searchable,
     noise_without_factors,
     refine_factors,
     search_factors,
@@ -129,11 +128,10 @@ def search_entries(
     return search_factors(host.observed, rank, host.team, rng)
 
 
-def noise_of_entries(operations: EntryOperations) -> FoundFactors | None:
-    """The model without factors, whose noise is all there is; None for too few entries."""
+def noise_of_entries(operations: EntryOperations) -> FoundFactors:
+    """The model without factors, whose noise is all there is."""
     host = operations.host()
-    entries = host.observed
-    return noise_without_factors(entries, host.team) if is_searchable(entries) else None
+    return noise_without_factors(host.observed, host.team)
 
 
 def refined(

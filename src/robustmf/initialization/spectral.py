@@ -67,7 +67,7 @@ def equilibrating_scales(observed: Observed) -> tuple[Array, Array]:
     j = rows.indices
     size = np.abs(rows.values.astype(np.float64))
     # a ratio: the logarithm of another unit would change the last digits
-    size /= float(np.median(size)) or float(size.max())
+    size /= float(np.median(size)) or float(size.max()) or 1.0
     log_size = np.log(np.maximum(size, OPTIONS.least_size))
     log_size -= np.median(log_size)
     m, n = observed.shape
