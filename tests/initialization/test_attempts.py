@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from robustmf import Observed
 from robustmf.initialization import attempts as attempts_module
@@ -221,3 +222,68 @@ def test_the_best_of_three_removals_is_kept(after_two, after_all, removed, monke
     np.testing.assert_array_equal(search.rows.U, left[:, kept])
     finalists = sorted(k for k, sweeps in tried if sweeps > 2)
     assert finalists == [k for k in range(3) if after_two[k] > -1e9]
+
+
+@pytest.mark.parametrize(("survivors", "rounds"), [(2, 3), (1, 1)])
+def test_factors_are_added_while_most_of_them_are_supported(survivors, rounds, monkeypatch):
+    """Of four factors that are added in each round so many survive."""
+    search = searching(rank=1)
+    made = []
+
+    def grow(self, _):
+        made.append(self.rank)
+        for side in self.sides:
+            side.extend(np.full((len(side.U), 4), 0.1), 0.1)
+        self.precision = np.append(self.precision, np.ones(4))
+        self.variances = 1 / self.precision
+        return True
+
+    def settle(self):
+        self.keep_factors(np.arange(self.rank) < self.rank - 4 + survivors)
+
+    monkeypatch.setattr(VariationalSearch, "grow", grow)
+    monkeypatch.setattr(VariationalSearch, "settle", settle)
+    best = attempts_module._BestState(search)
+    monkeypatch.setattr(best, "update", lambda **_: True)
+    attempts_module._add_factors(best, 50)
+    assert len(made) == rounds
+
+
+def test_rows_that_explain_more_than_a_wrong_factor_would_are_not_repaired():
+    """Clean entries of a row with a wrong factor: those it is fitted to, and some by chance."""
+    search = searching(rank=3)
+    search.variances = np.array([4.0, 2.0, 1.0])
+    search.noise.variance = 0.02
+    counts = np.array([3, 13, 103])
+    found = search._explained_by_chance(counts, 0.8)
+    # the error of the weakest factor has the variance 2, a hundred times that of the noise
+    within = np.array([2.5, 2.5 / np.sqrt(101)])
+    inside, chance = 2 * ndtr(within) - 1
+    chance *= 0.8 / inside
+    others = counts - 3
+    deviation = np.sqrt(others * chance * (1 - chance))
+    np.testing.assert_allclose(found, 3 + others * chance + 3 * deviation)
+
+
+def test_the_share_of_the_precision_that_is_uncertainty_of_the_other_side():
+    """A mean over factors: the trace of S Σ w C, for each row, by hand."""
+    search = searching(rank=2)
+    search.sweep()
+    own, other = search.sides
+    weights = own.take(search.weights)
+    found = own.returned(other, weights)
+    a, c = np.tril_indices(2)
+
+    def full(packed):
+        out = np.empty((2, 2))
+        out[a, c] = out[c, a] = packed * np.where(a == c, 1.0, 0.5)
+        return out
+
+    for i in range(3):
+        row = slice(*own.groups.pointers[i : i + 2])
+        uncertain = sum(
+            w * full(other.covariances[j])
+            for w, j in zip(weights[row], own.groups.indices[row], strict=True)
+        )
+        expected = np.trace(full(own.covariances[i]) @ uncertain) / 2
+        assert found[i] == pytest.approx(expected, rel=1e-5)

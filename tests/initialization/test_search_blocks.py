@@ -265,6 +265,32 @@ def test_the_size_that_is_searched():
     block = blocks.searched_size(replace(size, n_entries=4_000_000))
     assert block.n_entries == 1_000_000
     assert block.shape == (1000, 1000)
+    sparse = blocks.searched_size(replace(size, shape=(4000, 4000), n_entries=4_000_000))
+    assert sparse.shape == (2000, 2000)
     long = blocks.searched_size(replace(size, shape=(40_000, 100), n_entries=4_000_000))
     assert long.shape == (10_000, 100)
     assert Block(Observed.from_dense(np.ones((2, 2))), None, None).is_whole
+
+
+def test_the_average_row_of_a_block_is_one_of_its_longer_side():
+    """A wide table: its block has all of the few rows, and more columns."""
+    observed = Observed.from_dense(problem(20, 300)[1])
+    order = DensityOrder(observed)
+    block = order.block(1000, 10.0, 6000)
+    entries = block.of(observed)
+    assert entries.shape[1] > entries.shape[0]
+    level = int(max(order.levels[1][block.columns].max(), order.levels[0][block.rows].max()))
+    assert order.per_row[level] == pytest.approx(entries.n_entries / max(entries.shape))
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_larger_block_that_shows_more_factors_is_searched(grown, monkeypatch):
+    operations = operations_on(problem(300, 250, bad=0.0)[1])
+    with_options(monkeypatch, coarse_entries=5_000, max_entries=15_000, min_per_row=10.0)
+    coarse, block = search.nested_blocks(operations, None)
+    part, inside = (operations.on(one.of(operations.observed)) for one in (coarse, block))
+    rng = np.random.default_rng(0)
+    found = search.search_entries(part, None, rng)
+    monkeypatch.setattr(VariationalSearch, "grow", lambda *_: grown)
+    better = search.refined(inside, found, coarse, block, None, rng)
+    assert (better is not None) == grown
