@@ -430,6 +430,8 @@ class VariationalSearch:
         open_ = own.failures < OPTIONS.max_failures
         open_ &= own.improvements < OPTIONS.max_improvements
         poor = (deficit > OPTIONS.poor) | (total <= self._explained_by_chance(counts, median))
+        # many outliers may agree with a wrong factor, which then explains more than by chance
+        poor |= self.noise.outlier_share > OPTIONS.many_outliers
         suspect = (deficit > OPTIONS.deficit) & poor & (counts >= self.rank + 2) & open_
         rows = np.flatnonzero(suspect)
         rows = rows[np.argsort(-deficit[rows], kind="stable")]

@@ -86,7 +86,7 @@ class VariationalOptions:
         A row that was improved so often is left alone: it alternates between local maxima.
     deficit : float
         A row is left alone that has more clean entries than the median row by one standard
-        deviation and more. Other rows are repaired if they have
+        deviation and more. With few outliers other rows are repaired only if they have
     poor : float
         fewer than the median row by this many standard deviations, or
     by_chance : float
