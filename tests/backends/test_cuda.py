@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import pickle
@@ -443,3 +444,20 @@ def test_formulas_are_traced():
     assert value_code(Root()) is not None
     # one kernel for every θ
     assert value_code(make_loss("lsp", 1.0))[0] is value_code(make_loss("lsp", 2.0))[0]
+
+
+@needs_gpu
+@pytest.mark.parametrize("rank", [17, 32, 33, 64])
+@pytest.mark.parametrize("wide", [False, True])
+def test_loops_of_generated_kernels_do_not_assign_to_parameters(rank, wide, monkeypatch):
+    """Triton refuses a variable whose type changes in a loop; its interpreter does not notice."""
+    from robustmf.backends.cuda.kernels import eliminate  # noqa: PLC0415 - imports triton
+
+    monkeypatch.setattr(eliminate, "compiled", lambda name, lines: "\n    ".join(lines))
+    (function,) = ast.parse(eliminate.solve.__wrapped__(rank, wide)).body
+    parameters = {one.arg for one in function.args.args}
+    loops = [node for node in ast.walk(function) if isinstance(node, ast.For)]
+    assert loops
+    for node in (inner for loop in loops for inner in ast.walk(loop)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            assert node.id not in parameters

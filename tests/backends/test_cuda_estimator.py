@@ -70,7 +70,7 @@ def assert_same_model(cpu, gpu, clean):
 
 def assert_same_results(cpu, gpu, observed, tmp_path):
     """Fold-in, scores, weights, outlier scores, recommendations; and all again from a file."""
-    size = np.abs(np.asarray(cpu.column_factors_)).max()
+    size = np.abs(np.asarray(cpu.column_factors_)).max() or 1.0
     np.testing.assert_allclose(
         gpu.transform(observed), cpu.transform(observed), atol=1e-3 * max(1, 1 / size)
     )

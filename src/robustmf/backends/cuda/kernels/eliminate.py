@@ -84,25 +84,23 @@ def _panel(start: int, columns: int, halves: int, wide: bool) -> list[str]:
     """The pivots ``start`` … of one panel, HALVES per iteration; column ``start + c`` is a_c."""
     width = columns - start
     each = range(halves)
-    body = [f"first = {start // halves} + t"]
+    body = [f"step = {start // halves} + t"]
     for s in each:
         body += [f"column{h} = a{h}_{s}" for h in each]
         if wide:
             # element c belongs to row `start + HALVES·t + …` + c: the lanes to copy from are then
             # constants of the generated code
-            body += [
-                f"rotated{h} = {_from('column' + str(h), '(first + lane) % 32')}" for h in each
-            ]
+            body += [f"rotated{h} = {_from('column' + str(h), '(step + lane) % 32')}" for h in each]
         body += [
             f"pivot = {_pivot_row(s, halves, wide)}",
-            f"least = {_broadcast(f'floor{s}', 'first', wide)}",
+            f"least = {_broadcast(f'floor{s}', 'step', wide)}",
             "inverse = tl.where(pivot > least, 1.0 / tl.where(pivot > least, pivot, 1.0), 0.0)",
-            f"right = {_broadcast(f'b{s}', 'first', wide)}",
+            f"right = {_broadcast(f'b{s}', 'step', wide)}",
         ]
         for h in each:
-            own = f"tl.where(lane == first, 0.0, column{h})" if h == s else f"column{h}"
+            own = f"tl.where(lane == step, 0.0, column{h})" if h == s else f"column{h}"
             body += [f"share{h} = {own} * inverse", f"b{h} -= share{h} * right"]
-        body.append(f"inverse{s} = tl.where(lane == first, inverse, inverse{s})")
+        body.append(f"inverse{s} = tl.where(lane == step, inverse, inverse{s})")
         moved = halves if s == halves - 1 else 0
         for c in range(s + 1, width):
             body.append(f"element = {_pivot_row(c, halves, wide)}")
@@ -121,7 +119,7 @@ def _pivot_row(c: int, halves: int, wide: bool) -> str:
     return (
         _from(f"rotated{half}", str(lane))
         if wide
-        else _broadcast(f"column{half}", f"first + {lane}", wide)
+        else _broadcast(f"column{half}", f"step + {lane}", wide)
     )
 
 
