@@ -452,7 +452,9 @@ MUTANTS = [
     Mutant("initialization/blocks.py", "(ends - counts)", "ends", _BLOCKS),
     Mutant("initialization/search.py", "if needed <= per_row:", "if True:", _BLOCKS),
     Mutant("initialization/search.py", "* found.rank * sum", "* sum", _BLOCKS),
-    Mutant("initialization/search.py", "block = coarse\n", "pass\n", _BLOCKS),
+    Mutant(
+        "initialization/search.py", "(found, coarse) if better", "(found, block) if better", _BLOCKS
+    ),
     Mutant(
         "initialization/attempts.py",
         "if not grown and not required:",

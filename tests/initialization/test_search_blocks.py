@@ -72,6 +72,16 @@ def test_a_block_is_larger_where_its_rows_would_have_few_entries():
     assert entries.n_entries / max(entries.shape) >= 45
 
 
+def test_a_block_of_everything_is_the_whole():
+    observed = Observed.from_dense(problem(40, 30)[1])
+    assert DensityOrder(observed).block(10**6, 1.0, 10**6).is_whole
+
+
+def test_rows_and_columns_of_a_square_table_are_chosen_independently():
+    block = DensityOrder(Observed.from_dense(np.ones((300, 300)))).block(5000, 1.0, 10_000)
+    assert 0 < (block.rows & block.columns).sum() < 0.6 * block.rows.sum()
+
+
 def test_the_entries_of_a_block():
     X = problem(12, 9)[1]
     X[4] = np.nan
@@ -127,6 +137,7 @@ def test_the_small_block_determines_the_factors_that_it_shows(monkeypatch):
         assert observed.n_entries >= 4 * shown * sum(observed.shape)
         sizes.append(observed.n_entries)
     assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1] < operations.observed.n_entries / 2
     with_options(monkeypatch, coarse_entries=1000, min_per_row=5.0, entries_per_parameter=100.0)
     coarse, block = search.nested_blocks(operations, None)
     assert coarse is block
@@ -147,7 +158,8 @@ def test_factors_that_the_small_block_does_not_determine_are_searched_for_anew(m
     assert search.is_determined(found, operations.observed)
     few = block_of(operations.observed, np.arange(300) < 10, np.arange(250) < 10)
     assert not search.is_determined(found, few)
-    assert not search.is_determined(None, operations.observed)
+    without = replace(found, U=found.U[:, :0], V=found.V[:, :0])
+    assert not search.is_determined(without, operations.observed)
 
 
 def weak_factors(seed=0):
@@ -202,12 +214,13 @@ def test_a_small_block_without_factors_does_not_decide(monkeypatch):
         return found
 
     monkeypatch.setattr(model_choice, "_compared", recorded)
+    monkeypatch.setattr(search, "shown_factors", lambda *_: 0)
     with_options(monkeypatch, coarse_entries=1000, min_per_row=10.0)
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 1)) @ rng.standard_normal((1, 160)) * 0.5
+    X = rng.standard_normal((200, 1)) @ rng.standard_normal((1, 160)) * 0.2
     X += rng.standard_normal(X.shape)
-    model = RobustMF(random_state=0, bias=False).fit(X)
-    assert [rank for _, rank in compared] in ([0, 1], [1])
+    model = RobustMF(random_state=0).fit(X)
+    assert [rank for _, rank in compared] == [0, 1]
     assert model.rank_ == 1
     compared.clear()
     model = RobustMF(random_state=0).fit(rng.standard_normal((200, 160)))

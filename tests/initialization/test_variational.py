@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from robustmf import Observed, RobustMF
 from robustmf.datasets import make_synthetic
+from robustmf.initialization import variational
 from robustmf.initialization.attempts import search_factors
 from robustmf.initialization.noise_mixture import OPTIONS, NoiseLevels, NoiseMixture, NoiseModel
 from robustmf.initialization.spectral import (
@@ -351,3 +353,15 @@ def test_one_gross_outlier_does_not_change_the_noise(value):
     found = search_factors(Observed.from_dense(X), None, Team(1), np.random.default_rng(0))
     assert found.rank == clean.rank == 2
     assert found.sigma == pytest.approx(clean.sigma, rel=0.1)
+
+
+def test_medians_of_entries_are_those_of_all_columns(monkeypatch):
+    """The noise of every other column is ten times as large; there are as many entries of each."""
+    options = replace(variational.OPTIONS, sample=1 << 10)
+    monkeypatch.setattr(variational, "OPTIONS", options)
+    scale = np.where(np.arange(64) % 2 == 0, 1.0, 10.0)
+    rng = np.random.default_rng(0)
+    observed = Observed.from_dense(scale * rng.standard_normal((64, 64)))
+    search = VariationalSearch(observed, Team(1), 0)
+    search.energies = np.tile(scale**2, 64)
+    assert set(search.energies[search.spaced]) == {1.0, 100.0}

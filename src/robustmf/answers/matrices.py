@@ -21,6 +21,9 @@ from robustmf.model import FittedModel
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
 
+#: Cells that are completed together where few of them are needed.
+_CELLS = 1 << 22
+
 
 def predict(model: FittedModel, X: Any, read: ReadRows) -> Any:
     """All cells of new rows, predicted from their own entries; a table if X is one."""
@@ -105,7 +108,10 @@ def _predictions(
     known = (i != UNKNOWN) & (j != UNKNOWN)
     known &= (model.factors.has_bias | has_entries)[i] & _has_entries(model, "column")[j]
     if rows == "new":
-        found[known] = _completed(model, observed)[i[known], j[known]]
+        found[known] = _predicted_cells(model, model.fold_in(observed), i[known], j[known])
+        # a new row without a value is not among those of the entries
+        empty = (i == UNKNOWN) & (j != UNKNOWN) & model.factors.has_bias
+        found[empty] = model.predict_pairs(i[empty], j[empty])
     else:
         found[known] = model.predict_pairs(i[known], j[known])
     return found
@@ -119,6 +125,19 @@ def _require_known(rows: Indices) -> None:
             f"X must have rows of the fit, got {unknown} of {len(rows)} with unknown "
             "ids; fill new rows with rows='new'"
         )
+
+
+def _predicted_cells(model: FittedModel, T: Array, i: Indices, j: Indices) -> Array:
+    """Predictions of new rows with factors T at these cells; some rows at a time are completed."""
+    found = np.empty(len(i))
+    order = np.argsort(i, kind="stable")
+    batch = max(1, _CELLS // max(len(model.factors.column_factors), 1))
+    for low in range(0, len(T), batch):
+        part = order[slice(*np.searchsorted(i[order], [low, low + batch]))]
+        if len(part):
+            completed = model.clip(model.reconstruct(T[low : low + batch]))
+            found[part] = completed[i[part] - low, j[part]]
+    return found
 
 
 def _completed(model: FittedModel, X: Any) -> Array:

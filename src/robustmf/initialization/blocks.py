@@ -23,18 +23,19 @@ class BlockOptions:
     Attributes
     ----------
     max_entries : int
-        Entries that are searched by variational inference, which takes some seconds for as many.
+        Entries of the large block, by which the search takes some seconds. Data with fewer are
+        searched as a whole.
     min_per_row : float
-        The block has more entries if it would have fewer in its average row or column, so that
-        factors can be determined,
+        Entries in an average row of a block, at least, so that factors are determined; a block
+        with fewer is enlarged.
     max_block : int
-        but no more than this.
+        Entries of the large block, at most.
     coarse_entries : int
-        The search begins in a block of so many entries,
+        Entries of the small block, in which the search begins.
     entries_per_parameter : float
-        or more, so that it has as many for each parameter of the factors that its spectrum shows,
+        Entries of the small block, at least, per parameter of the factors that its spectrum shows.
     coarse_share : float
-        if that is at most this share of the block that is searched.
+        There is a small block if it has at most this share of the entries of the large one.
     levels : int
         The resolution of the share of rows and columns in a block.
     batch : int
@@ -120,8 +121,10 @@ class DensityOrder:
         self.observed = observed
         self.levels = []
         lengths = np.zeros(n_levels, np.int64)
+        # a constant seed: the blocks of one table must be nested
+        rng = np.random.default_rng(0)
         for groups in (observed.rows, observed.columns):
-            shuffled = np.random.default_rng(0).permutation(len(groups))
+            shuffled = rng.permutation(len(groups))
             order = shuffled[np.argsort(-groups.counts[shuffled], kind="stable")]
             # small blocks are resolved as finely as large ones
             level = np.empty(len(order), np.int32)
@@ -143,6 +146,8 @@ class DensityOrder:
         largest = int(np.searchsorted(self.n_entries, most, side="right")) - 1
         last = max(0, min(last, largest))
         rows, columns = (level <= last for level in self.levels)
+        if rows.all() and columns.all():
+            return Block(self.observed, None, None)
         return Block(self.observed, rows, columns)
 
 

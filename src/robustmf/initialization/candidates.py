@@ -27,7 +27,8 @@ class ModelCandidate:
         The number of factors.
     error, standard_error : float
         The mean absolute error of entries that are predicted from the others, where errors above
-        three noise levels count as that, and the standard error of this mean.
+        three noise levels count as that, and the standard error of this mean if errors were
+        independent. Differences of models decide, and their standard errors are clustered.
     chosen : bool
         The simplest whose error is the least up to one standard error. Of two models with
         factors the one with more evidence is considered, whatever its error.

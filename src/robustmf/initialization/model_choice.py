@@ -25,11 +25,10 @@ from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.search import (
     extended,
-    is_determined,
-    nested_blocks,
     noise_of_entries,
     refined,
     search_entries,
+    search_in_blocks,
 )
 from robustmf.initialization.variational import FoundFactors
 
@@ -142,23 +141,18 @@ def choose_model(
     ModelChoice or None
         None where there are too few entries for factors, if these are required.
     """
-    host = operations.host()
-    coarse, block = nested_blocks(host, rank)
-    inside = host.on(block.of(host.observed))
-    if coarse is block:
-        found = _compared(inside, rank, with_biases, without_biases, rng)
-    else:
-        part = host.on(coarse.of(host.observed))
-        found = _compared(part, rank, with_biases, without_biases, rng)
-        if found is None or not is_determined(found.chosen.factors, part.observed):
-            # a part of the entries does not show or determine the factors
-            found = _compared(inside, rank, with_biases, without_biases, rng)
-        else:
-            better = _refined(inside, found, rank, rng, coarse, block)
-            if better is None:
-                block = coarse
-            else:
-                found = better
+
+    def search(part: EntryOperations) -> Comparison | None:
+        return _compared(part, rank, with_biases, without_biases, rng)
+
+    def refine(
+        inside: EntryOperations, found: Comparison, coarse: Block, block: Block
+    ) -> Comparison | None:
+        return _refined(inside, found, rank, rng, coarse, block)
+
+    found, block = search_in_blocks(
+        operations.host(), rank, search, refine, lambda one: one.chosen.factors
+    )
     return None if found is None else found.extended(operations, block)
 
 
@@ -288,7 +282,8 @@ def _refined(
     The noise is learned of the model that is chosen. None where the larger block shows no more.
     """
     observed = operations.observed
-    bases = _bases(operations) if len(found.models) > 1 else {}
+    has_bases = any(one.biases is not None for one in found.models)
+    bases = _bases(operations) if has_bases else {}
     models = []
     for one in found.models:
         biases = None if one.biases is None else bases[one.base]
@@ -302,7 +297,7 @@ def _refined(
             factors = replace(one.factors, residuals=left.observed.rows.values.astype(np.float64))
         else:
             continue
-        models.append(replace(one, factors=factors, biases=biases))
+        models.append(replace(one, factors=factors, biases=biases, evidence=factors.evidence))
     compared = Comparison.of(models, range(len(models)), observed)
     chosen = compared.chosen
     if chosen.factors.rank > 0 or chosen.biases is None:

@@ -7,6 +7,7 @@ by robust regression. See docs/design/initial-points.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,22 +67,50 @@ def searched_factors(
 
     None where there are too few entries to find any.
     """
-    host = operations.host()
+
+    def search(part: EntryOperations) -> FoundFactors | None:
+        return search_entries(part, rank, rng)
+
+    def refine(
+        inside: EntryOperations, found: FoundFactors, coarse: Block, block: Block
+    ) -> FoundFactors | None:
+        return refined(inside, found, coarse, block, rank, rng)
+
+    found, block = search_in_blocks(operations.host(), rank, search, refine, lambda one: one)
+    return None if found is None else extended(operations, found, block)
+
+
+def search_in_blocks(
+    host: EntryOperations,
+    rank: int | None,
+    search: Callable[[EntryOperations], Any],
+    refine: Callable[[EntryOperations, Any, Block, Block], Any],
+    factors: Callable[[Any], FoundFactors],
+) -> tuple[Any, Block]:
+    """Search the small block, then the large one; return the result and its block.
+
+    Parameters
+    ----------
+    host : EntryOperations
+    rank : int or None
+    search : callable
+        A search from nothing on these entries; returns None if there are too few.
+    refine : callable
+        From the entries of the large block, a result, its block and the large one: the search
+        continued, or None if that shows no more.
+    factors : callable
+        The factors of a result.
+    """
     coarse, block = nested_blocks(host, rank)
     inside = host.on(block.of(host.observed))
-    part = inside if coarse is block else host.on(coarse.of(host.observed))
-    found = search_entries(part, rank, rng)
     if coarse is not block:
-        if not is_determined(found, part.observed):
-            found = search_entries(inside, rank, rng)
-        else:
-            assert found is not None
-            better = refined(inside, found, coarse, block, rank, rng)
-            if better is None:
-                block = coarse
-            else:
-                found = better
-    return None if found is None else extended(operations, found, block)
+        part = host.on(coarse.of(host.observed))
+        found = search(part)
+        # otherwise a part of the entries does not show or determine the factors
+        if found is not None and is_determined(factors(found), part.observed):
+            better = refine(inside, found, coarse, block)
+            return (found, coarse) if better is None else (better, block)
+    return search(inside), block
 
 
 def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block]:
@@ -113,9 +142,9 @@ def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block
         per_row = needed
 
 
-def is_determined(found: FoundFactors | None, observed: Observed) -> bool:
+def is_determined(found: FoundFactors, observed: Observed) -> bool:
     """Whether there are factors, and enough entries to rely on them."""
-    if found is None or found.rank == 0:
+    if found.rank == 0:
         return False
     return observed.n_entries >= BLOCKS.entries_per_parameter * found.rank * sum(observed.shape)
 

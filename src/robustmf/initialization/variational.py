@@ -26,7 +26,7 @@ from scipy.special import ndtr
 from robustmf import phases
 from robustmf.backends.ridge import FactorRidge, Ridges
 from robustmf.data.observed import Observed
-from robustmf.data.sampling import strided
+from robustmf.data.sampling import evenly_spaced
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.noise_mixture import OPTIONS as NOISE
 from robustmf.initialization.noise_mixture import NoiseMixture, NoiseModel
@@ -122,6 +122,7 @@ class VariationalSearch:
         self.targets = self.values.copy()
         self.reliability = np.empty(len(values))
         self.energies = np.empty(len(values))
+        self.spaced = evenly_spaced(len(values), OPTIONS.sample)
         self.clean = np.empty(len(values))
         self.log_densities = np.empty(len(values))
         self.residuals = np.empty(len(values))
@@ -139,7 +140,7 @@ class VariationalSearch:
     @property
     def typical_energy(self) -> float:
         """A robust variance of the residuals."""
-        return float(np.median(strided(self.energies, OPTIONS.sample))) * MAD_TO_SIGMA**2
+        return float(np.median(self.energies[self.spaced])) * MAD_TO_SIGMA**2
 
     def _equilibrate(self, values: Array) -> float:
         """Divide rows and columns by their scales without the outliers by value known so far.
@@ -152,7 +153,8 @@ class VariationalSearch:
         scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
         most = OPTIONS.largest_value
         self.values = np.clip(values / scale, -most, most)
-        sample = strided(self.values[kept], OPTIONS.sample)
+        sample = self.values[kept]
+        sample = sample[evenly_spaced(len(sample), OPTIONS.sample)]
         self.size = float(np.median(sample**2)) * MAD_TO_SIGMA**2 or 1.0
         center = np.median(sample)
         deviation = np.abs(self.values - center)
@@ -450,7 +452,8 @@ class VariationalSearch:
         """The most clean entries of rows of which one factor, the weakest, is wrong.
 
         A row is fitted to as many entries as it has factors; of the others, ``share`` of which are
-        clean, those remain that the error of that factor leaves within the noise.
+        clean, those remain that the error of that factor leaves within the noise. The error is the
+        difference of two independent factors of its variance.
         """
         error = 2 * float(self.variances.min()) ** 2
         ratio = np.sqrt(1 + error / self.noise.variance)

@@ -51,9 +51,9 @@ class VariationalOptions:
     max_growth : int
         How often factors of the residuals are added,
     surviving : float
-        while at least this share of them are supported by the data.
+        as long as at least this share of the added ones remain.
     resumed_sweeps : int
-        Sweeps before that, from factors that were found in a part of the entries.
+        Sweeps on the large block before its residuals are searched for further factors.
     growth_size : float
         The initial variance of such a factor, in units of the noise.
     many_outliers : float
@@ -85,18 +85,19 @@ class VariationalOptions:
     max_improvements : int
         A row that was improved so often is left alone: it alternates between local maxima.
     deficit : float
-        A row is left alone that has more clean entries than the median row by one standard
-        deviation and more. With few outliers other rows are repaired only if they have
+        A row is not repaired if it has more clean entries than the median row by minus this many
+        standard deviations.
     poor : float
-        fewer than the median row by this many standard deviations, or
+        With few outliers, a row is repaired only if it has fewer clean entries than the median row
+        by this many standard deviations, or is explained by chance.
     by_chance : float
-        no more than a row of which one factor is wrong would have, up to this many standard
-        deviations:
+        A row is explained by chance if it has no more clean entries than a row of which one factor
+        is wrong would have, up to this many standard deviations.
     within_noise : float
-        entries within so many standard deviations of the noise;
+        An entry within this many standard deviations of the noise counts as clean there.
     min_variance : float
-        where the variance of one entry is at least this: a share of nearly 1 would otherwise make
-        every other row suspect.
+        Lower bound of the variance of one entry's being clean: a share of nearly 1 would otherwise
+        make every other row suspect.
     clean_bounds : (float, float)
         Bounds on a row's share of clean entries, from which the number of subsets follows.
     level_interval : int
@@ -128,9 +129,10 @@ class VariationalOptions:
     tail : float
         The density there of the logarithm of residuals beyond all components.
     sample : int
-        Medians over the entries are those of every k-th of them, at least so many.
+        Medians over the entries are those of at most so many, evenly spaced.
     min_direct : float
-        Lower bound of the direct share of an entry's influence on its own prediction.
+        Lower bound of 1 − ρ, the direct share of an entry's influence on its own prediction:
+        1/(1 − ρ) is bounded where ρ is near 1, for factors that are noise anyway.
     batch : int
         Entries whose uncertainty is computed together, which bounds the memory.
     """
