@@ -74,10 +74,9 @@ def assert_same_predictions(whole, model, ratings):
     np.testing.assert_allclose(scores, outlier_scores(whole, frame, **NAMES).compute(), rtol=1e-6)
     for function in (model.outlier_scores, partial(outlier_scores, whole)):
         gap = ratings.assign(rating=ratings.rating.where(ratings.index != 3))
-        with pytest.raises(
-            ValueError, match=f"values must not be missing, but 1 of {len(gap)} are"
-        ):
-            function(dd.from_pandas(gap, npartitions=1), **NAMES).compute()
+        found = function(dd.from_pandas(gap, npartitions=1), **NAMES).compute()
+        assert found.index.equals(ratings.index)
+        assert found.index[found.isna()].tolist() == [3]  # a line without a value is no entry
         with pytest.raises(DuplicateEntryError, match="duplicate entry at row 'u"):
             function(
                 dd.from_pandas(pd.concat([ratings, ratings[:1]], ignore_index=True), npartitions=1),
