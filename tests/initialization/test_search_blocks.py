@@ -285,13 +285,14 @@ def test_the_size_that_is_searched():
     assert Block(Observed.from_dense(np.ones((2, 2))), None, None).is_whole
 
 
-def test_the_average_row_of_a_block_is_one_of_its_longer_side():
-    """A wide table: its block has all of the few rows, and more columns."""
-    observed = Observed.from_dense(problem(20, 300)[1])
+@pytest.mark.parametrize("shape", [(20, 300), (300, 20)])
+def test_the_average_row_of_a_block_is_one_of_its_longer_side(shape):
+    """The block of a long table has all of its few columns, and more rows."""
+    observed = Observed.from_dense(problem(*shape)[1])
     order = DensityOrder(observed)
     block = order.block(1000, 10.0, 6000)
     entries = block.of(observed)
-    assert entries.shape[1] > entries.shape[0]
+    assert max(entries.shape) > min(entries.shape)
     level = int(max(order.levels[1][block.columns].max(), order.levels[0][block.rows].max()))
     assert order.per_row[level] == pytest.approx(entries.n_entries / max(entries.shape))
 
