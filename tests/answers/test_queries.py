@@ -335,7 +335,7 @@ def test_invalid_queries_are_refused_by_name(model):
     empty[:, 1] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyRowsWarning)
-        numbered = RobustMF(1, random_state=0).fit(empty)
+        numbered = RobustMF(1, bias=False, random_state=0).fit(empty)
     with pytest.raises(ValueError, match="items must have entries in the fit"):
         numbered.similar_items(1)
 

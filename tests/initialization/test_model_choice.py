@@ -336,3 +336,12 @@ def test_tables_too_small_for_factors_have_a_center_or_biases(X):
     assert model.rank_ == 0
     np.testing.assert_allclose(model.predict(X), X, rtol=1e-3)
     assert chosen(model) == ("center" if np.ptp(X) == 0 else "biases")
+
+
+@pytest.mark.parametrize("shape", [(2, 50), (50, 2), (3, 4), (100, 3)])
+def test_factors_of_narrow_tables_are_found(shape):
+    rng = np.random.default_rng(0)
+    X = np.outer(1 + rng.random(shape[0]), rng.standard_normal(shape[1]))
+    model = RobustMF(random_state=0).fit(X)
+    assert model.rank_ == 1
+    np.testing.assert_allclose(model.predict(X), X, atol=1e-5)

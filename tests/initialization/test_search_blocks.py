@@ -203,6 +203,25 @@ def test_the_result_of_the_small_block_is_extended_where_the_larger_shows_no_mor
         assert (None if better is None else better.rank) == expected
 
 
+def test_factors_of_less_active_rows_are_found(monkeypatch):
+    """The rows with most entries have other factors than the others."""
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal((400, 2))
+    active = np.arange(400) < 100
+    U[active, 1] = 0
+    U[~active, 0] = 0
+    clean = U @ rng.standard_normal((2, 100))
+    X = clean + 0.1 * rng.standard_normal(clean.shape)
+    X[rng.random(X.shape) > np.where(active, 0.9, 0.3)[:, None]] = np.nan
+    with_options(monkeypatch, max_entries=5000, min_per_row=10.0, coarse_entries=1500)
+    coarse, block = search.nested_blocks(operations_on(X), None)
+    assert not coarse.rows[~active].any()
+    assert block.rows[~active].any()
+    found = search.searched_factors(operations_on(X), None, np.random.default_rng(0))
+    assert found.rank == 2
+    assert np.sqrt(np.mean((found.U @ found.V.T - clean) ** 2)) < 0.1
+
+
 def test_a_small_block_without_factors_does_not_decide(monkeypatch):
     """What it does not show is searched for in all entries."""
     compared = []
@@ -235,7 +254,7 @@ def test_factors_outside_of_the_block_and_their_noise(monkeypatch):
     noisy = X + scale[:, None] * np.random.default_rng(1).standard_normal(X.shape)
     operations = operations_on(noisy)
     with_options(
-        monkeypatch, max_entries=6000, max_block=7000, min_per_row=1.0, coarse_entries=5000
+        monkeypatch, max_entries=3000, max_block=3500, min_per_row=1.0, coarse_entries=50_000
     )
     coarse, block = search.nested_blocks(operations, None)
     assert coarse is block
@@ -276,12 +295,13 @@ def test_the_size_that_is_searched():
     size = ProblemSize((4000, 1000), 1_000_000, 5, 8)
     assert blocks.searched_size(replace(size, n_entries=250_000)).shape == (4000, 1000)
     block = blocks.searched_size(replace(size, n_entries=4_000_000))
-    assert block.n_entries == 1_000_000
-    assert block.shape == (1000, 1000)
-    sparse = blocks.searched_size(replace(size, shape=(4000, 4000), n_entries=4_000_000))
-    assert sparse.shape == (2000, 2000)
-    long = blocks.searched_size(replace(size, shape=(40_000, 100), n_entries=4_000_000))
-    assert long.shape == (10_000, 100)
+    assert block.n_entries == 4_000_000
+    assert block.shape == (4000, 1000)
+    sparse = blocks.searched_size(replace(size, shape=(8000, 8000), n_entries=16_000_000))
+    assert sparse.n_entries == 4_000_000
+    assert sparse.shape == (4000, 4000)
+    long = blocks.searched_size(replace(size, shape=(80_000, 100), n_entries=8_000_000))
+    assert long.shape == (40_000, 100)
     assert Block(Observed.from_dense(np.ones((2, 2))), None, None).is_whole
 
 

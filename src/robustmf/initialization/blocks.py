@@ -56,10 +56,13 @@ OPTIONS = BlockOptions()
 
 
 def searched_size(size: ProblemSize) -> ProblemSize:
-    """The size of the largest block that is searched, for entries at random positions."""
+    """The size of the largest block that is searched, for entries at random positions.
+
+    With other rows and columns it is at most four times the block of those with most entries.
+    """
     if size.n_entries <= OPTIONS.max_entries:
         return size
-    n_entries = min(size.n_entries, OPTIONS.max_block)
+    n_entries = min(size.n_entries, 4 * OPTIONS.max_block)
     m, n = size.shape
     cells = n_entries / size.n_entries * m * n
     short = min(m, n, cells**0.5)
@@ -82,6 +85,27 @@ class Block:
     observed: Observed
     rows: NDArray[np.bool_] | None
     columns: NDArray[np.bool_] | None
+
+    def with_others(self) -> Block:
+        """The block, and as many other rows and columns, at random.
+
+        They show factors that the rows and columns with most entries do not have.
+        """
+        if self.rows is None or self.columns is None:
+            return self
+        rng = np.random.default_rng(0)  # a constant seed, as in DensityOrder
+        masks = []
+        for mask, groups in (
+            (self.rows, self.observed.rows),
+            (self.columns, self.observed.columns),
+        ):
+            others = np.flatnonzero(~mask & (groups.counts > 0))
+            added = rng.choice(others, min(len(others), int(mask.sum())), replace=False)
+            masks.append(mask.copy())
+            masks[-1][added] = True
+        if all(mask.all() for mask in masks):
+            return Block(self.observed, None, None)
+        return Block(self.observed, *masks)
 
     @property
     def is_whole(self) -> bool:

@@ -127,6 +127,7 @@ def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block
     block = whole
     if observed.n_entries > BLOCKS.max_entries:
         block = order.block(BLOCKS.max_entries, BLOCKS.min_per_row, BLOCKS.max_block)
+        block = block.with_others()
     n_entries = block.of(observed).n_entries
     per_row = BLOCKS.min_per_row
     while True:

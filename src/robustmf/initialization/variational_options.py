@@ -139,7 +139,7 @@ class VariationalOptions:
 
     max_rank: int = 50
     entries_per_parameter: float = 1.25
-    min_side: int = 4
+    min_side: int = 2
     largest_value: float = 1e3
     scale_passes: int = 3
     margin: tuple[int, float] = (2, 0.25)
