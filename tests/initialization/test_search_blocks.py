@@ -254,7 +254,7 @@ def test_factors_outside_of_the_block_and_their_noise(monkeypatch):
     noisy = X + scale[:, None] * np.random.default_rng(1).standard_normal(X.shape)
     operations = operations_on(noisy)
     with_options(
-        monkeypatch, max_entries=3000, max_block=3500, min_per_row=1.0, coarse_entries=50_000
+        monkeypatch, max_entries=3000, max_block=3500, min_per_row=1.0, coarse_entries=7000
     )
     coarse, block = search.nested_blocks(operations, None)
     assert coarse is block
