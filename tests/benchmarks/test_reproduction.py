@@ -391,7 +391,7 @@ def test_report_from_the_command_line(tmp_path):
     text = (tmp_path / "out" / "reproduction.md").read_text()
     assert "| LSP, LADMPSAP | not run | not run | not run |" in text
     assert "| m = 250: RMSE |" in text
-    assert "![lsp, θ = 0.5](figures/figure1_lsp.svg)" in text
+    assert "![LSP, θ = 0.5](figures/figure1_lsp.svg)" in text
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} >= {
         "figure1_lsp.svg",
         "figure3_m250.svg",
