@@ -1,4 +1,4 @@
-"""The parts of large data that are searched: the rows and columns with most entries.
+"""The parts of large data that are searched: rows and columns with most entries, and others.
 
 Blocks of different sizes are nested. See docs/design/initial-points.md.
 """
@@ -29,7 +29,7 @@ class BlockOptions:
         Entries in an average row of a block, at least, so that factors are determined; a block
         with fewer is enlarged.
     max_block : int
-        Entries of the large block, at most.
+        Entries of the large block, at most, before other rows and columns are added to it.
     coarse_entries : int
         Entries of the small block, in which the search begins.
     entries_per_parameter : float
