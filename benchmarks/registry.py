@@ -24,6 +24,7 @@ NAMES = (
     "irls",
     "growth",
     "default_fits",
+    "fit_profile",
     "cold_start",
     "mm",
     "baselines",
