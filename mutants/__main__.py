@@ -9,13 +9,13 @@ import argparse
 import ast
 import hashlib
 import json
+import math
 import shutil
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ class Result:
     """What became of a mutant: "killed", "survived", "equivalent", "invalid: …" or "not_run".
 
     ``digest`` identifies the file, without the fault, in which it was tested, and ``commit`` the
-    rest of the code.
+    rest of the code. ``first`` is the outcome of its first run, with the tests that existed
+    when the mutant was chosen; None where it is not known.
     """
 
     area: str
@@ -58,6 +59,7 @@ class Result:
     seconds: float
     digest: str = ""
     commit: str | None = None
+    first: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -87,8 +89,26 @@ def main() -> int:
     parser.add_argument(
         "--record", type=Path, default=_RECORD, help="file for the record of all outcomes"
     )
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="no mutant is begun after this time"
+    )
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        help="run nothing: add the outcomes of this record, made from the same files elsewhere",
+    )
     arguments = parser.parse_args()
+    if arguments.merge:
+        return _merge(arguments.record, arguments.merge)
     recorded = _recorded(arguments.record)
+    chosen = [
+        (area, one)
+        for area in arguments.areas or catalog.areas()
+        for one in catalog.mutants_of(area)
+        if arguments.only in one.file
+        and not (arguments.new and _has_outcome(recorded, area, one))
+        and not (arguments.pending and _is_done(recorded, area, one))
+    ]
     started = time.perf_counter()
     results: list[Result] = []
     with (
@@ -99,28 +119,56 @@ def main() -> int:
         unchanged = Path(folder)
         _copy(_ROOT, unchanged)
         tested = commit()
-        for area in arguments.areas or catalog.areas():
-            chosen = [
-                one
-                for one in catalog.mutants_of(area)
-                if arguments.only in one.file
-                and not (arguments.new and _has_outcome(recorded, area, one))
-                and not (arguments.pending and _is_done(recorded, area, one))
-            ]
-            selections = sorted({one.tests for one in chosen if not one.equivalent})
-            durations = _durations(unchanged, selections, arguments.limit)
-            wrong = [tests for tests in selections if tests not in durations]
-            if wrong:
-                print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
-                return 1
-            limits = [_limit(durations.get(one.tests, 0.0), arguments.limit) for one in chosen]
-            for result in pool.map(partial(_tested, unchanged, area), chosen, limits):
+        selections = sorted({one.tests for _, one in chosen if not one.equivalent})
+        durations = _durations(unchanged, selections, arguments.limit, pool)
+        wrong = [tests for tests in selections if tests not in durations]
+        # the shortest tests first: if time is short, most mutants have an outcome
+        possible = sorted(
+            (durations.get(one.tests, 0.0), k)
+            for k, (_, one) in enumerate(chosen)
+            if one.tests not in wrong
+        )
+
+        def outcome(duration: float, k: int) -> Result | None:
+            if time.perf_counter() - started > arguments.seconds:
+                return None
+            return _tested(unchanged, *chosen[k], _limit(duration, arguments.limit))
+
+        for done in as_completed([pool.submit(outcome, *one) for one in possible]):
+            result = done.result()
+            if result is not None:
                 results.append(replace(result, commit=tested))
                 _update(arguments.record, results[-1:])
     _show(results, time.perf_counter() - started)
+    if wrong:
+        print("these tests fail or do not exist without a fault:", *wrong, sep="\n  ")
+    if len(results) < len(chosen):
+        print(f"{len(chosen) - len(results)} of {len(chosen)} mutants were not tested")
     counted = [one for one in results if one.outcome != "equivalent"]
     killed = sum(one.outcome == "killed" for one in counted)
-    return int(killed < _REQUIRED * len(counted))
+    return int(bool(wrong) or killed < _REQUIRED * len(counted))
+
+
+def _merge(path: Path, other: Path) -> int:
+    """Add the outcomes of another record whose files are those of this checkout; exit status."""
+    known = _recorded(path)
+    added = []
+    for key, found in _recorded(other).items():
+        area, name = key
+        mutants = {str(one): one for one in catalog.mutants_of(area)}
+        if name not in mutants or found["digest"] != _digest(_ROOT, mutants[name]):
+            continue
+        if found["outcome"] not in ("killed", "survived") or _is_done(known, area, mutants[name]):
+            continue
+        first = found.get("first")
+        added.append(
+            Result(
+                area, mutants[name], found["outcome"], 0.0, found["digest"], found["commit"], first
+            )
+        )
+    _update(path, added)
+    print(f"{len(added)} outcomes added")
+    return 0
 
 
 def _recorded(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -160,9 +208,14 @@ def _update(path: Path, results: list[Result]) -> None:
         for mutant in catalog.mutants_of(area):
             found = known.get((area, str(mutant)), {"outcome": _NOT_RUN, "digest": ""})
             one = Result(area, mutant, found["outcome"], 0.0, found["digest"], found.get("commit"))
-            one = new.get(one.key, one)
+            first = found.get("first")
+            if (outcome := new.get(one.key)) is not None:
+                if found["outcome"] == _NOT_RUN:
+                    first = outcome.first or outcome.outcome
+                one = outcome
+            one = replace(one, first=first)
             if mutant.equivalent:
-                one = replace(one, outcome="equivalent", digest="", commit=None)
+                one = replace(one, outcome="equivalent", digest="", commit=None, first=None)
             listed.append(one)
     record = {
         "areas": _summary(listed),
@@ -174,6 +227,7 @@ def _update(path: Path, results: list[Result]) -> None:
                 "digest": one.digest,
                 "commit": one.commit,
                 "aimed": one.mutant.aimed,
+                "first": one.first,
             }
             for one in listed
         ],
@@ -182,14 +236,18 @@ def _update(path: Path, results: list[Result]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _durations(tree: Path, selections: list[str], limit: float) -> dict[str, float]:
+def _durations(
+    tree: Path, selections: list[str], limit: float, pool: ThreadPoolExecutor
+) -> dict[str, float]:
     """Seconds of the selections of tests that pass on the code as it is."""
-    durations = {}
-    for tests in selections:
+
+    def duration(tests: str) -> float | None:
         started = time.perf_counter()
-        if status_of_tests(tree, tests, 4 * limit) == 0:
-            durations[tests] = time.perf_counter() - started
-    return durations
+        passed = status_of_tests(tree, tests, 4 * limit) == 0
+        return time.perf_counter() - started if passed else None
+
+    durations = dict(zip(selections, pool.map(duration, selections), strict=True))
+    return {tests: seconds for tests, seconds in durations.items() if seconds is not None}
 
 
 def _limit(duration: float, limit: float) -> float:

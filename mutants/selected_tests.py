@@ -66,7 +66,11 @@ def _run_tests(tree: Path, selected: list[str], limit: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, resource.RLIM_INFINITY))
     paths = [str(tree / "src"), str(tree)]
-    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    inherited = os.environ.get("PYTHONPATH", "")
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join([*paths, inherited]).rstrip(os.pathsep),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     sys.dont_write_bytecode = True
     sys.path[:0] = paths
     os.chdir(tree)

@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ def main() -> int:
         "--cases", type=int, default=None, help="number of cases of each check, instead of --times"
     )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that run at once")
+    parser.add_argument(
+        "--shares",
+        type=int,
+        default=1,
+        help="processes over which the cases of a check are divided, with seeds of their own",
+    )
     parser.add_argument("--limit", type=float, default=600, help="time limit of a check in seconds")
     parser.add_argument(
         "--record",
@@ -63,10 +71,14 @@ def main() -> int:
         seed = int(np.random.SeedSequence().entropy % 2**31)  # type: ignore[operator]
     print(f"seed {seed}: repeat with --seed {seed}")
     started = time.perf_counter()
-    lines = [
-        _line(name, arguments.cases or _cases(name, arguments.times), seed, arguments.limit)
-        for name in arguments.names or checks.names()
-    ]
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        running = []
+        for name in arguments.names or checks.names():
+            cases = arguments.cases or _cases(name, arguments.times)
+            shares = _shares(cases, seed, arguments.shares)
+            running.append([pool.submit(_line, name, *share, arguments.limit) for share in shares])
+        lines = [_joined([one.result() for one in shares]) for shares in running]
     seconds = time.perf_counter() - started
     _show(lines, seconds)
     if not arguments.names:
@@ -95,6 +107,23 @@ def _cases(name: str, times: float) -> int:
     """A multiple of the usual number of cases of a check."""
     check = importlib.import_module(f"stress.checks.{name}")
     return max(1, round(check.CASES * times))
+
+
+def _shares(cases: int, seed: int, number: int) -> list[tuple[int, int]]:
+    """Cases and seed of each process over which a check is divided."""
+    number = min(number, cases)
+    return [(cases // number + (k < cases % number), seed + k) for k in range(number)]
+
+
+def _joined(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """One line of the shares of a check: the sums, and the seed of the first."""
+    sums = {
+        key: sum((line[key] for line in lines), type(lines[0][key])())
+        for key in ("cases", "failed", "failures")
+    }
+    seconds = max(line["seconds"] for line in lines)
+    shares = {"shares": len(lines)} if len(lines) > 1 else {}
+    return lines[0] | shares | sums | {"seconds": seconds}
 
 
 def _line(name: str, cases: int, seed: int, limit: float) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,43 @@ def test_outcomes_replace_those_of_the_record(tmp_path, monkeypatch):
     assert [counts["not_run"] for counts in record["areas"].values()] == [1, 1]
 
 
+def test_outcomes_of_another_machine_are_added_if_they_concern_the_same_files(
+    tmp_path, monkeypatch, capsys
+):
+    """Those of a file that differs, and those that are known already, are not."""
+    names = ("solvers/objective.py", "solvers/base.py", "solvers/irls.py")
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    mutants = [Mutant(name, "x", "y", "test_a.py") for name in names]
+    monkeypatch.setattr(catalog, "areas", lambda: ["a"])
+    monkeypatch.setattr(catalog, "mutants_of", lambda area: mutants)
+    digests = [runner._digest(ROOT, one) for one in mutants]
+    known = runner.Result("a", mutants[2], "killed", 1.0, digests[2], "c1")
+    runner._update(here, [known])
+    digests[1] = "another file"
+    found = [
+        runner.Result("a", one, "survived", 1.0, digest, "c2")
+        for one, digest in zip(mutants, digests, strict=True)
+    ]
+    runner._update(there, found)
+    runner._merge(here, there)
+    record = json.loads(here.read_text())["mutants"]
+    assert [one["outcome"] for one in record] == ["survived", "not_run", "killed"]
+    assert [one["commit"] for one in record] == ["c2", None, "c1"]
+    assert capsys.readouterr().out == "1 outcomes added\n"
+
+
+def test_the_first_outcome_of_a_mutant_stays_in_the_record(tmp_path, monkeypatch):
+    """It shows what the tests noticed that existed when the mutant was chosen."""
+    path = tmp_path / "record.json"
+    one = Mutant("a.py", "x", "y", "test_a.py")
+    monkeypatch.setattr(catalog, "areas", lambda: ["a"])
+    monkeypatch.setattr(catalog, "mutants_of", lambda area: [one])
+    for outcome in ("survived", "killed"):
+        runner._update(path, [runner.Result("a", one, outcome, 1.0, "d", "c")])
+    (recorded,) = json.loads(path.read_text())["mutants"]
+    assert (recorded["first"], recorded["outcome"]) == ("survived", "killed")
+
+
 def test_a_mutant_is_not_called_hung_where_the_tests_take_as_long():
     assert runner._limit(600.0, 180.0) == 1800.0
     assert runner._limit(5.0, 180.0) == 180.0
@@ -103,7 +141,8 @@ def test_a_mutant_is_not_called_hung_where_the_tests_take_as_long():
 def test_only_tests_that_pass_have_a_duration():
     good = "solvers/test_objective.py"
     wrong = "solvers/test_objective.py -k nothing_of_this_name"
-    assert list(runner._durations(ROOT, [good, wrong], 100)) == [good]
+    with ThreadPoolExecutor(1) as pool:
+        assert list(runner._durations(ROOT, [good, wrong], 100, pool)) == [good]
 
 
 @pytest.mark.slow

@@ -37,6 +37,17 @@ def test_a_line_of_the_record_names_its_seed_commit_and_machine(monkeypatch):
     assert {name: line[name] for name in origin} == origin
 
 
+def test_shares_of_a_check_have_all_cases_and_seeds_of_their_own():
+    assert runner._shares(10, 7, 4) == [(3, 7), (3, 8), (2, 9), (2, 10)]
+    assert runner._shares(2, 7, 4) == [(1, 7), (1, 8)]
+    lines = [
+        {"check": "a", "seed": seed, "cases": 5, "failed": k, "failures": ["x"] * k, "seconds": k}
+        for k, seed in enumerate((7, 8, 9))
+    ]
+    joined = {"cases": 15, "failed": 3, "failures": ["x"] * 3, "seconds": 2, "shares": 3}
+    assert runner._joined(lines) == {"check": "a", "seed": 7} | joined
+
+
 def test_a_failing_case_is_reported_and_the_check_continues():
     tally = Tally()
     for number in range(3):
