@@ -169,7 +169,13 @@ MUTANTS = [
     Mutant("intervals.py", 'require_positive("level", level)', "pass", _INTERVALS),
     Mutant("intervals.py", "np.sort(np.abs(scores)", "np.sort((scores)", _INTERVALS),
     # chosen without looking at the tests
-    Mutant("data/rating_scale.py", "ratio * min(1.0, ratio / (second / third))", "ratio", _RATINGS),
+    Mutant("data/rating_scale.py", "if bend < 0:", "if False:", _RATINGS),
+    Mutant(
+        "data/rating_scale.py",
+        "step - OPTIONS.standard_errors * np.sqrt(error)",
+        "step",
+        _RATINGS,
+    ),
     Mutant("data/rating_scale.py", "on_levels[:-4:-1]", "on_levels[-3:]", _RATINGS),
     Mutant(
         "data/rating_scale.py",
@@ -179,8 +185,8 @@ MUTANTS = [
     ),
     Mutant(
         "data/rating_scale.py",
-        "pdtr(beyond, expected) < OPTIONS.significance",
-        "beyond < expected",
+        "pdtr(beyond, last * np.exp(least_step)) < OPTIONS.significance",
+        "beyond < last * np.exp(least_step)",
         _RATINGS,
     ),
     Mutant("data/rating_scale.py", "< OPTIONS.coverage * total", "< 0", _RATINGS),

@@ -8,6 +8,7 @@ import pytest
 import robustmf
 from robustmf import RMFNL, RobustMF
 from robustmf.data.rating_scale import rating_scale
+from robustmf.validation import UNBOUNDED
 
 
 def stars(rng, low, high, step, size=5000, center=0.7):
@@ -29,7 +30,7 @@ def test_outliers_do_not_define_the_scale(share, stray):
     rng = np.random.default_rng(1)
     values = stars(rng, 1, 5, 1, 20_000)
     values[: int(share * len(values))] = stray
-    assert rating_scale(values) in ((1, 5), None)
+    assert rating_scale(values) in ((1, 5), (-np.inf, 5), UNBOUNDED)
     if stray == 99.0:
         assert rating_scale(values) == (1, 5)
 
@@ -51,7 +52,33 @@ def test_a_scale_that_a_tenth_of_the_entries_leave_is_not_one():
     rng = np.random.default_rng(3)
     values = stars(rng, 1, 5, 1, 20_000)
     values[:2000] = 99.0
-    assert rating_scale(values) is None
+    assert rating_scale(values) == UNBOUNDED
+
+
+def test_half_stars_have_an_upper_end_where_few_are_low():
+    """Frequencies of 0.5, 1, …, 5 in MovieLens latest-small."""
+    shares = np.array([1370, 2811, 1791, 7551, 5550, 20047, 13136, 26818, 8551, 13211])
+    stars = np.arange(0.5, 5.5, 0.5)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        assert rating_scale(rng.choice(stars, 1000, p=shares / shares.sum())) == (-np.inf, 5)
+    assert rating_scale(np.repeat(stars, shares)) == (0.5, 5)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_counts_have_no_upper_end(negated):
+    """Their lower end is 0; with the sign changed it is the upper end."""
+    for seed in range(10):
+        counts = np.random.default_rng(seed).poisson(0.7, 2000).astype(float)
+        expected = (-np.inf, 0) if negated else (0, np.inf)
+        assert rating_scale(-counts if negated else counts) == expected
+
+
+def test_noise_of_the_last_counts_is_no_end():
+    """Eighteen entries are extrapolated beyond the last level, but they may well be thirteen."""
+    counts = np.array([20, 100, 1000, 1000, 40, 18, 18])
+    assert rating_scale(np.repeat(np.arange(7.0), counts)) == UNBOUNDED
+    assert rating_scale(np.repeat(np.arange(7.0), 4 * counts))[1] == 6
 
 
 @pytest.mark.parametrize("size", [300, 20_000, 1_000_000])
@@ -62,9 +89,6 @@ def test_a_scale_that_a_tenth_of_the_entries_leave_is_not_one():
         lambda rng, size: rng.uniform(0, 1, size),
         lambda rng, size: np.rint(rng.standard_normal(size)),
         lambda rng, size: np.rint(3 * rng.standard_normal(size)),
-        lambda rng, size: rng.poisson(0.5, size),
-        lambda rng, size: rng.poisson(3, size),
-        lambda rng, size: rng.geometric(0.3, size),
         lambda rng, size: np.rint(rng.standard_normal(size) * rng.standard_normal(size)),
         lambda rng, size: np.rint(2 * rng.standard_t(3, size)),
         lambda rng, size: 2.0 ** rng.integers(0, 5, size),
@@ -74,7 +98,25 @@ def test_a_scale_that_a_tenth_of_the_entries_leave_is_not_one():
 )
 def test_other_data_have_no_scale(draw, size):
     for seed in range(3 if size == 1_000_000 else 10):
-        assert rating_scale(draw(np.random.default_rng(seed), size)) is None
+        assert rating_scale(draw(np.random.default_rng(seed), size)) == UNBOUNDED
+
+
+@pytest.mark.parametrize("size", [300, 20_000, 1_000_000])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, size: rng.poisson(0.5, size),
+        lambda rng, size: rng.poisson(3, size),
+        lambda rng, size: rng.geometric(0.3, size),
+        lambda rng, size: rng.negative_binomial(2, 0.3, size),
+    ],
+)
+def test_counts_are_not_clipped_above(draw, size):
+    for seed in range(3 if size == 1_000_000 else 10):
+        counts = draw(np.random.default_rng(seed), size)
+        low, high = rating_scale(counts)
+        assert high == np.inf
+        assert low in (counts.min(), -np.inf)
 
 
 def ratings(rng):

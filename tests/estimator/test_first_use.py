@@ -203,6 +203,19 @@ def test_7_recommendations_are_within_the_scale(observed):
     assert np.nanmax(best) == 5
 
 
+def test_7_recommendations_are_within_a_scale_of_which_few_use_the_lower_end():
+    """Half stars with the shares that they have in MovieLens: 1 to 3 % for each below 2."""
+    rng = np.random.default_rng(3)
+    cells = 3.7 + 0.4 * rng.normal(size=(100, 1)) + 0.6 * rng.normal(size=60)
+    cells = np.clip(np.rint(2 * (cells + 0.9 * rng.normal(size=(100, 60)))) / 2, 0.5, 5)
+    user, item = np.nonzero(rng.random(cells.shape) < 0.3)
+    assert 0 < np.mean(cells[user, item] == 0.5) < 0.03
+    stars = Observed.from_triplets(row=user, col=item, value=cells[user, item])
+    model = RobustMF(2, bias=True, reg=0.1, random_state=0).fit(stars)
+    best = [model.recommend(k, n=3).scores for k in range(100)]
+    assert np.nanmax(best) == 5
+
+
 def test_7_the_share_of_bad_entries_is_not_zero_where_some_are_listed(product):
     cells = product.to_numpy() + 0.1 * np.random.default_rng(0).normal(size=product.shape)
     large = np.tile(cells, (12, 1))

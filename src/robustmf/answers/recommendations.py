@@ -143,8 +143,8 @@ def _warn_of_bounds(model: FittedModel, ratings: Array) -> None:
     outside = ratings[(ratings < low) | (ratings > high)]
     if len(outside):
         warn_user(
-            f"{len(outside)} of {len(ratings)} ratings, such as {outside[0]:g}, are outside of "
-            f"bounds_, {low:g} … {high:g}: give them on the scale of the fit",
+            f"{len(outside)} of {len(ratings)} ratings, such as {outside[0]:g}, are outside of the "
+            f"scale of the fit, from {low:g} to {high:g} (bounds_): give them on this scale",
             RatingScaleWarning,
         )
 

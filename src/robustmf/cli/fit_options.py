@@ -67,8 +67,8 @@ class SolverOptions:
         str,
         fit_option(
             "--bounds",
-            help="Clip predictions to an interval, e.g. 1,5 for stars; auto (a rating scale is"
-            " recognized) or none.",
+            help="Clip predictions to an interval, e.g. 1,5 for stars or 0,inf for counts; auto"
+            " (the ends of a rating scale are recognized) or none.",
         ),
     ] = "auto"
     nonnegative: Annotated[

@@ -109,7 +109,7 @@ def settings_of(
     """
     automatic_reg = isinstance(estimator.reg, str)
     solver, mm = name_and_options(estimator.solver)
-    found = rating_scale(values) if finds_bounds(estimator) else None
+    found = rating_scale(values) if finds_bounds(estimator) else UNBOUNDED
     return Settings(
         rank=_rank_before_fit(estimator, shape),
         auto_rank=finds_rank(estimator),
@@ -131,7 +131,7 @@ def settings_of(
         callbacks=[*(estimator.callbacks or ()), *shown],
         validation_fraction=estimator.validation_fraction,
         patience=int(estimator.patience),
-        bounds=bounds_of(estimator, found or UNBOUNDED),
+        bounds=bounds_of(estimator, found),
     )
 
 

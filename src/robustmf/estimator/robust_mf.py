@@ -134,11 +134,12 @@ class RobustMF(
     patience : int, default=5
         See ``validation_fraction``.
     bounds : "auto", (low, high) or None, default="auto"
-        Clip predictions to this interval. "auto" recognizes ratings on a bounded discrete scale,
-        such as 1, 2, …, 5: at least 95 % of the entries have one of 3 to 101 evenly spaced values,
-        and the scale ends at both ends rather than becoming rare. Values outside of it, such as a
-        stray 99, do not widen it. Other data are not clipped; None clips nothing. On a cluster the
-        scale is that of a sample of the values.
+        Clip predictions to this interval, whose ends may be infinite. "auto" recognizes the ends
+        of a discrete scale, such as 1, 2, …, 5: at least 95 % of the entries have one of 3 to 101
+        evenly spaced values, and they end there rather than becoming rare. Each end is judged by
+        itself: where few ratings are low, only the upper end may be found, and counts end at 0.
+        Values outside of the scale, such as a stray 99, do not widen it. Other data are not
+        clipped; None clips nothing. On a cluster the scale is that of a sample of the values.
     random_state : int, Generator or None, default=None
         Random numbers of the initialization and of the entries that are held out.
     device : {"cpu", "cuda"}, default="cpu"
@@ -202,7 +203,8 @@ class RobustMF(
         The ids of rows and columns, where X had them: the labels of a wide table, the ids of a
         long one or of an :class:`Observed`.
     bounds_ : (low, high) or None
-        The interval to which predictions are clipped, given or found.
+        The interval to which predictions are clipped, given or found; an end may be infinite.
+        None if they are not clipped.
     median_, scale_ : float
         Median of the values, and of their absolute values.
     row_scales_, column_scales_ : ndarray of shape (m,) and (n,)
