@@ -156,6 +156,13 @@ def test_devices_and_pipes_are_written_directly(tmp_path):
     assert os.stat(os.devnull).st_ino == before
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="requires /dev/full")
+@pytest.mark.parametrize("write", [MODEL.save, MODEL.report])
+def test_a_full_device_is_reported_by_name(write):
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write("/dev/full")
+
+
 def test_an_open_file_of_the_process_is_not_replaced(tmp_path):
     path = tmp_path / "file"
     with path.open("wb") as file:

@@ -25,6 +25,9 @@ _MAX_NAME_BYTES = 200
 #: Bytes that are collected before they are written.
 _BUFFER_BYTES = 1 << 20
 
+#: A flag that Windows requires.
+_BINARY = getattr(os, "O_BINARY", 0)
+
 #: Names of open files of the process, which must not be replaced by a new file.
 _OPEN_FILES = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
@@ -45,7 +48,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(name))
     mode = _mode(target)
     if os.path.abspath(name).startswith(_OPEN_FILES) or not (mode is None or stat.S_ISREG(mode)):
-        with open(name, "wb") as file:
+        with _naming(name):
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY)
+        with _buffered(descriptor, name) as file:
             yield file
         return
     if mode is not None and not os.access(target, os.W_OK):
@@ -54,8 +59,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with _naming(name):
             descriptor = _create(temporary, mode)
-        with io.BufferedWriter(cast("Any", _Output(descriptor, name)), _BUFFER_BYTES) as file:
-            yield cast("BinaryIO", file)
+        with _buffered(descriptor, name) as file:
+            yield file
             file.flush()
             with _naming(name):
                 os.fsync(descriptor)
@@ -86,8 +91,15 @@ def discard_leftovers(path: str | os.PathLike[str]) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def _buffered(descriptor: int, name: str) -> BinaryIO:
+    """A buffered file of a descriptor, which it closes; errors name the file ``name``."""
+    return cast(
+        "BinaryIO", io.BufferedWriter(cast("Any", _Output(descriptor, name)), _BUFFER_BYTES)
+    )
+
+
 class _Output(io.RawIOBase):
-    """A file descriptor to write to; errors name the file that is being replaced."""
+    """A file descriptor to write to; errors name the file."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         super().__init__()
@@ -124,7 +136,7 @@ def _mode(target: Path) -> int | None:
 
 def _create(temporary: Path, mode: int | None) -> int:
     """Create the temporary file; it is never more accessible than the file that it replaces."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
     permissions = 0o666 if mode is None else stat.S_IMODE(mode)
     descriptor = os.open(temporary, flags, permissions)
     if mode is not None and hasattr(os, "fchmod"):
