@@ -199,6 +199,7 @@ def test_search_over_a_labelled_frame_has_the_scores_of_its_array(frame):
     assert list(names) == [f"robustmf{k}" for k in range(found[0].best_params_["rank"])]
 
 
+@pytest.mark.filterwarnings("ignore::robustmf.exceptions.EmptyRowsWarning")
 def test_entry_weights_are_split_with_the_rows(table):
     """Rows of the weights go to the folds of their rows: bad ones of weight 0 do not matter."""
     X = table[0][:60, :12]

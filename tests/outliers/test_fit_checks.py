@@ -10,7 +10,7 @@ import pytest
 
 import robustmf
 from robustmf import RobustMF
-from robustmf.exceptions import ModelFileError, UnreliableFitWarning
+from robustmf.exceptions import EmptyRowsWarning, ModelFileError, UnreliableFitWarning
 from robustmf.model import FitSummary
 from robustmf.outliers.fit_checks import failed_checks
 from robustmf.outliers.scores import noise_model
@@ -99,7 +99,8 @@ def test_entries_without_weight_are_not_checked():
     model = RobustMF(random_state=0, n_jobs=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnreliableFitWarning)
-        model.fit(X, weights=weights)
+        with pytest.warns(EmptyRowsWarning, match="4 of 120 rows"):
+            model.fit(X, weights=weights)
     assert model.failed_checks_ == ()
 
 

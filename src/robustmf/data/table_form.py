@@ -131,6 +131,13 @@ class TableForm:
         """The form of a table of other entries, whose index and order are not known."""
         return replace(self, index=None, columns=None, lines=None, labels=None, dtype=None)
 
+    def selected(self, mask: NDArray[np.bool_]) -> TableForm:
+        """The form of the entries where ``mask`` is true; lines of the others have no entry."""
+        if self.lines is None:
+            return self
+        position = np.append(np.where(mask, np.cumsum(mask) - 1, NO_ENTRY), NO_ENTRY)
+        return replace(self, lines=position[self.lines])
+
     def to_state(self) -> dict[str, Any]:
         """Plain values for a file; index and order are not kept."""
         return {"library": self.library, "names": list(self.names)}

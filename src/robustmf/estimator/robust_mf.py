@@ -351,8 +351,8 @@ class RobustMF(
         weights : array, default=None
             Factors of each entry's loss: one number ≥ 0 per line of a long table, otherwise per
             observed entry in row order; or an m × n array. The labels of a table or column of
-            pandas must be those of X, in any order. (They weight entries; scikit-learn's
-            sample_weight weights rows.)
+            pandas must be those of X, in any order. An entry of weight 0 is not observed. (They
+            weight entries; scikit-learn's sample_weight weights rows.)
         row, col, value : name of a column, default=None
             The columns of row ids, column ids and values of a long table, one line per entry, as in
             :meth:`Observed.from_triplets`. Only ``row``: the column of row ids of a wide table.
@@ -397,6 +397,9 @@ class RobustMF(
         with training.fit_progress(self) as shown:
             observed = self._observe(X, read_table(X, names), reset=True)
             on_entries = None if weights is None else entry_weights(weights, observed)
+            if on_entries is not None and not on_entries.all():
+                used, on_entries = training.with_weight(observed.to_host(), on_entries)
+                observed = get_backend(self.device).observe(used)
             model = training.fit_entries(self, observed, on_entries, shown, checkpoint=state)
         return self._set_model(model, observed)
 
@@ -473,7 +476,10 @@ class RobustMF(
         """
         model = self.fit(X, weights=weights, **options).model_
         is_long = model.form is not None and model.form.is_long
-        return self._factor_rows(model.row_outputs, X, model.fitted_entries() if is_long else model)
+        entries: Any = model
+        if is_long:  # lines of weight 0 name rows, too
+            entries = model.fitted_entries() if weights is None else model.read(X)
+        return self._factor_rows(model.row_outputs, X, entries)
 
     def memory_estimate(
         self,

@@ -117,6 +117,20 @@ def fit_entries(
     return checked(model, observed, weights)
 
 
+def with_weight(observed: Observed, weights: Array | None) -> tuple[Observed, Array | None]:
+    """The entries in host memory whose weight is not zero, and their weights.
+
+    An entry of weight 0 is not observed: it is in no count, scale, score or warning. The shape is
+    not changed.
+    """
+    if weights is None or (weights > 0).all():
+        return observed, weights
+    used = weights > 0
+    found = observed.select(used)
+    found.form = None if observed.form is None else observed.form.selected(used)
+    return found, weights[used]
+
+
 def fit_more_entries(
     estimator: Any,
     model: FittedModel,
@@ -128,6 +142,7 @@ def fit_more_entries(
     observed, weights = accumulate(
         model.fitted_entries(), model.entries["weights"], new, new_weights
     )
+    observed, weights = with_weight(observed, weights)
     grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
     same_model = (
         estimator.rank in ("auto", model.factors.rank)
