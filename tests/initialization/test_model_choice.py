@@ -11,7 +11,7 @@ import robustmf
 from robustmf import Observed, RobustMF
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.initialization.biases import Biases, learned_biases
+from robustmf.initialization.biases import Biases, center_alone, learned_biases
 from robustmf.initialization.candidates import ModelCandidate, simplest, standard_error
 from robustmf.initialization.model_choice import (
     ConsideredModel,
@@ -345,3 +345,25 @@ def test_factors_of_narrow_tables_are_found(shape):
     model = RobustMF(random_state=0).fit(X)
     assert model.rank_ == 1
     np.testing.assert_allclose(model.predict(X), X, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", ["auto", 1, 2])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_biases_beside_factors_have_the_ridge_of_the_noise_that_factors_leave(rank, noise):
+    """With the ridge of biases alone, large biases cost more than calling all entries outliers."""
+    size = np.arange(1.0, 41.0)
+    X = np.outer(size, size)
+    observed = X + noise * np.random.default_rng(5).normal(size=X.shape)
+    model = RobustMF(rank, bias=True, random_state=0, n_jobs=1).fit(observed)
+    error = model.predict(*np.indices(X.shape)) - X
+    assert np.sqrt(np.mean(error**2)) < max(0.6 * noise, 1e-3)
+    assert model.failed_checks_ == ()
+
+
+def test_ridges_of_biases_are_relative_to_the_noise():
+    biases = Biases(0.0, np.zeros(3), np.zeros(2), 4.0, 2.0, 1.0, sigma=0.5)
+    beside = biases.beside_factors(0.25)
+    assert (beside.row_ridge, beside.column_ridge, beside.sigma) == (1.0, 0.5, 0.25)
+    with Team(1) as team:
+        alone = center_alone(CPUOperations(Observed.from_dense(np.ones((3, 2))), team), biases)
+    assert alone.beside_factors(0.25) is alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class Biases:
         The noise variance over the variance of the biases.
     width : float
         Of Huber's loss, by which the biases were fitted.
+    sigma : float
+        The noise level to which the ridges belong; 0 where they do not depend on it.
     """
 
     center: float
@@ -55,6 +57,18 @@ class Biases:
     row_ridge: float
     column_ridge: float
     width: float
+    sigma: float = 0.0
+
+    def beside_factors(self, sigma: float) -> Biases:
+        """The same biases beside factors that leave noise of this level.
+
+        The variance of the biases is the same, and the ridges are relative to that of the noise.
+        """
+        if self.sigma <= 0:
+            return self
+        variance = (sigma / self.sigma) ** 2
+        ridges = self.row_ridge * variance, self.column_ridge * variance
+        return replace(self, row_ridge=ridges[0], column_ridge=ridges[1], sigma=sigma)
 
     def subtracted_from(self, operations: EntryOperations) -> EntryOperations:
         """Operations on what the biases leave."""
@@ -94,6 +108,7 @@ def learned_biases(operations: EntryOperations) -> Biases:
     b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
     i, j, values = sampled_entries(operations.host().observed)
     ridges = [1.0, 1.0]
+    sigma = 0.0
     sides = ((operations, b, c), (operations.transposed, c, b))
     for loss in losses:
         for side, (own_operations, own, other) in enumerate(sides):
@@ -103,7 +118,7 @@ def learned_biases(operations: EntryOperations) -> Biases:
             sigma = MAD_TO_SIGMA * float(np.median(np.abs(residual)))
             counts = np.asarray(own_operations.observed.rows.counts)
             ridges[side] = _learned_ridge(np.asarray(own)[:, 0], counts, sigma, ridges[side])
-    return Biases(center, b[:, 0], c[:, 0], ridges[0], ridges[1], losses[-1].theta)
+    return Biases(center, b[:, 0], c[:, 0], ridges[0], ridges[1], losses[-1].theta, sigma)
 
 
 def _learned_ridge(

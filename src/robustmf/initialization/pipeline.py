@@ -226,6 +226,8 @@ def _with_biases(
     factors = model.factors
     biases = model.biases
     assert biases is not None
+    if factors.rank > 0:
+        biases = biases.beside_factors(_positive(factors.sigma, operations))
     rank = factors.rank if settings.max_rank is None else settings.max_rank
     factorization = Factorization(
         factors.U, factors.V, biases.center, biases.row_bias, biases.column_bias
@@ -267,8 +269,13 @@ def _with_biases(
 
 def _positive(sigma: float, operations: EntryOperations) -> float:
     """The noise level, at least that of an exact fit."""
+    return max(sigma, _least_sigma(operations))
+
+
+def _least_sigma(operations: EntryOperations) -> float:
+    """The noise level of an exact fit."""
     typical = float(np.median(np.abs(sampled_entries(operations.observed)[2])))
-    return max(sigma, least_sigma(typical, operations.observed.dtype))
+    return least_sigma(typical, operations.observed.dtype)
 
 
 def _is_searchable(settings: Settings) -> bool:
