@@ -111,8 +111,7 @@ def test_codes_of_missing_values_and_given_layouts(tmp_path):
     assert "wide, rows numbered from 0, 99 is missing" in str(
         guess_layout(path, wide=True, missing=[99])
     )
-    with pytest.raises(ValueError, match=r"missing=\[99\] must be given for a wide file only"):
-        guess_layout(path, wide=False, missing=[99])
+    assert str(guess_layout(path, wide=False, missing=[99])).endswith("field 3, 99 is missing")
     with pytest.raises(ValueError, match="col and value must not be given for a wide file"):
         guess_layout(path, wide=True, col=1)
     assert read_ratings(path, wide=True, row=0).row_ids == [1, 99, 5]
@@ -380,3 +379,29 @@ def test_files_of_excel_are_refused_with_the_remedy(tmp_path):
     result = run("audit", path)
     assert result.exit_code == 3
     assert "load_jester" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_cleaned_file_keeps_its_lines_without_a_value(tmp_path, kind, replace):
+    """Their ids are no ids of the matrix, so that the lines of the others are not confused."""
+    rng = np.random.default_rng(0)
+    i, j = np.divmod(np.arange(400), 20)
+    table = pd.DataFrame({"user": i, "item": j, "rating": (i + 1.0) * (j + 2)})
+    table["rating"] += 0.1 * rng.standard_normal(400)
+    table.loc[77, "rating"] += 300
+    first = pd.DataFrame({"user": [-5, 3], "item": [4, -1], "rating": [np.nan, np.nan]})
+    table = pd.concat([first, table, table.iloc[:1].assign(user=30, rating=np.nan)])
+    path, out = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
+    table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path, index=False)
+    options = ["--rank", "1", "--no-bias", "--json"] + ["--replace"] * replace
+    result = run("clean", path, "-o", out, *options)
+    assert result.exit_code == 0, result.output
+    before = table.reset_index(drop=True)
+    after = pd.read_csv(out) if kind == "csv" else pd.read_parquet(out)
+    if not replace:
+        before = before.drop(index=79).reset_index(drop=True)
+    else:
+        assert after.loc[79, "rating"] == pytest.approx(4 * 19, rel=0.01)
+        before.loc[79, "rating"] = after.loc[79, "rating"]
+    pd.testing.assert_frame_equal(after, before)

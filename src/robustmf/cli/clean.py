@@ -83,7 +83,7 @@ def clean(
     found = read_entries(data, file)
     if fill and not found.is_wide:
         raise typer.BadParameter(
-            "needs a wide file (see --wide): a file with a line per entry has no gaps",
+            "needs a wide file (see --wide): in a file with a line per entry gaps have no line",
             param_hint="--fill",
         )
     estimator = make_model(rank, bias, model).fit(found.entries)

@@ -74,8 +74,8 @@ Missing = Annotated[
     str | None,
     _layout_option(
         "--missing",
-        help="Numbers that stand for missing values of a wide file, e.g. 99 or -9,-99;"
-        " empty fields and NA always do.",
+        help="Numbers that stand for missing values, e.g. 99 or -9,-99; empty fields and NA"
+        " always do.",
     ),
 ]
 Omit = Annotated[
@@ -249,10 +249,9 @@ def read_entries(path: Path, options: FileOptions) -> InputFile:
         f" ({share}), values {values.min():g} to {values.max():g}"
     )
     for code in suspected_codes(values):
-        remedy = f"give --missing {code:g}" if file.is_wide else "remove these lines"
         print_note(
             f"{code:g} occurs {int((values == code).sum()):,} times, far from all other values:"
-            f" if it stands for missing values, {remedy}"
+            f" if it stands for missing values, give --missing {code:g}"
         )
     return file
 

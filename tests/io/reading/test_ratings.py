@@ -158,6 +158,33 @@ def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("user,item,rating\na,x,1\na,y,\nb,x,NaN\nc,z,2\n", {}),
+        ("a::x::1\na::y::\nb::x::\nc::z::2\n", {}),
+        ("user;item;rating\na;x;1,0\na;y;-\nb;x;?\nc;z;2,0\n", {}),
+        ("user,item,rating\na,x,1\na,y,99\nb,x,99.0\nc,z,2\n", {"missing": [99]}),
+        ("user;item;rating\na;x;1,0\na;y;-9,5\nb;x;-9,50\nc;z;2,0\n", {"missing": [-9.5]}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_line_without_a_value_is_no_entry(tmp_path, text, given, dtype):
+    """As in a table of pandas; its ids are not those of the matrix."""
+    found = read_ratings(write_file(tmp_path, text), dtype=dtype, **given)
+    assert (found.row_ids, found.column_ids) == (["a", "c"], ["x", "z"])
+    assert found.to_sparse().toarray().tolist() == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize("code", [None, 99.0])
+def test_a_line_of_parquet_without_a_value_is_no_entry(tmp_path, code):
+    values = pa.array([1.0, code, None, 2.0])
+    table = pa.table({"user": ["a", "a", "b", "c"], "item": ["x", "y", "x", "z"], "rating": values})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = read_ratings(tmp_path / "a.parquet", missing=[] if code is None else [code])
+    assert (found.row_ids, found.column_ids) == (["a", "c"], ["x", "z"])
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (
@@ -169,7 +196,7 @@ def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):
         ("1::2::3\n\n1:2:3:4:5\n", "line 3: expected 3 fields, .* got 1"),
         ("1::2::3\n1:x:2::3\n", "line 2: expected 3 fields, .* got 2"),
         ("1,2,3\n\n\n1,3,three\n", "line 4: value 'three' is not a finite number"),
-        ("1,2,3\n1,3,\n", "line 2: value '' is not a finite number; correct or remove the line"),
+        ("1,2,3\n1,3,x\n", "line 2: value 'x' is not a finite number; correct or remove the line"),
         (
             "1;2;3.000,5\n1;3;4.000,5\n",
             "line 1: value '3.000,5' is not a finite number; write numbers without thousands",
@@ -182,9 +209,13 @@ def test_columns_of_a_parquet_file_with_the_same_name(tmp_path):
             "1,2,3\n1,3,\x004\x00\n",
             "the file looks like UTF-16: convert it, e.g. with iconv -f UTF-16 -t UTF-8",
         ),
-        ("1,2,3\n1,3,nan\n", "line 2: value 'nan' is not a finite number"),
+        ("1,2,3\n1,3,nan\n1,4,inf\n", "line 3: value 'inf' is not a finite number"),
+        ("a,b,3\na,,3\n", "line 2: column id '' is missing; correct or remove the line"),
+        ("a,b,3\n,c,\n", "line 2: row id '' is missing; correct or remove the line"),
+        ("a,b,\na,c,NA\n", "no line has a value"),
         ("1,2,3\n1,3,-inf\n", "line 2: value '-inf' is not a finite number"),
-        ("1::2::3\n1::3::\n", "line 2: value '' is not a finite number"),
+        ("1::2::3\n1::3::\n1::4::NA\n", "line 3: value 'NA' is not a finite number"),
+        ("1::2::3\n1:NA:3::4\n", "line 2: expected 3 fields, .* got 2"),
         (
             "1,2,3\n" * 200 + "x,2,3\n",
             "line 201: row id 'x' is not an integer as the first ids are; .* pass text_ids=True",

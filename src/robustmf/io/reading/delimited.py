@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"[ \t]*-?[0-9]{1,1000}[ \t]*")
 def read_delimited(
     source: Source, layout: Layout, dtype: str = "float64"
 ) -> tuple[pa.Table, tuple[str, str, str]]:
-    """The three columns as an Arrow table, and their names."""
+    """The three columns as an Arrow table, and their names; missing values are null."""
     # Arrow splits at one character; with "::" every second field is the empty one between colons
     step = len(layout.delimiter)
     n_fields = step * (layout.n_fields - 1) + 1
@@ -38,17 +38,23 @@ def read_delimited(
     for name, text in zip((row, col), layout.text_ids, strict=True):
         types[name] = pa.string() if text else pa.int64()
     types[value] = pa.type_for_alias(dtype)
-    # only the empty fields between repeated delimiters are null
-    table = read_fields(source, layout, names, types, ("",) if step > 1 else ())
+    table = read_fields(source, layout, names, types, layout.missing_texts)
     chosen = table.select([row, col, value])
     if (
-        any(chosen[name].null_count for name in (row, col, value))
+        any(chosen[name].null_count or _has_empty(chosen[name]) for name in (row, col))
         or not pc.all(pc.is_finite(chosen[value]), min_count=0).as_py()
     ):
         raise locate_fault(source, layout) or source.fault(
-            "a value is missing or not finite; remove such lines"
+            "an id is missing or a value is not finite; remove such lines"
         )
     return chosen, (row, col, value)
+
+
+def _has_empty(ids: pa.ChunkedArray) -> bool:
+    """Whether some of the ids are empty texts."""
+    if not pa.types.is_string(ids.type):
+        return False
+    return bool(pc.any(pc.equal(pc.binary_length(ids), 0), min_count=0).as_py())
 
 
 def read_fields(
@@ -109,6 +115,7 @@ def read_fields(
 def locate_fault(source: Source, layout: Layout | WideLayout) -> MalformedFileError | None:
     """The error of the first line that does not have the layout."""
     checks = _wide_checks(layout) if isinstance(layout, WideLayout) else _long_checks(layout)
+    missing = MISSING if isinstance(layout, WideLayout) else layout.missing_texts
     header = header_lines(source, layout)
     for number, line in records(source.text(), layout.delimiter):
         if number <= header or not line.strip("\r\n"):
@@ -122,8 +129,11 @@ def locate_fault(source: Source, layout: Layout | WideLayout) -> MalformedFileEr
             )
         for position, what, check in checks:
             field = fields[position]
-            if layout.decimal == "," and check in (_check_value, _check_cell):
-                field = with_point(field)
+            if check is _check_value:
+                if field in missing:
+                    continue
+                if layout.decimal == ",":
+                    field = with_point(field)
             if (remedy := check(field)) is not None:
                 return source.fault(f"{what} {quoted(fields[position])} {remedy}", number)
     return None
@@ -131,21 +141,17 @@ def locate_fault(source: Source, layout: Layout | WideLayout) -> MalformedFileEr
 
 def _long_checks(layout: Layout) -> list[Check]:
     return [
-        (layout.row, "row id", _check_text if layout.text_ids[0] else _check_integer),
-        (layout.col, "column id", _check_text if layout.text_ids[1] else _check_integer),
+        (layout.row, "row id", _check_text_id if layout.text_ids[0] else _check_integer),
+        (layout.col, "column id", _check_text_id if layout.text_ids[1] else _check_integer),
         (layout.value, "value", _check_value),
     ]
 
 
 def _wide_checks(layout: WideLayout) -> list[Check]:
-    checks: list[Check] = [(k, "value", _check_cell) for k in layout.value_positions]
+    checks: list[Check] = [(k, "value", _check_value) for k in layout.value_positions]
     if layout.row is not None:
         checks.append((layout.row, "row id", _check_text if layout.text_ids else _check_integer))
     return checks
-
-
-def _check_cell(field: str) -> str | None:
-    return None if field in MISSING else _check_value(field)
 
 
 def _check_integer(field: str) -> str | None:
@@ -162,6 +168,10 @@ def _check_text(field: str) -> str | None:
     except UnicodeEncodeError:
         return "is not UTF-8; convert the file, e.g. with iconv"
     return None
+
+
+def _check_text_id(field: str) -> str | None:
+    return _check_text(field) if field else "is missing; correct or remove the line"
 
 
 def _check_value(field: str) -> str | None:

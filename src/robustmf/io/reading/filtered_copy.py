@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.ids import Vocabulary
+from robustmf.data.ids import UNKNOWN, Side, Vocabulary, as_list
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
 from robustmf.io.atomic import replacing
@@ -134,12 +134,12 @@ def copy_with_changes(
             with _compressed(out, new) as kept:
                 if isinstance(layout, WideLayout):
                     return _copy_cells(source, layout, changes, n, kept)
-                return _copy_lines(source, layout, changes, n, kept)
+                return _copy_lines(source, layout, changes, entries, kept)
         if columns is not None:
             names = ColumnNames(*columns)
             if not names.are_long:
                 return _copy_wide_parquet(source, names.row, changes, n, new)
-            return _copy_parquet(source, names, changes, n, new)
+            return _copy_parquet(source, names, changes, entries, new)
         with _compressed(out, new) as kept:
             _save_matrix(_changed_matrix(entries, changes), _format(path), kept)
         return len(changes.positions)
@@ -177,19 +177,28 @@ def _compressed(path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def _changed_lines(
-    rows: Any, cols: Any, changes: Changes, n: int
+    rows: Any, cols: Any, changes: Changes, entries: Observed
 ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Which lines with these ids are changed, and their values."""
-    i = Vocabulary.encode(rows, "row")[0]
-    j = Vocabulary.encode(cols, "column")[0]
-    return changes.at(i.astype(np.int64) * n + j)
+    i = _indices(rows, entries.row_ids, "row")
+    j = _indices(cols, entries.column_ids, "column")
+    changed, values = changes.at(i * entries.shape[1] + j)
+    return changed & (i != UNKNOWN) & (j != UNKNOWN), values
 
 
-def _copy_lines(source: Source, layout: Layout, changes: Changes, n: int, out: BinaryIO) -> int:
+def _indices(column: Any, ids: Any, side: Side) -> NDArray[Any]:
+    """Indices of the ids of all lines; unknown where an id has no entry."""
+    of_line, found = Vocabulary.encode(column, side)
+    return Vocabulary(ids, side).indices(as_list(found.ids)).astype(np.int64)[of_line]
+
+
+def _copy_lines(
+    source: Source, layout: Layout, changes: Changes, entries: Observed, out: BinaryIO
+) -> int:
     from robustmf.io.reading.delimited import read_delimited  # noqa: PLC0415 - needs pyarrow
 
     table, (row, col, _) = read_delimited(source, layout)
-    changed, values = _changed_lines(table[row], table[col], changes, n)
+    changed, values = _changed_lines(table[row], table[col], changes, entries)
 
     def edit(line: int, content: bytes) -> bytes:
         if np.isnan(values[line]):
@@ -297,20 +306,24 @@ def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _copy_parquet(
-    source: Source, names: ColumnNames, changes: Changes, n: int, out: BinaryIO
+    source: Source, names: ColumnNames, changes: Changes, entries: Observed, out: BinaryIO
 ) -> int:
     import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is written
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    from robustmf.data.columns import triplet_columns  # noqa: PLC0415 - as above
+    from robustmf.data.columns import selected, triplet_columns  # noqa: PLC0415 - as above
     from robustmf.io.reading.parquet import read_table  # noqa: PLC0415 - as above
 
     table = read_table(source)
-    rows, cols, before = triplet_columns(table, *names)
-    changed, values = _changed_lines(rows, cols, changes, n)
+    rows, cols, before = triplet_columns(table, *names, with_missing=True)
+    has_value = ~np.isnan(before)
+    changed, values = np.zeros(len(before), bool), np.zeros(len(before))
+    changed[has_value], values[has_value] = _changed_lines(
+        selected(rows, has_value), selected(cols, has_value), changes, entries
+    )
     removed = changed & np.isnan(values)
     if (changed & ~removed).any():
-        after = pa.array(np.where(changed & ~removed, values, before))
+        after = pa.array(np.where(changed & ~removed, values, before), from_pandas=True)
         table = table.set_column(table.column_names.index(names.value), names.value, after)
     pq.write_table(table.filter(pa.array(~removed)), out)
     return int(changed.sum())

@@ -14,6 +14,7 @@ from robustmf.data.tables import COLUMN_IDS, ROW_IDS, VALUES, known_position
 from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.source import Source
 from robustmf.io.reading.wide import (
+    MISSING,
     WideLayout,
     count_position,
     has_decimal_commas,
@@ -49,6 +50,9 @@ class Layout:
         Whether the row ids and the column ids are text; otherwise they are integers.
     decimal : str, default="."
         The decimal mark of numbers, "." or ",".
+    missing : tuple of float, default=()
+        Numbers that stand for missing values, besides empty fields. A line without a value is no
+        entry.
     """
 
     delimiter: str
@@ -59,6 +63,15 @@ class Layout:
     n_fields: int
     text_ids: tuple[bool, bool]
     decimal: str = "."
+    missing: tuple[float, ...] = ()
+
+    @property
+    def missing_texts(self) -> tuple[str, ...]:
+        """Texts of missing values; only empty ones if the delimiter is repeated.
+
+        Arrow would accept the others between the characters of the delimiter, too.
+        """
+        return MISSING if len(self.delimiter) == 1 else ("",)
 
     @property
     def has_known_names(self) -> bool:
@@ -74,9 +87,10 @@ class Layout:
             for k, text in zip((self.row, self.col), self.text_ids, strict=True)
         ]
         header = "header" if self.names else "no header"
+        codes = "".join(f", {code:g} is missing" for code in self.missing)
         return (
             f"{separation(self.delimiter, self.decimal)}, {header}; "
-            f"row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}"
+            f"row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}{codes}"
         )
 
 
@@ -197,8 +211,8 @@ def guess_layout(
         integer. The row ids of a wide file are the column ``row``; if None, the first one, if it is
         not a number or named as a label ("time", "id", …).
     missing : sequence of float, default=()
-        Numbers that stand for missing values of a wide file, besides empty fields, "NA", "NaN", "-"
-        and similar words.
+        Numbers that stand for missing values, besides empty fields, "NA", "NaN", "-" and similar
+        words. A line of a long file whose value is missing is no entry.
     omit : sequence of str or int, default=None
         Names or positions of fields of a wide file that are not columns of the matrix. If None, the
         first field of a file without a header, if it is the number of the values of its line, as in
@@ -281,11 +295,6 @@ def guess_layout(
         return replace(
             found, omitted=omitted, count=count if count in omitted else None, decimal=decimal
         )
-    if missing:
-        raise ValueError(
-            f"missing={list(missing)} must be given for a wide file only (wide=True); "
-            "remove the lines without a value from this one"
-        )
     if omit:
         raise ValueError(
             f"omit={list(omit)} must be given for a wide file only (wide=True); the other columns "
@@ -295,7 +304,8 @@ def guess_layout(
     kinds = (
         (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
     )
-    return Layout(delimiter, names, i, j, k, len(first), kinds, decimal)
+    codes = tuple(map(float, missing))
+    return Layout(delimiter, names, i, j, k, len(first), kinds, decimal, codes)
 
 
 def _guess_delimiter(line: str) -> str | None:

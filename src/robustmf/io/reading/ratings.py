@@ -62,7 +62,8 @@ def read_ratings(
         Whether a text or Parquet file has a column for every column of the matrix; None guesses it.
         See :func:`guess_layout`.
     missing : sequence of float, default=()
-        Numbers that stand for missing values of a wide file.
+        Numbers that stand for missing values, besides empty fields and words such as "NA". A line
+        of a long file whose value is missing is no entry.
     omit : sequence of str or int, default=None
         Fields of a wide text file that are not columns of the matrix; None guesses them. See
         :func:`guess_layout`.
@@ -127,7 +128,9 @@ def read_ratings(
         if isinstance(layout, WideLayout):
             return _attributed(source, read_wide, layout, dtype)
         table, names = read_delimited(source, layout, dtype)
+        missing = layout.missing
     try:
+        table = _with_values(table, names[2], missing)
         row_ids, column_ids, values = (table[name] for name in names)
         ratings = Observed.from_triplets(
             row=row_ids, col=column_ids, value=values, duplicates=duplicates
@@ -141,6 +144,24 @@ def read_ratings(
     except (ValueError, TypeError) as error:
         raise source.fault(str(error)) from None
     return _with_precision(ratings, dtype)
+
+
+def _with_values(table: Any, value: str, missing: Sequence[float]) -> Any:
+    """The lines of an Arrow table whose value is not missing."""
+    import pyarrow as pa  # noqa: PLC0415 - import deferred until a file is read
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    values = table[value]
+    is_missing = pc.is_null(values, nan_is_null=True)
+    if missing:
+        if not pa.types.is_floating(values.type):
+            values = values.cast(pa.float64())
+        is_missing = pc.or_(is_missing, pc.is_in(values, pa.array(missing).cast(values.type)))
+    if not pc.any(is_missing, min_count=0).as_py():
+        return table
+    if pc.all(is_missing).as_py():
+        raise ValueError("no line has a value; a table needs at least one entry")
+    return table.filter(pc.invert(is_missing))
 
 
 def _is_matrix_market(source: Source) -> bool:
