@@ -367,3 +367,17 @@ def test_ridges_of_biases_are_relative_to_the_noise():
     with Team(1) as team:
         alone = center_alone(CPUOperations(Observed.from_dense(np.ones((3, 2))), team), biases)
     assert alone.beside_factors(0.25) is alone
+
+
+@pytest.mark.parametrize("unit", [1.0, 300.0])
+@pytest.mark.parametrize(
+    "X",
+    [np.full((2, 2), 3.0), np.array([[1.0, 2.0], [2.0, 4.0]]), np.arange(1.0, 5.0)[:, None]],
+    ids=["constant", "rank 1", "column"],
+)
+@pytest.mark.parametrize("settings", [{"rank": 1}, {"bias": False}], ids=["rank", "bias"])
+def test_a_model_of_factors_that_is_required_is_fitted_to_tables_of_any_size(X, settings, unit):
+    """Where entries are too few to see their noise, λ is that of a noise of a tenth of them."""
+    for table in (X, X.T):
+        model = RobustMF(random_state=0, **settings).fit(unit * table)
+        np.testing.assert_allclose(model.predict(*np.indices(table.shape)), unit * table, rtol=0.02)

@@ -34,6 +34,7 @@ from robustmf.initialization.regularization import (
     average_reg,
     biases_are_open,
     in_units,
+    least_reg,
     search_regularization,
 )
 from robustmf.initialization.scales import least_sigma
@@ -131,6 +132,10 @@ def _initialize_oriented(
         rank = settings.rank if candidate is None else candidate.rank
         problem = Problem(operations, rank, settings.reg)
         settings, paper_reg = in_units(settings, problem, candidate is not None)
+        if model is None and _is_searched(settings, choice):
+            # too few entries for a search, or to see their noise
+            paper_reg = least_reg(settings, Problem(operations, rank, 0.0))
+            settings = replace(settings, reg=min(settings.reg, paper_reg))
     initial = _initial_point(settings, operations, sample_weights, rng, choice, candidate, searched)
     if settings.auto_reg:
         settings, initial = _choose_regularization(

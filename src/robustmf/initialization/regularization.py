@@ -167,7 +167,7 @@ def search_regularization(
     search = Search(
         settings.rank,
         settings.loss_at,
-        partial(_least_reg, settings),
+        partial(least_reg, settings),
         settings.reg_by_count,
         settings.bias_unit,
         operations.on(kept),
@@ -195,7 +195,7 @@ def _error(holdout: Holdout, bounds: tuple[float, float], U: Array, V: Array) ->
     return holdout.error(U, V, bounds)
 
 
-def _least_reg(settings: Settings, problem: Problem) -> float:
+def least_reg(settings: Settings, problem: Problem) -> float:
     """The first λ of a search: right for noise far below the values' scale."""
     if settings.loss.degree != 2:
         return settings.reg
