@@ -379,7 +379,9 @@ def test_the_evidence_leaves_the_state_of_the_search():
     cost = sum(side.divergence(search.precision) for side in (search.rows, search.columns))
     search.weights[:] = 0
     search.expectations()
-    assert evidence == pytest.approx(search.log_densities.sum() - cost)
+    # the density of values in the unit of the data
+    scales = search.row_scale[search.i] * search.column_scale[search.j] * search.unit
+    assert evidence == pytest.approx(search.log_densities.sum() - np.log(scales).sum() - cost)
 
 
 def test_the_result_is_in_the_unit_of_the_data():
@@ -408,3 +410,37 @@ def test_sigma_and_scales_are_those_of_an_entry():
     level = np.sqrt(variance) * search.unit * search.row_scale[i] * search.column_scale[j]
     scales = found.noise.row_scales[i] * found.noise.column_scales[j]
     assert found.sigma * scales == pytest.approx(level)
+
+
+def test_a_row_that_determines_its_columns_takes_longer_steps():
+    """One row without noise among noisy ones: it and its columns alternate slowly."""
+    rng = np.random.default_rng(2)
+    U = rng.standard_normal((30, 2))
+    V = rng.standard_normal((40, 2))
+    U[0] *= 8
+    observed = Observed.from_dense(U @ V.T + rng.standard_normal((30, 40)))
+    search = VariationalSearch(observed, Team(1), 1, (0.0, 0.0))
+    root = np.sqrt(search.unit)
+    search.start(U / root, V / root, 1e-2)
+    search.noise.impose(1 / search.unit**2, 16.0)
+    search.expectations()
+    search.sweep()
+    before = search.rows.U.copy()
+    # of the precision of a column so much is of one row's entry
+    a, c = np.tril_indices(2)
+    leverages = np.empty(30)
+    weights = search.weights.reshape(30, 40)
+    for i in range(30):
+        outer = before[i, a] * before[i, c]
+        leverages[i] = np.mean(weights[i] * (search.columns.covariances @ outer))
+    leverages = np.minimum(leverages, 1.0)
+    search.posteriors(search.rows, search.columns)
+    step = search.rows.U - before
+    search.rows.U = before.copy()
+    search.posteriors(search.rows, search.columns, relaxed=True)
+    typical = 2 * 40 / 1200
+    excess = np.maximum(1 - (1 - leverages) / (1 - typical), 0)
+    assert 0.3 < leverages[0] < 1
+    np.testing.assert_allclose(
+        search.rows.U - before, step / (1 - 0.8 * excess)[:, None], rtol=1e-5, atol=1e-12
+    )

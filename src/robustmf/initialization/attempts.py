@@ -49,6 +49,10 @@ def search_factors(
         if search.is_clear or (search.rank >= shown and not many_outliers):
             break
     best = max(attempts, key=lambda attempt: attempt.evidence())
+    rescaled = _rescaled(best, rank)
+    if rescaled is not best:
+        best = rescaled
+        n_complete = 0
     if n_complete == 0:
         _complete(best, rank)
     return best.found()
@@ -58,6 +62,7 @@ def refine_factors(
     observed: Observed,
     U: Array,
     V: Array,
+    exponents: tuple[float, float],
     rank: int | None,
     team: Team,
     rng: np.random.Generator,
@@ -65,13 +70,12 @@ def refine_factors(
 ) -> FoundFactors | None:
     """The search continued from factors that were found in a part of the entries.
 
+    ``exponents`` are those of the scales there.
     None if the residuals show no further factors and the result is not ``required``.
     """
-    search = VariationalSearch(observed, team, int(rng.integers(1 << 40)))
-    search.resume(U, V)
-    for _ in range(OPTIONS.resumed_sweeps):
-        search.learning_sweep()
-    grown = search.grow(_most_factors(observed, rank))
+    seed = int(rng.integers(1 << 40))
+    search = VariationalSearch(observed, team, seed, exponents)
+    grown = _resume(search, U, V, rank)
     if not grown and not required:
         return None
     _settle(search)
@@ -147,9 +151,35 @@ def _shown_factors(search: VariationalSearch, values: Array, most: int) -> int:
 def _settle(search: VariationalSearch) -> None:
     """Settle; with many outliers their distribution is learned too."""
     search.settle()
-    if search.rank and search.noise.outlier_share > OPTIONS.many_outliers:
+    many_outliers = search.noise.outlier_share > OPTIONS.many_outliers
+    if search.rank and many_outliers and not search.noise.is_free:
         search.noise.is_free = True
         search.settle()
+
+
+def _resume(search: VariationalSearch, U: Array, V: Array, rank: int | None) -> bool:
+    """Begin at these factors, in the unit of the data, and those that their residuals show.
+
+    Returns whether there are any of the latter.
+    """
+    search.resume(U, V)
+    for _ in range(OPTIONS.resumed_sweeps):
+        search.learning_sweep()
+    return search.grow(_most_factors(search.observed, rank))
+
+
+def _rescaled(search: VariationalSearch, rank: int | None) -> VariationalSearch:
+    """The search continued with the scales that suit its factors, if the evidence is larger.
+
+    Otherwise ``search`` itself. Sizes of rows that strong factors make different hide weak ones.
+    """
+    exponents, gain = search.preferred_exponents()
+    if gain <= OPTIONS.rescaling_gain:
+        return search
+    rescaled = VariationalSearch(search.observed, search.team, search.seed, exponents)
+    _resume(rescaled, *search.factors(), rank)
+    _settle(rescaled)
+    return max(search, rescaled, key=lambda attempt: attempt.evidence())
 
 
 def _complete(search: VariationalSearch, rank: int | None, growing: bool = True) -> None:
@@ -200,7 +230,7 @@ def _add_factors(best: _BestState, most: int) -> None:
         if search.is_exhausted or not search.grow(most):
             break
         added = search.rank - before
-        search.settle()
+        _settle(search)
         few_outliers = search.noise.outlier_share <= OPTIONS.many_outliers
         if not best.update(by_prediction=few_outliers):
             break
@@ -227,7 +257,7 @@ def _repair_again(best: _BestState) -> None:
             break
         if search.is_exhausted:
             break
-        search.settle()
+        _settle(search)
         if not best.update():
             break
     best.restore()

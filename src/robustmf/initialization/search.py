@@ -183,7 +183,8 @@ def refined(
         for own, of_block in zip(coarse.indices, block.indices, strict=True)
     )
     U, V = _extended_factors(host, found, rows, columns)
-    return refine_factors(host.observed, U, V, rank, host.team, rng, block.is_whole)
+    exponents = found.exponents
+    return refine_factors(host.observed, U, V, exponents, rank, host.team, rng, block.is_whole)
 
 
 def extended(operations: EntryOperations, found: FoundFactors, block: Block) -> Candidate:

@@ -73,6 +73,8 @@ class FoundFactors:
         The log evidence of the model, in the unit of the data: the higher, the better.
     log_densities : array over the entries
         The log density of each entry given the others.
+    exponents : (float, float)
+        Of the scales by which rows and columns were divided.
     """
 
     U: Array
@@ -85,6 +87,7 @@ class FoundFactors:
     residuals: Array
     evidence: float
     log_densities: Array
+    exponents: tuple[float, float]
 
     @property
     def rank(self) -> int:
@@ -93,9 +96,19 @@ class FoundFactors:
 
 
 class VariationalSearch:
-    """One search on the entries of ``observed``; see the module."""
+    """One search on the entries of ``observed``; see the module.
 
-    def __init__(self, observed: Observed, team: Team, seed: int) -> None:
+    Rows and columns are divided by the median sizes of their values, raised to the ``exponents``.
+    """
+
+    def __init__(
+        self,
+        observed: Observed,
+        team: Team,
+        seed: int,
+        exponents: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
+        self.exponents = exponents
         self.team = team
         self.seed = seed
         rows = observed.rows
@@ -149,7 +162,8 @@ class VariationalSearch:
         """
         kept = ~self.gross
         observed = self.observed if kept.all() else self.observed.select(kept)
-        self.row_scale, self.column_scale = equilibrating_scales(observed)
+        scales = equilibrating_scales(observed)
+        self.row_scale, self.column_scale = map(np.power, scales, self.exponents)
         scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
         most = OPTIONS.largest_value
         self.values = np.clip(values / scale, -most, most)
@@ -178,7 +192,7 @@ class VariationalSearch:
         self.precision = np.full(rank, 1 / np.sqrt(self.size / max(rank, 1)))
         self.variances = 1 / self.precision
 
-    def posteriors(self, own: Side, other: Side) -> None:
+    def posteriors(self, own: Side, other: Side, relaxed: bool = False) -> None:
         """Posteriors of one side, given the other and the weights."""
         weights = own.take(self.weights)
         size = other.covariances.shape[1]
@@ -194,6 +208,8 @@ class VariationalSearch:
             other.U,
             other.covariances,
             self.precision,
+            min(self.rank * len(other.U) / len(weights), OPTIONS.largest_leverage),
+            OPTIONS.row_relaxation if relaxed else 0.0,
             own.U,
             own.covariances,
         )
@@ -239,10 +255,10 @@ class VariationalSearch:
         self.sums = (used, moments, float(energy))
         self.n_passes += 1
 
-    def sweep(self) -> None:
+    def sweep(self, relaxed: bool = False) -> None:
         """Posteriors of rows and columns, in the basis in which both have diagonal moments."""
-        self.posteriors(self.rows, self.columns)
-        self.posteriors(self.columns, self.rows)
+        self.posteriors(self.rows, self.columns, relaxed)
+        self.posteriors(self.columns, self.rows, relaxed)
         self.balance()
 
     def balance(self) -> None:
@@ -487,7 +503,7 @@ class VariationalSearch:
             repairing = changed > 0
             complete = k % interval == 0
             due = complete and not (repairing and self.levels_are_learned)
-            moved = self.learning_sweep(due, repairing, complete)
+            moved = self.learning_sweep(due, repairing, complete, relaxed=not repairing)
             if changed and k % OPTIONS.repair_interval == OPTIONS.repair_interval - 1:
                 changed = self.repair()
                 repairs += 1
@@ -539,10 +555,14 @@ class VariationalSearch:
                 break
 
     def learning_sweep(
-        self, levels: bool = False, common: bool = False, complete: bool = True
+        self,
+        levels: bool = False,
+        common: bool = False,
+        complete: bool = True,
+        relaxed: bool = False,
     ) -> float:
         """One sweep that learns prior variances and noise; the largest change of the former."""
-        self.sweep()
+        self.sweep(relaxed)
         moved = self.learn_precision(0.0, OPTIONS.relaxation)
         assert self.sums is not None
         self.noise.learn(*self.sums)
@@ -649,6 +669,8 @@ class VariationalSearch:
     def evidence(self) -> float:
         """Approximate log evidence of the model: fit to the entries less the cost of the factors.
 
+        It is that of the data in their own unit.
+
         The cost is the Kullback–Leibler divergence of the factors' posterior from their prior.
         """
         weights = self.weights
@@ -657,10 +679,44 @@ class VariationalSearch:
         self.targets = self.targets.copy()
         vars(self).update({name: np.empty_like(weights) for name in _OF_ENTRIES})
         self.expectations()
-        fit = float(self.log_densities.sum())
+        fit = float(self.log_densities.sum() - self._log_scales.sum())
         self.weights = weights
         vars(self).update(kept)
         return fit - sum(side.divergence(self.precision) for side in self.sides)
+
+    @property
+    def _log_scales(self) -> Array:
+        """The logarithms of the scales of the entries, in the unit of the data."""
+        scales = np.log(self.row_scale[self.i]) + np.log(self.column_scale[self.j])
+        return np.asarray(scales + np.log(self.unit))
+
+    def preferred_exponents(self) -> tuple[tuple[float, float], float]:
+        """Exponents of the scales for which the factors are most likely; the gain of evidence.
+
+        A factor of rows divided by their scales has the same prior variance for all rows. So has a
+        factor of rows of different units; but where a few strong factors make the sizes of rows
+        different, weak ones have nothing to do with these sizes. The gain is that of the log
+        density of the factors, each with the variance that fits it best.
+        """
+        a, c = np.tril_indices(self.rank)
+        exponents = []
+        total = 0.0
+        for side, exponent in zip(self.sides, self.exponents, strict=True):
+            filled = side.groups.counts > 0
+            second = (side.U**2 + side.covariances[:, a == c])[filled]
+            log_scale = side.levels.log_scale[filled]
+            if self.rank == 0:
+                exponents.append(exponent)
+                continue
+            shares = np.linspace(1.0, 0.0, OPTIONS.exponent_steps + 1)  # the present one first
+            gains = np.empty(len(shares))
+            for k, share in enumerate(shares):
+                change = (1 - share) * log_scale
+                variances = np.exp(2 * change) @ second / len(change)
+                gains[k] = self.rank * change.sum() - 0.5 * len(change) * np.log(variances).sum()
+            exponents.append(exponent * float(shares[np.argmax(gains)]))
+            total += float(gains.max() - gains[0])
+        return (exponents[0], exponents[1]), total
 
     def _ridge(self, own: Side, other: Side, other_unit: float) -> FactorRidge:
         """The ridge of one side's factors, in units in which the noise of all entries is equal."""
@@ -711,21 +767,27 @@ class VariationalSearch:
         influence = 0.5 * (factors[0][self.i] + factors[1][self.j])
         return np.asarray(residuals + influence * (self.residuals - residuals))
 
+    def factors(self) -> tuple[Array, Array]:
+        """The posterior means in the unit and scales of the data."""
+        root = np.sqrt(self.unit)
+        return (
+            self.rows.U * (root * self.row_scale)[:, None],
+            self.columns.U * (root * self.column_scale)[:, None],
+        )
+
     def found(self) -> FoundFactors:
         """The result, in the unit and scales of the data."""
-        scales = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
-        log_scales = np.log(scales)
+        log_scales = self._log_scales
+        scales = np.exp(log_scales)
         precision = self.precision.mean() if self.rank else 1 / np.sqrt(self.size)
         ridge = self.noise.variance * precision * self.unit
-        root = np.sqrt(self.unit)
         row_levels = np.sqrt(self.rows.levels.values) * self.row_scale
         column_levels = np.sqrt(self.columns.levels.values) * self.column_scale
         row_unit = float(np.exp(np.mean(np.log(row_levels[self.i]))))
         column_unit = float(np.exp(np.mean(np.log(column_levels[self.j]))))
         sigma = np.sqrt(self.noise.variance) * self.unit * row_unit * column_unit
         return FoundFactors(
-            self.rows.U * (root * self.row_scale)[:, None],
-            self.columns.U * (root * self.column_scale)[:, None],
+            *self.factors(),
             float(sigma),
             NoiseModel(row_levels / row_unit, column_levels / column_unit, copy(self.noise)),
             float(ridge),
@@ -735,8 +797,9 @@ class VariationalSearch:
             ),
             self.reliability.clip(0.0, 1.0),
             self._predicted_residuals() * scales,
-            self.evidence() - float(log_scales.sum()),
+            self.evidence(),
             self.log_densities - log_scales,
+            self.exponents,
         )
 
     @property

@@ -22,6 +22,11 @@ class VariationalOptions:
         remain finite.
     scale_passes : int
         Passes of scales and outliers by value, each without the outliers of the one before.
+    exponent_steps : int
+        Exponents of scales between 0 and 1 that are compared.
+    rescaling_gain : float
+        Scales are raised to other exponents if the factors become more likely by more than this:
+        very strong evidence, and worth the sweeps that it costs.
     margin : (int, float)
         The search begins with this many factors, or this share, more than the spectrum shows.
     annealing : int
@@ -111,6 +116,12 @@ class VariationalOptions:
         the quantile of the changes of noise levels is at most this.
     relaxation : float
         Of the prior variances in these sweeps.
+    row_relaxation : float
+        After the repairs, steps of rows that determine their columns are lengthened: by
+        1/(1 − relaxation), at most, where a row alone does. The columns follow it, so that
+        alternation would be slow. Closer to 1, several such rows at a time would diverge.
+    largest_leverage : float
+        Upper bound of the mean leverage, above which a row counts as determining its columns.
     tol : float
         They have settled when noise variance and prior variances change by less in a sweep, and
     level_weight, level_quantile : float
@@ -142,6 +153,8 @@ class VariationalOptions:
     min_side: int = 2
     largest_value: float = 1e3
     scale_passes: int = 3
+    exponent_steps: int = 20
+    rescaling_gain: float = 10.0
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
     least_noise: float = 0.03
@@ -186,6 +199,8 @@ class VariationalOptions:
     stationary: float = 0.2
     stationary_levels: float = 0.05
     relaxation: float = 1.8
+    row_relaxation: float = 0.8
+    largest_leverage: float = 0.9
     level_weight: float = 0.1
     level_quantile: float = 0.75
     pruned: float = 0.3
