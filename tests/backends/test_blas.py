@@ -219,9 +219,11 @@ def test_answers_do_not_depend_on_the_threads_of_blas():
     assert same_bits(answers) == [True] * 4
 
 
-def test_sums_of_the_noise_model_do_not_depend_on_the_threads_of_blas():
+@pytest.mark.parametrize("rank", [12, 13, 32])
+def test_sums_of_the_noise_model_do_not_depend_on_the_threads_of_blas(rank):
+    """Which products have other bits with two threads depends on the shape, and on BLAS."""
     rng = np.random.default_rng(0)
-    factors = rng.standard_normal((12_001, 13))
+    factors = rng.standard_normal((12_001, rank))
     counts = rng.integers(1, 100, len(factors))
 
     def sums():

@@ -39,19 +39,21 @@ def test_a_row_without_entries_becomes_zero_and_never_nan(operations_on):
     assert np.all(np.isfinite(U))
 
 
-def test_shifts_clip_and_one_ridge_parameter_per_row(operations_on, dtype):
+@pytest.mark.parametrize("shifted", [True, False])
+def test_shifts_clip_and_one_ridge_parameter_per_row(shifted, operations_on, dtype):
     observed, U, V = random_problem(dtype=dtype)
     rng = np.random.default_rng(1)
-    shifts = rng.standard_normal(len(V)).astype(dtype)
+    shifts = shifted * rng.standard_normal(len(V)).astype(dtype)
     ridge = (0.1 + rng.random(len(U))).astype(dtype)
     operations = operations_on(observed)
     on = operations.array
     got = on(U.copy())
-    operations.half_step(L2(), on(ridge), got, on(V), shifts=on(shifts), clip=(-1.0, 1.5))
+    given = {"shifts": on(shifts)} if shifted else {}
+    operations.half_step(L2(), on(ridge), got, on(V), clip=(-1.0, 1.5), **given)
     values = np.clip(observed.rows.values, -1, 1.5) - shifts[observed.rows.indices]
-    shifted = observed.with_values(values.astype(dtype))
+    moved = observed.with_values(values.astype(dtype))
     wanted = [
-        oracles.weighted_ridge_rows(shifted, 1.0, float(reg), V)[i] for i, reg in enumerate(ridge)
+        oracles.weighted_ridge_rows(moved, 1.0, float(reg), V)[i] for i, reg in enumerate(ridge)
     ]
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(np.asarray(got), wanted, rtol=tolerance, atol=10 * tolerance)

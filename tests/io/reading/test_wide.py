@@ -45,9 +45,10 @@ def test_labels_may_be_quoted_text_of_several_lines(tmp_path):
 
 @pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("before", ["\n", "\r\n\r\n", "  \n\n"])
-def test_blank_lines_before_the_header_are_ignored(tmp_path, before, monkeypatch):
+@pytest.mark.parametrize("copied_bytes", [3, 1000])
+def test_blank_lines_before_the_header_are_ignored(tmp_path, before, copied_bytes, monkeypatch):
     """The header would be a row of the matrix: its names are numbers."""
-    monkeypatch.setattr(filtered_copy, "OPTIONS", ReadingOptions(copied_bytes=3))
+    monkeypatch.setattr(filtered_copy, "OPTIONS", ReadingOptions(copied_bytes=copied_bytes))
     path = tmp_path / "table.csv"
     lines = [f"{before}id,2001,2002,2003", "a,1.5,2,3", "", "b,4,5,6", "c,7,8,9", ""]
     path.write_text("\n".join(lines), newline="")
