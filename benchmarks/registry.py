@@ -26,6 +26,7 @@ NAMES = (
     "default_fits",
     "fit_profile",
     "cold_start",
+    "earlier_code",
     "mm",
     "baselines",
     "baseline_settings",
