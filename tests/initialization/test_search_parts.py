@@ -63,7 +63,7 @@ def information(e, log_shares, centers, variances, step=1e-3):
 
 
 def of_outliers(e, probability, extra, mixture):
-    """The weight and the mean of an outlier: a mixture tells as much as its curvature."""
+    """The weight and the mean of an outlier: a mixture has the information of its curvature."""
     slope, known = information(e, *mixture)
     if known * probability <= 1e-4:
         return 0.0, 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from robustmf.baselines.joint_gradient import JointGradient
 from robustmf.baselines.minibatch import MinibatchGradient
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
 from robustmf.data.observed import Observed
-from robustmf.solvers.base import Callback, Solver, small_change
+from robustmf.solvers.base import Solver, small_change
 
 Array = NDArray[np.floating[Any]]
 
@@ -43,6 +43,7 @@ class AltGradOptions:
 OPTIONS = AltGradOptions()
 
 
+@dataclass(eq=False, repr=False)
 class AltGrad(Baseline):
     """Least squares, ½ Σ e² + λ/2 (‖U‖² + ‖V‖²), by gradient steps.
 
@@ -75,26 +76,10 @@ class AltGrad(Baseline):
     A. Mnih and R. Salakhutdinov, Probabilistic matrix factorization, NeurIPS 2008.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        reg: Reg = "auto",
-        variant: str = "alternating",
-        max_iter: int = 1000,
-        tol: float = 1e-4,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.reg = reg
-        self.variant = variant
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    reg: Reg = "auto"
+    variant: str = "alternating"
+    max_iter: int = 1000
+    tol: float = 1e-4
 
     def _check_parameters(self) -> None:
         require_reg(self.reg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
-from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
 
+@dataclass(eq=False, repr=False)
 class AltImpute(Baseline):
     """Least squares with the nuclear norm, ½ Σ e² + λ‖Z‖_*, over matrices Z of rank at most r.
 
@@ -55,26 +55,10 @@ class AltImpute(Baseline):
     alternating least squares, JMLR 2015.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        reg: Reg = "auto",
-        final_svd: bool = True,
-        max_iter: int = 2000,
-        tol: float = 1e-8,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.reg = reg
-        self.final_svd = final_svd
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    reg: Reg = "auto"
+    final_svd: bool = True
+    max_iter: int = 2000
+    tol: float = 1e-8
 
     def _check_parameters(self) -> None:
         require_reg(self.reg)

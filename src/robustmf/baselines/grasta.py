@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.kernels.subspace import MAX_LEVEL, fold_columns, track
 from robustmf.kernels.team import block_bounds
-from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer
 
 Array = NDArray[np.floating[Any]]
@@ -36,6 +34,7 @@ class GRASTAOptions:
 OPTIONS = GRASTAOptions()
 
 
+@dataclass(eq=False, repr=False)
 class GRASTA(Baseline):
     """Least absolute deviations, Σ |e|, by tracking the subspace column by column.
 
@@ -65,24 +64,9 @@ class GRASTA(Baseline):
     and background separation in subsampled video, CVPR 2012.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        inner_max_iter: int = 20,
-        max_iter: int = 20,
-        tol: float = 1e-8,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.inner_max_iter = inner_max_iter
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    inner_max_iter: int = 20
+    max_iter: int = 20
+    tol: float = 1e-8
 
     def _check_parameters(self) -> None:
         require_integer("inner_max_iter", self.inner_max_iter, 1)

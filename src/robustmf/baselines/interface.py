@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -28,26 +29,28 @@ from robustmf.validation import (
 Array = NDArray[np.floating[Any]]
 
 
+@dataclass(eq=False, repr=False)
 class Baseline(BaseEstimator):  # type: ignore[misc]
     """Estimator of factors L (m × r) and R (n × r) such that LRᵀ approximates X.
 
-    A subclass defines its objective, initialization and stopping rule: it implements ``_solver``,
-    which creates the algorithm and its initial point, and may override ``_check_parameters`` and
-    ``_bounds``. The defaults of the following parameters depend on the method.
+    A subclass is a dataclass whose fields are its further parameters, and the defaults of
+    ``max_iter`` and ``tol``. It defines objective, initialization and stopping rule: it implements
+    ``_solver``, which creates the algorithm and its initial point, and may override
+    ``_check_parameters`` and ``_bounds``.
 
     Parameters
     ----------
-    rank : int
+    rank : int, default=10
         Number of factors r.
     max_iter : int
         Maximum number of iterations.
     tol : float
         Tolerance of the method's stopping rule.
-    random_state : int, Generator or None
+    random_state : int, Generator or None, default=None
         Seed of the initialization and of random orders.
-    n_jobs : int or None
+    n_jobs : int or None, default=None
         Number of threads; None means all cores. Results do not depend on it.
-    callbacks : sequence of callables
+    callbacks : sequence of callables, default=()
         Called with a :class:`~robustmf.solvers.base.Snapshot` after each iteration; a callback
         that returns True stops the fit.
 
@@ -77,12 +80,13 @@ class Baseline(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    rank: int
+    rank: int = 10
+    _: KW_ONLY
     max_iter: int
     tol: float
-    random_state: int | np.random.Generator | None
-    n_jobs: int | None
-    callbacks: Sequence[Callback]
+    random_state: int | np.random.Generator | None = None
+    n_jobs: int | None = None
+    callbacks: Sequence[Callback] = ()
 
     @abstractmethod
     def _solver(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from robustmf.baselines.interface import Baseline, value_range
 from robustmf.data.observed import Observed
 from robustmf.kernels.dictionary import learn_epoch, row_codes
 from robustmf.kernels.team import block_bounds
-from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -36,6 +34,7 @@ class OMDLOptions:
 OPTIONS = OMDLOptions()
 
 
+@dataclass(eq=False, repr=False)
 class OMDL(Baseline):
     """Least squares with ridge-regularized codes of the rows and atoms of norm at most 1.
 
@@ -78,32 +77,13 @@ class OMDL(Baseline):
     factorization, ICML 2016.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        alpha: float = 0.1,
-        learning_rate: float = 1.0,
-        batch_size: int | None = None,
-        detrend: bool = False,
-        bias_reg: float = 0.1,
-        max_iter: int = 20,
-        tol: float = 1e-4,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.alpha = alpha
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.detrend = detrend
-        self.bias_reg = bias_reg
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    alpha: float = 0.1
+    learning_rate: float = 1.0
+    batch_size: int | None = None
+    detrend: bool = False
+    bias_reg: float = 0.1
+    max_iter: int = 20
+    tol: float = 1e-4
 
     def _check_parameters(self) -> None:
         for name in ("alpha", "learning_rate", "bias_reg"):

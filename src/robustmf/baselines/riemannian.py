@@ -7,7 +7,6 @@ g(x, y) = ⟨x_U RRᵀ, y_U⟩ + ⟨x_R, y_R⟩ + ⟨x_V RᵀR, y_V⟩, which ap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
-from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
@@ -40,6 +38,7 @@ class R3MCOptions:
 _OPTIONS = R3MCOptions()
 
 
+@dataclass(eq=False, repr=False)
 class RP(Baseline):
     """Least squares, ½ Σ e², over the matrices of rank r by Riemannian conjugate gradients.
 
@@ -70,24 +69,9 @@ class RP(Baseline):
     completion, CDC 2014; Riemannian preconditioning, SIAM J. Optim. 2016.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        conjugacy: str = "polak-ribiere",
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.conjugacy = conjugacy
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    conjugacy: str = "polak-ribiere"
+    max_iter: int = 500
+    tol: float = 1e-4
 
     def _check_parameters(self) -> None:
         if self.conjugacy not in _RULES:

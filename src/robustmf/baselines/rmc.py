@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.fixed_rank import FixedRank, Tangent
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
-from robustmf.solvers.base import Callback
 from robustmf.validation import require_integer, require_positive
 
 Array = NDArray[np.floating[Any]]
@@ -34,6 +32,7 @@ class RMCOptions:
 _OPTIONS = RMCOptions()
 
 
+@dataclass(eq=False, repr=False)
 class RMC(Baseline):
     """Σ √(δ² + e²) over the matrices of rank r by conjugate gradients, for decreasing δ.
 
@@ -69,30 +68,12 @@ class RMC(Baseline):
     SIAM J. Sci. Comput. 2016.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        reg: float = 0.0,
-        delta: float = 1.0,
-        shrinking: float = 0.05,
-        inner_max_iter: int = 40,
-        max_iter: int = 7,
-        tol: float = 1e-8,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.reg = reg
-        self.delta = delta
-        self.shrinking = shrinking
-        self.inner_max_iter = inner_max_iter
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    reg: float = 0.0
+    delta: float = 1.0
+    shrinking: float = 0.05
+    inner_max_iter: int = 40
+    max_iter: int = 7
+    tol: float = 1e-8
 
     def _check_parameters(self) -> None:
         if self.reg != 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import Reg, chosen_reg, require_reg
 from robustmf.initialization.initial_point import gaussian_factors
 from robustmf.losses import L1
-from robustmf.solvers.base import Callback
 from robustmf.solvers.mm import LADMPSAP
 from robustmf.solvers.mm.ladmpsap import LADMPSAPRun, Splitting
 from robustmf.solvers.mm.surrogate import Surrogate
@@ -43,6 +41,7 @@ class RMFMMOptions:
 _OPTIONS = RMFMMOptions()
 
 
+@dataclass(eq=False, repr=False)
 class RMFMM(Baseline):
     """Σ |e| + λ/2 (‖U‖² + ‖V‖²) by majorization-minimization, with LADMPSAP for the surrogate.
 
@@ -80,30 +79,12 @@ class RMFMM(Baseline):
     IEEE Trans. Pattern Anal. Mach. Intell. 2018.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        heuristic: bool = False,
-        reg: Reg = "paper",
-        inner_max_iter: int = 1000,
-        init: tuple[Array, Array] | None = None,
-        max_iter: int = 400,
-        tol: float = 1e-4,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.heuristic = heuristic
-        self.reg = reg
-        self.inner_max_iter = inner_max_iter
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    heuristic: bool = False
+    reg: Reg = "paper"
+    inner_max_iter: int = 1000
+    init: tuple[Array, Array] | None = None
+    max_iter: int = 400
+    tol: float = 1e-4
 
     def _check_parameters(self) -> None:
         require_reg(self.reg)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.baselines.alternating_descent import AlternatingDescent
 from robustmf.baselines.interface import Baseline
 from robustmf.baselines.spectral import truncated_svd
-from robustmf.solvers.base import Callback
 
 Array = NDArray[np.floating[Any]]
 
@@ -34,6 +32,7 @@ class ScaledASDOptions:
 OPTIONS = ScaledASDOptions()
 
 
+@dataclass(eq=False, repr=False)
 class ScaledASD(Baseline):
     """Least squares by alternating steepest descent, scaled by the other factor's Gram matrix.
 
@@ -64,24 +63,9 @@ class ScaledASD(Baseline):
     Appl. Comput. Harmon. Anal. 2016.
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        rate: float = 1e-4,
-        max_iter: int = 5000,
-        tol: float = 1e-5,
-        random_state: int | np.random.Generator | None = None,
-        n_jobs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.rank = rank
-        self.rate = rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
+    rate: float = 1e-4
+    max_iter: int = 5000
+    tol: float = 1e-5
 
     def _solver(
         self, operations: CPUOperations, rng: np.random.Generator
