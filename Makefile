@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 AUDIT_VENV ?= .venv-audit
+# Most installed modules are never imported: compiling them would take half of the time.
+INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile
 CHECKED := src tests stress mutants benchmarks docs/tools
 
 .PHONY: demo test test-all lint benchmarks reproduce stress soak mutants oldest audit-dependencies docs package gpu-test interpreter-test clean
@@ -80,32 +82,32 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/$(INSTALL) -e .
 	touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/$(INSTALL) -e '.[dev]'
 	touch $@ $(VENV)/.demo
 
 $(VENV)/.docs: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/$(INSTALL) -e '.[docs]'
 	touch $@ $(VENV)/.demo
 
 $(VENV)/.build: $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check build hatchling
+	$(BIN)/$(INSTALL) build hatchling
 	touch $@
 
 $(VENV)/.gpu: pyproject.toml $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,gpu]'
+	$(BIN)/$(INSTALL) -e '.[dev,gpu]'
 	touch $@
 
 $(VENV)/.interpreter: pyproject.toml $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH_ON_CPU)' triton
+	$(BIN)/$(INSTALL) '$(TORCH_ON_CPU)' triton
 	touch $@
 
 $(AUDIT_VENV)/.audit:
 	$(PYTHON) -m venv $(AUDIT_VENV)
-	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(AUDIT_VENV)/bin/$(INSTALL) pip-audit
 	touch $@
 
 clean:

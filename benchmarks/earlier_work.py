@@ -22,6 +22,9 @@ RANK = 5
 NOISE = 0.3
 ITERATIONS = 21
 
+#: Half-steps that are measured together.
+_HALF_STEPS = 20
+
 
 def _first(*names: str) -> Any:
     """The first of some objects, ``module:name``, that exists in this version."""
@@ -97,9 +100,9 @@ class _HalfSteps:
         rng = np.random.default_rng(rank)
         U, V = (rng.standard_normal((k, rank)).astype(dtype) for k in operations.observed.shape)
         started = time.process_time()
-        for _ in range(5):
+        for _ in range(_HALF_STEPS):
             operations.half_step(self._loss, 0.1, U, V)
-        return {"seconds": (time.process_time() - started) / 5}
+        return {"seconds": (time.process_time() - started) / _HALF_STEPS}
 
 
 def _sweep(table: Any, rank: int, loss: str, device: str) -> dict[str, Any]:

@@ -47,8 +47,6 @@ def make(*arguments, **environment):
     # The environment under test must not inherit these from the one that runs the tests.
     dropped = ("PYTHONPATH", "NUMBA_CACHE_DIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    # Most of the installed modules are not imported here.
-    kept["PIP_NO_COMPILE"] = "1"
     return subprocess.run(
         command,
         cwd=ROOT,
