@@ -22,7 +22,7 @@ from robustmf.distributed.fitting import ClusterFit
 from robustmf.estimator import RobustMF
 from robustmf.estimator.parameters import settings_of
 
-SMALL = {"entries": 20_000, "grid_entries": 10_000, "workers": 2, "turns": 1}
+SMALL = {"entries": 20_000, "grid_entries": 10_000, "workers": 1, "turns": 1}
 
 #: (workers, blocks per side) of the table of traffic.
 GRID = ((1, 4), (2, 4), (4, 4), (4, 8), (4, 16))

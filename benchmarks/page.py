@@ -57,7 +57,8 @@ def _origin(record: dict[str, Any]) -> str:
     machine = record["machine"]
     where = machine["gpu"] or f"{machine['processor']}, {machine['cores']} cores"
     commit = (record["commit"] or "unknown")[:10]
-    options = ", ".join(f"{name} {value}" for name, value in (record["settings"] or {}).items())
+    given = {name: value for name, value in (record["settings"] or {}).items() if value != ""}
+    options = ", ".join(f"{name} {value}" for name, value in given.items())
     settings = f", {options}" if options else ""
     return f"Recorded {record['date'][:10]}, commit {commit}, {where}{settings}.{_since(record)}"
 

@@ -30,7 +30,7 @@ from robustmf.datasets.oracle import oracle_factors
 from robustmf.estimator import RobustMF
 from robustmf.solvers.objective import paper_reg
 
-SMALL = {"scale": 0.001}
+SMALL = {"scale": 0.001, "repeats": 1}
 
 Array = NDArray[np.floating[Any]]
 Settings = dict[str, float]
@@ -39,19 +39,16 @@ Fit = Callable[[Any, int, int, Settings], tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class Limits:
-    """How often a fit is repeated, and how long another package may take.
+    """When a fit is no longer repeated, and how long another package may take.
 
     Attributes
     ----------
-    repeats : int, default=3
-        Repetitions of a fit, of which the quickest counts.
     seconds : float, default=3.0
         CPU seconds after which a fit is not repeated.
     package_seconds, package_seconds_per_entry : float, default=60.0 and 2e-3
         Limit for all runs of another package, which may hang (LIBMF does now and then).
     """
 
-    repeats: int = 3
     seconds: float = 3.0
     package_seconds: float = 60.0
     package_seconds_per_entry: float = 2e-3
@@ -127,8 +124,8 @@ def problems(scale: float) -> dict[str, tuple[Synthetic, int]]:
     return {" × ".join(map(str, data.train.shape)): (data, rank) for data, rank in chosen}
 
 
-def run(scale: float = 1.0) -> list[dict[str, Any]]:
-    """One record per problem and method."""
+def run(scale: float = 1.0, repeats: int = 3) -> list[dict[str, Any]]:
+    """One record per problem and method; the quickest of the repetitions of a fit counts."""
     records = []
     for problem, (data, rank) in problems(scale).items():
         oracle = data.test_rmse(*oracle_factors(data, paper_reg(data.train.shape), n_jobs=1))
@@ -141,27 +138,27 @@ def run(scale: float = 1.0) -> list[dict[str, Any]]:
                     "rank": rank,
                     "oracle": oracle,
                     "method": name,
-                    **_measured(name, data, rank),
+                    **_measured(name, data, rank, repeats),
                 }
             )
     return records
 
 
-def _measured(name: str, data: Synthetic, rank: int) -> dict[str, Any]:
+def _measured(name: str, data: Synthetic, rank: int, repeats: int) -> dict[str, Any]:
     """The measurement, or the reason why there is none; other packages get a process each."""
     package = METHODS[name].package
     if package == "robustmf":
-        return measure(name, data, rank)
+        return measure(name, data, rank, repeats)
     if importlib.util.find_spec(package) is None:
         return {"failed": f"{package} is not installed"}
     limit = LIMITS.package_seconds + LIMITS.package_seconds_per_entry * data.train.n_entries
     try:
-        return in_new_process(measure, name, data, rank, limit=limit)
+        return in_new_process(measure, name, data, rank, repeats, limit=limit)
     except (TimeoutError, RuntimeError) as error:
         return {"failed": str(error)}
 
 
-def measure(name: str, data: Synthetic, rank: int) -> dict[str, Any]:
+def measure(name: str, data: Synthetic, rank: int, repeats: int) -> dict[str, Any]:
     """The chosen settings; for each number of iterations the least CPU seconds and the RMSE."""
     method = METHODS[name]
     given = method.prepare(data.train)
@@ -183,7 +180,7 @@ def measure(name: str, data: Synthetic, rank: int) -> dict[str, Any]:
         runs = []
         for iterations in method.iterations:
             times: list[float] = []
-            while len(times) < LIMITS.repeats and sum(times) < LIMITS.seconds:
+            while len(times) < repeats and sum(times) < LIMITS.seconds:
                 seconds, factors = timed(
                     lambda k=iterations: method.fit(given, rank, k, chosen),  # type: ignore[misc]
                     time.process_time,
