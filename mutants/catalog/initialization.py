@@ -48,7 +48,7 @@ MUTANTS = [
         "units[1, z] = 1.0",
         _PARTS,
     ),
-    Mutant(_KERNELS, "ratio = bases[t] / levels[t]", "ratio = 1.0", _PARTS),
+    Mutant(_KERNELS, "units[1, z] = bases[t] / levels[t]", "units[1, z] = 1.0", _PARTS),
     Mutant(
         _KERNELS,
         "costs[number, 1] = centers[k] * np.sqrt(base)",
@@ -162,21 +162,21 @@ MUTANTS = [
     Mutant(
         _SPECTRUM, "medians * between / (between + variance)", "medians * 1.0", _PARTS, aimed=True
     ),
-    Mutant(
-        _SPECTRUM, "(log_size - row_scale[i])[order]", "log_size - row_scale[i]", _PARTS, aimed=True
-    ),
+    Mutant(_SPECTRUM, "log_size[order], kept[order]", "log_size[order], kept", _PARTS, aimed=True),
     Mutant(
         "kernels/medians.py",
         "lower = max(lower, work[t])",
         "lower = work[t]",
         "kernels/test_medians.py",
     ),
-    Mutant(_SPECTRUM, "0.5 * np.sinh(2 * beta * x)", "np.sinh(beta * x)", _PARTS, aimed=True),
+    Mutant(
+        _SPECTRUM, "coupling = half * np.sqrt(1 + degree)", "coupling = half", _PARTS, aimed=True
+    ),
     Mutant(_SPECTRUM, "row_degree = 1 + np.bincount", "row_degree = np.bincount", _RANK),
     Mutant(
         _SPECTRUM,
-        "        count = min(2 * count, most)\n",
-        "        return negative\n",
+        "if is_certain and was_certain == above:",
+        "if True:",
         _PARTS,
         aimed=True,
     ),

@@ -206,6 +206,38 @@ def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     assert total == pytest.approx(precision @ u**2 + expected.sum())
 
 
+def test_subsets_in_lanes_are_ridge_regressions_and_cost_what_single_ones_do():
+    rng = np.random.default_rng(0)
+    n, r, lanes = 30, 3, kernels.LANES
+    B = rng.standard_normal((n, r))
+    y = rng.standard_normal(n)
+    scales = rng.random(n) + 0.5
+    precision = np.array([0.5, 2.0, 1.0])
+    entries = np.empty((r, lanes), np.int64)
+    fits = np.empty((r, lanes))
+    workspace = (entries, np.empty((r + 2, lanes)), np.empty(lanes), np.empty((r, r, lanes)), fits)
+    kernels._subsets(B, scales, y, precision, np.arange(n), np.uint64(7), *workspace)
+    assert len({tuple(subset) for subset in entries.T}) == lanes
+    costs = np.array([[[1.0, 2.0, 3.0], [1.5, -2.0, 3.5]]] * n)
+    bounds = (3.0, 4.0)
+    e, least, totals = np.empty((3, lanes))
+    kernels._lane_costs(B, y, scales, costs, bounds, precision, fits, np.inf, e, least, totals)
+    single = np.empty(lanes)
+    for z in range(lanes):
+        t = entries[:, z]
+        assert len(set(t)) == r
+        A = np.diag(precision) + (B[t] * scales[t, None]).T @ B[t]
+        np.testing.assert_allclose(fits[:, z], np.linalg.solve(A, B[t].T @ (scales[t] * y[t])))
+        single[z] = kernels._subset_cost(
+            B, y, scales, costs, bounds, precision, fits[:, z].copy(), np.inf, np.empty(n)
+        )
+    np.testing.assert_allclose(totals, single)
+    limit = 0.9 * single.min()
+    kernels._lane_costs(B, y, scales, costs, bounds, precision, fits, limit, e, least, totals)
+    assert (totals >= limit).all()
+    assert totals.min() < single.min()
+
+
 def test_outliers_have_the_base_level_in_the_posterior_of_a_row():
     rng = np.random.default_rng(0)
     B = rng.standard_normal((4, 2))
@@ -219,9 +251,12 @@ def test_outliers_have_the_base_level_in_the_posterior_of_a_row():
     base = np.array([1.0, 1.0, 2.0, 2.0])
     precision = np.array([0.5, 2.0])
     w = np.empty(4)
+    batch = kernels._BATCH
+    e, extra, density, weights = np.empty((4, batch))
+    workspace = (e, extra, *np.ones((2, 2, batch)), np.empty((3, batch)), density, weights)
     total = kernels._log_posterior(
         B, covariances, y, level, base, u, precision, np.log(shares), centers, variances,
-        np.array([0.0, 1.0, 1.0]), w, np.empty(3), np.empty(3),
+        w, np.empty(3), workspace,
     )  # fmt: skip
     expected = -0.5 * precision @ u**2
     extra = covariances @ np.array([u[0] ** 2, u[0] * u[1], u[1] ** 2])

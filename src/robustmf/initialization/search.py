@@ -138,7 +138,7 @@ def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block
         shown = shown_factors(entries, rank, host.team)
         sides = 1 + min(entries.shape) / max(entries.shape)
         needed = BLOCKS.entries_per_parameter * sides * shown
-        if needed <= per_row:
+        if entries.n_entries >= needed * max(entries.shape):
             return coarse, block
         per_row = needed
 

@@ -161,8 +161,7 @@ class VariationalSearch:
         Returns the median deviation from the median, which is zero where most values are equal.
         """
         kept = ~self.gross
-        observed = self.observed if kept.all() else self.observed.select(kept)
-        scales = equilibrating_scales(observed)
+        scales = equilibrating_scales(self.observed, kept)
         self.row_scale, self.column_scale = map(np.power, scales, self.exponents)
         scale = self.unit * self.row_scale[self.i] * self.column_scale[self.j]
         most = OPTIONS.largest_value

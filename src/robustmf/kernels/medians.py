@@ -33,19 +33,21 @@ def _select(x, size, k):
 
 
 @kernel
-def group_medians(pointers, values, work, out):
-    """Out ← the median of each group's values, 0 for an empty group.
+def group_medians(pointers, indices, values, offsets, kept, work, counts, out):
+    """Out ← the median of each group's values less the offsets of their indices, 0 for none.
 
-    ``work`` has room for the values of the largest group. The values must not be NaN.
+    ``kept`` is False for entries that are left out, and ``counts`` receives the number of the
+    others. ``work`` has room for the values of the largest group. The values must not be NaN.
     """
     for i in range(out.size):
-        start = pointers[i]
-        count = pointers[i + 1] - start
+        count = 0
+        for t in range(pointers[i], pointers[i + 1]):
+            work[count] = values[t] - offsets[indices[t]]
+            count += kept[t]
+        counts[i] = count
         if count == 0:
             out[i] = 0
             continue
-        for t in range(count):
-            work[t] = values[start + t]
         middle = count // 2
         _select(work, count, middle)
         lower = work[middle]

@@ -16,7 +16,7 @@ import numpy as np
 from robustmf.kernels.elementary import exp64, log64
 from robustmf.kernels.jit import inlined, kernel
 from robustmf.kernels.repair import hashed
-from robustmf.kernels.small import add_outer, copy, dot, invert, solve
+from robustmf.kernels.small import LANES, add_outer, copy, dot, invert, solve, solve_lanes
 
 #: Smaller densities lose digits.
 _MIN_DENSITY = 1e-280
@@ -131,44 +131,6 @@ def _unpack(packed, out):
 def _is_outlier(k, centers, variances):
     """Whether component k is one of outliers."""
     return centers[k] != 0 or variances[k] > OUTLIER_VARIANCE * variances[0]
-
-
-@inlined
-def _probabilities(e, extra, ratio, log_shares, centers, variances, of_outliers, out):
-    """Out ← probability of each component given e, with ``extra`` variance; return the log density.
-
-    ``ratio`` is that of the base level to the level; ``of_outliers`` is 1 for components that scale
-    with the former, and 0 for the others.
-
-    Densities are added as they are; only where all underflow, relative to the largest. A loop that
-    sums does not write: where arrays are close to each other in memory, such a loop is not
-    vectorized, and the order of the sum would depend on addresses.
-    """
-    root = np.sqrt(ratio)
-    for k in range(variances.size):
-        precision = 1 / (variances[k] * (1 + of_outliers[k] * (ratio - 1)) + extra)
-        d = e - centers[k] * root
-        out[k] = exp64(log_shares[k] - 0.5 * d * d * precision) * np.sqrt(precision)
-    total = 0.0
-    for k in range(variances.size):
-        total += out[k]
-    largest = 0.0
-    if total < _MIN_DENSITY:
-        largest = -np.inf
-        for k in range(variances.size):
-            v = variances[k] * (1 + of_outliers[k] * (ratio - 1)) + extra
-            d = e - centers[k] * root
-            out[k] = log_shares[k] - 0.5 * (np.log(v) + d * d / v)
-        for k in range(variances.size):
-            largest = max(largest, out[k])
-        for k in range(variances.size):
-            out[k] = np.exp(out[k] - largest)
-        total = 0.0
-        for k in range(variances.size):
-            total += out[k]
-    for k in range(variances.size):
-        out[k] /= total
-    return largest + np.log(total)
 
 
 @inlined
@@ -444,22 +406,36 @@ def _without_entries(
 
 @inlined
 def _log_posterior(
-    B, covariances, y, levels, bases, u, precision, log_shares, centers, variances, of_outliers, w,
-    outer, terms,
+    B, covariances, y, levels, bases, u, precision, log_shares, centers, variances, w, outer, batch
 ):  # fmt: skip
-    """Log posterior of u; w receives the expected precisions of the entries."""
+    """Log posterior of u; w receives the expected precisions of the entries.
+
+    ``batch`` are workspaces of :func:`_mixture`.
+    """
+    e, extra, units, roots, p, density, precisions = batch
     total = 0.0
     _pack_outer(u, outer)
-    for t in range(y.size):
-        extra = max(dot(covariances[t], outer), 0.0) / levels[t]
-        e = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
-        ratio = bases[t] / levels[t]
-        total += _probabilities(e, extra, ratio, log_shares, centers, variances, of_outliers, terms)
-        weight = 0.0
+    for low in range(0, y.size, _BATCH):
+        count = min(_BATCH, y.size - low)
+        for z in range(count):
+            t = low + z
+            extra[z] = max(dot(covariances[t], outer), 0.0) / levels[t]
+            e[z] = (y[t] - dot(u, B[t])) / np.sqrt(levels[t])
+            units[1, z] = bases[t] / levels[t]
+        for z in range(count, _BATCH):  # padding
+            e[z], extra[z], units[1, z] = 0.0, 0.0, 1.0
+        for z in range(_BATCH):
+            roots[1, z] = np.sqrt(units[1, z])
+            precisions[z] = 0.0
+        _mixture(e, extra, units, roots, log_shares, centers, variances, p, density)
         for k in range(variances.size):
             if centers[k] == 0:
-                weight += terms[k] / (variances[k] * (1 + of_outliers[k] * (ratio - 1)) + extra)
-        w[t] = weight / levels[t]
+                kind = 1 if _is_outlier(k, centers, variances) else 0
+                for z in range(_BATCH):
+                    precisions[z] += p[k, z] / (variances[k] * units[kind, z] + extra[z])
+        for z in range(count):
+            w[low + z] = precisions[z] / levels[low + z]
+            total += density[z]
     for q in range(u.size):
         total -= 0.5 * precision[q] * u[q] * u[q]
     return total
@@ -478,18 +454,40 @@ def _regress(B, y, w, precision, A, u):
 
 
 @inlined
-def _subset(B, y, scales, precision, order, state, A, u):
-    """U ← fit of as many random entries as there are factors; return the random state."""
-    A[:] = 0
-    u[:] = 0
-    for d in range(u.size):
-        state = hashed(state)
-        z = d + np.int64((state >> np.uint64(11)) % np.uint64(y.size - d))
-        order[d], order[z] = order[z], order[d]
-        add_outer(A, u, B[order[d]], scales[order[d]], y[order[d]])
-    for q in range(u.size):
-        A[q, q] += precision[q]
-    solve(A, u)
+def _subsets(B, scales, y, precision, order, state, entries, rows, weighted, A, u):
+    """U ← fits of as many random entries as there are factors, one per lane; return the state.
+
+    ``entries``, ``rows`` and ``weighted`` are workspaces; A and u are the systems of all lanes.
+    """
+    r = precision.size
+    for z in range(LANES):
+        for d in range(r):
+            state = hashed(state)
+            t = d + np.int64(((state >> np.uint64(32)) * np.uint64(y.size - d)) >> np.uint64(32))
+            order[d], order[t] = order[t], order[d]
+            entries[d, z] = order[d]
+    for q in range(r):
+        for k in range(q + 1):
+            for z in range(LANES):
+                A[q, k, z] = precision[q] if k == q else 0.0
+        for z in range(LANES):
+            u[q, z] = 0.0
+    for d in range(r):
+        for z in range(LANES):
+            t = entries[d, z]
+            rows[r, z] = scales[t]
+            rows[r + 1, z] = y[t]
+            for q in range(r):
+                rows[q, z] = B[t, q]
+        for q in range(r):
+            for z in range(LANES):
+                weighted[z] = rows[r, z] * rows[q, z]
+            for k in range(q + 1):
+                for z in range(LANES):
+                    A[q, k, z] += weighted[z] * rows[k, z]
+            for z in range(LANES):
+                u[q, z] += weighted[z] * rows[r + 1, z]
+    solve_lanes(A, u)
     return state
 
 
@@ -562,20 +560,72 @@ def _inliers(B, y, scales, u):
 
 
 @inlined
-def _best_subset(B, y, scales, costs, bounds, precision, n_subsets, order, state, A, u, w, best_u):
-    """best_u ← the fit of least cost to the entries, of random subsets; return the state."""
+def _lane_costs(B, y, scales, costs, bounds, precision, u, limit, e, least, totals):
+    """Totals ← the costs of the fits in all lanes as in :func:`_subset_cost`, while any is below.
+
+    e and least are workspaces of one number per lane.
+    """
+    lowest, largest = bounds
+    for z in range(LANES):
+        totals[z] = 0.0
+    for q in range(precision.size):
+        for z in range(LANES):
+            totals[z] += precision[q] * u[q, z] * u[q, z]
+    for t in range(y.size):
+        for z in range(LANES):
+            e[z] = y[t]
+        for q in range(precision.size):
+            x = B[t, q]
+            for z in range(LANES):
+                e[z] -= x * u[q, z]
+        highest = 0.0
+        for z in range(LANES):
+            square = e[z] * e[z] * scales[t]
+            least[z] = min(square, largest)
+            highest = max(highest, square)
+        for k in range(costs.shape[1] if highest > lowest else 0):
+            width, center, own = costs[t, k, 0], costs[t, k, 1], costs[t, k, 2]
+            for z in range(LANES):
+                d = e[z] - center
+                least[z] = min(least[z], own + d * d * width)
+        smallest = np.inf
+        for z in range(LANES):
+            totals[z] += least[z]
+            smallest = min(smallest, totals[z])
+        if smallest >= limit:
+            break
+
+
+@inlined
+def _best_subset(
+    B, y, scales, costs, bounds, precision, n_groups, order, state, A, u, w, lanes, best_u
+):  # fmt: skip
+    """best_u ← the fit of least cost to the entries, of random subsets; return the state.
+
+    Subsets are fitted and compared in groups, one subset per lane of vector registers.
+    """
+    entries, rows, systems, fits, e, least, totals = lanes
     best = np.inf
-    for _ in range(n_subsets):
-        for step in range(3):  # a promising fit is repeated with all entries near it
-            if step == 0:
-                state = _subset(B, y, scales, precision, order, state, A, u)
-            else:
-                _regress(B, y, w, precision, A, u)
-            score = _subset_cost(B, y, scales, costs, bounds, precision, u, best, w)
-            if score >= best:
+    for _ in range(n_groups):
+        state = _subsets(B, scales, y, precision, order, state, entries, rows, e, systems, fits)
+        _lane_costs(B, y, scales, costs, bounds, precision, fits, best, e, least, totals)
+        for _ in range(LANES):  # the best first: it leaves few others promising
+            z = 0
+            for other in range(1, LANES):
+                z = other if totals[other] < totals[z] else z
+            if totals[z] >= best:
                 break
-            best = score
-            copy(u, best_u)
+            totals[z] = np.inf
+            for q in range(u.size):
+                u[q] = fits[q, z]
+            for step in range(3):  # a promising fit is repeated with all entries near it
+                if step > 0:
+                    _regress(B, y, w, precision, A, u)
+                score = _subset_cost(B, y, scales, costs, bounds, precision, u, best, w)
+                if score >= best:
+                    break
+                best = score
+                copy(u, best_u)
     return state
 
 
@@ -597,11 +647,15 @@ def resample_rows(  # noqa: PLR0915
     r = U.shape[1]
     A, u, candidate, g = np.empty((r, r)), np.empty(r), np.empty(r), np.empty(r)
     refined, seen = np.empty(r), np.empty((_CANDIDATES + 1, 2), np.uint64)
-    outer, terms = np.empty(column_covariances.shape[1]), np.empty(variances.size)
-    of_outliers = np.zeros(variances.size)
-    for k in range(variances.size):
-        if _is_outlier(k, centers, variances):
-            of_outliers[k] = 1.0
+    outer = np.empty(column_covariances.shape[1])
+    batch = (
+        np.empty(_BATCH), np.empty(_BATCH), np.ones((2, _BATCH)), np.ones((2, _BATCH)),
+        np.empty((variances.size, _BATCH)), np.empty(_BATCH), np.empty(_BATCH),
+    )  # fmt: skip
+    lanes = (
+        np.empty((r, LANES), np.int64), np.empty((r + 2, LANES)), np.empty((r, r, LANES)),
+        np.empty((r, LANES)), np.empty(LANES), np.empty(LANES), np.empty(LANES),
+    )  # fmt: skip
     largest = _largest_cost(log_shares, centers, variances)
     for a in range(first, last):
         i = rows[a]
@@ -634,6 +688,7 @@ def resample_rows(  # noqa: PLR0915
                 )
                 lowest = min(lowest, least)
         log_ratio = 0.5 * count * np.log(row_levels[i] / base_levels[i])
+        n_groups = max(1, np.int64(n_subsets[a] / (_CANDIDATES * LANES) + 0.5))
         state = hashed(np.uint64(seed) * np.uint64(0x100000001B3) + np.uint64(i))
         best = -np.inf
         # the present row and level first: others must raise the log posterior by ``gain``
@@ -643,7 +698,7 @@ def resample_rows(  # noqa: PLR0915
             else:
                 state = _best_subset(
                     B, y, scales[number % n_levels], costs[number % n_levels], (lowest, largest),
-                    precision, 1 + n_subsets[a] // _CANDIDATES, order, state, A, u, w, candidate,
+                    precision, n_groups, order, state, A, u, w, lanes, candidate,
                 )  # fmt: skip
             is_new = number == 0
             for k in range(n_levels):
@@ -660,7 +715,7 @@ def resample_rows(  # noqa: PLR0915
                 for step in range(_REFINEMENTS + 1):
                     found = _log_posterior(
                         B, covariances, y, levels[k], bases, refined, precision, log_shares,
-                        centers, variances, of_outliers, w, outer, terms,
+                        centers, variances, w, outer, batch,
                     )  # fmt: skip
                     if step < _REFINEMENTS:
                         _regress(B, y, w, precision, A, refined)
