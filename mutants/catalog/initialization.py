@@ -450,7 +450,12 @@ MUTANTS = [
     # chosen without looking at the tests: the search from a small block to a larger one
     Mutant("initialization/blocks.py", "np.maximum(lengths, length)", "length", _BLOCKS),
     Mutant("initialization/blocks.py", "(ends - counts)", "ends", _BLOCKS),
-    Mutant("initialization/search.py", "if entries.n_entries >= needed * max(entries.shape):", "if True:", _BLOCKS),
+    Mutant(
+        "initialization/search.py",
+        "if entries.n_entries >= needed * max(entries.shape):",
+        "if True:",
+        _BLOCKS,
+    ),
     Mutant("initialization/search.py", "* found.rank * sum", "* sum", _BLOCKS),
     Mutant(
         "initialization/search.py", "(found, coarse) if better", "(found, block) if better", _BLOCKS
