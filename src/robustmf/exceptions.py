@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 
 class RobustMFWarning(UserWarning):
@@ -130,10 +135,77 @@ _INTERNAL_PACKAGES = ("robustmf", "sklearn", "joblib", "contextlib")
 #: The functions of this package fit many models in one call of the user.
 _SEARCHES = "sklearn.model_selection"
 
-#: By the object of a search: its call, as the id of its frame, and the categories of warnings that
-#: were issued during that call. It is state of the module, because scikit-learn clones the
-#: estimator for each fit and passes nothing on; weak keys let finished searches be collected.
-_issued: WeakKeyDictionary[Any, tuple[int, set[type[Warning]]]] = WeakKeyDictionary()
+
+class IssuedWarnings:
+    """Categories of warnings that were issued during a search, in any of its processes.
+
+    A search in one process keeps them in memory. If it is sent to others, a temporary folder has a
+    file per category; a file can be created once. It is removed with the object that made it.
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.folder: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.folder is None:
+            with suppress(OSError):  # without a folder each process issues its own warnings
+                self.folder = tempfile.mkdtemp(prefix="robustmf-warnings-")
+                finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+                for name in self.seen:
+                    Path(self.folder, name).touch()
+        return {"seen": set(self.seen), "folder": self.folder}
+
+    def is_first(self, category: type[Warning]) -> bool:
+        """Whether no warning of this category was issued; from now on it was."""
+        name = category.__name__
+        is_new = name not in self.seen
+        self.seen.add(name)
+        if is_new and self.folder is not None:
+            try:
+                Path(self.folder, name).touch(exist_ok=False)
+            except FileExistsError:
+                return False
+            except OSError:  # on another machine, or after the search
+                return True
+        return is_new
+
+
+#: Of the object of a search, such as GridSearchCV, or the estimator that a function such as
+#: cross_val_score is given: its last call, as the id of its frame, and the warnings issued during
+#: that call; and of the clones that searches fit, the warnings of their search. These are state of
+#: the module, because scikit-learn passes nothing on to the fits of a search; weak keys let
+#: finished searches be collected.
+_of_call: WeakKeyDictionary[Any, tuple[int, IssuedWarnings]] = WeakKeyDictionary()
+_of_clone: WeakKeyDictionary[Any, IssuedWarnings] = WeakKeyDictionary()
+
+
+class WarnsOncePerSearch:
+    """Mixin of estimators: in a search their clones warn once together, also in other processes."""
+
+    def __sklearn_clone__(self) -> Any:
+        clone = super().__sklearn_clone__()  # type: ignore[misc]
+        search = _outermost_search(sys._getframe(1))
+        issued = None if search is None else _issued_during(search)
+        if issued is not None:
+            _of_clone[clone] = issued
+        return clone
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        if self in _of_clone and "model_" not in state:
+            return state | {_ISSUED: _of_clone[self]}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if _ISSUED in state:
+            _of_clone[self] = state[_ISSUED]
+            state = {name: value for name, value in state.items() if name != _ISSUED}
+        super().__setstate__(state)  # type: ignore[misc]
+
+
+#: The name by which an estimator that is sent to another process refers to its search.
+_ISSUED = "_issued_warnings"
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
@@ -149,35 +221,51 @@ def warn_user(message: str, category: type[Warning]) -> None:
     category : type
         The class of the warning.
     """
-    level = 2
     frame = sys._getframe(1)
-    search = None
+    search = _outermost_search(frame)
+    issued = None if search is None else _issued_during(search)
+    if issued is None or issued.is_first(category):
+        warnings.warn(message, category, stacklevel=2 + sum(1 for _ in _internal_frames(frame)))
+
+
+def _internal_frames(frame: FrameType) -> Iterator[FrameType]:
+    """The frame and those that called it, up to the caller's own code."""
     while (
         frame.f_back is not None
         and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES
     ):
-        if frame.f_globals["__name__"].startswith(_SEARCHES):
-            search = frame
-        level += 1
+        yield frame
         frame = frame.f_back
-    if search is None or _is_first(search, category):
-        warnings.warn(message, category, stacklevel=level)
 
 
-def _is_first(search: FrameType, category: type[Warning]) -> bool:
-    """Whether no warning of this category was issued during the search that runs in this frame.
+def _outermost_search(frame: FrameType) -> FrameType | None:
+    """The outermost of the frames in which scikit-learn searches, if any."""
+    search = None
+    for one in _internal_frames(frame):
+        if one.f_globals["__name__"].startswith(_SEARCHES):
+            search = one
+    return search
 
-    A search is identified by its object, as GridSearchCV, or by the estimator that a function such
-    as cross_val_score is given.
+
+def _issued_during(search: FrameType) -> IssuedWarnings | None:
+    """The warnings issued during the search that runs in this frame.
+
+    In another thread or process the frame is that of an internal function, which fits a clone or
+    makes it.
     """
     names = search.f_locals
+    if search.f_code.co_name.startswith(("_", "<")):
+        base: Any = names.get("estimator", names.get("base_estimator"))
+        nested = base.get_params().values() if hasattr(base, "get_params") else ()
+        for one in (base, *nested):
+            if isinstance(one, WarnsOncePerSearch) and one in _of_clone:
+                return _of_clone[one]
+        return None
     owner = names.get("self", names.get("estimator"))
     if owner is None or type(owner).__hash__ is None:
-        return True
-    call, seen = _issued.get(owner, (0, set()))
+        return None
+    call, issued = _of_call.get(owner, (0, IssuedWarnings()))
     if call != id(search):
-        seen = set()
-        _issued[owner] = (id(search), seen)
-    is_first = category not in seen
-    seen.add(category)
-    return is_first
+        issued = IssuedWarnings()
+        _of_call[owner] = (id(search), issued)
+    return issued

@@ -1,7 +1,8 @@
 """First contact: what a new user tries with tables of ratings and sensors, and what went wrong.
 
 Each test is one defect that was found that way. Only names that exist in every release are used, so
-that the file also runs against earlier versions, where the tests fail.
+that the file also runs against earlier versions, where the tests fail: docs/background/ten-tasks.md
+lists which test belongs to which defect, and what happens with commit 90051e4.
 """
 
 from __future__ import annotations
@@ -289,3 +290,35 @@ def test_7_a_search_warns_once_and_takes_entries(ratings, observed, product):
     assert own
     assert len(own) == len(set(own)), "each kind of warning once"
     assert search.fit(observed).best_params_["reg"] in (0.1, 1.0)
+
+
+SEARCH = """
+import sys
+import numpy as np
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from robustmf import RobustMF
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.normal(size=30), rng.normal(size=8))
+    X[:, 3] = np.nan
+    model = RobustMF(1, random_state=0, n_jobs=1)
+    if sys.argv[1] == "search":
+        GridSearchCV(model, {"reg": [0.1, 1.0, 2.0]}, cv=3, n_jobs=2).fit(X)
+    elif sys.argv[1] == "pipeline":
+        cross_val_score(make_pipeline(model), X, cv=4, n_jobs=2)
+    else:
+        for _ in range(2):
+            search = GridSearchCV(model, {"reg": [1.0]}, cv=2, n_jobs=2, refit=False).fit(X)
+"""
+
+
+@pytest.mark.parametrize(("kind", "times"), [("search", 1), ("pipeline", 1), ("twice", 2)])
+def test_7_a_search_in_two_processes_warns_once(tmp_path, kind, times):
+    path = tmp_path / "search.py"
+    path.write_text(SEARCH)
+    # "always": the processes of the second search have issued the same text before
+    command = [sys.executable, "-W", "always", path, kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(re.findall("EmptyRowsWarning", done.stderr)) == times, done.stderr

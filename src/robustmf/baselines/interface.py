@@ -16,7 +16,7 @@ from robustmf.backends.cpu.blas import one_blas_thread
 from robustmf.backends.cpu.operations import CPUOperations
 from robustmf.data.checks import require_magnitude, warn_of_empty
 from robustmf.data.observed import Observed, as_observed
-from robustmf.exceptions import NumericalError
+from robustmf.exceptions import NumericalError, WarnsOncePerSearch
 from robustmf.kernels.team import Team
 from robustmf.solvers.base import Callback, Solver, run, warn_of_limit
 from robustmf.validation import (
@@ -30,7 +30,7 @@ Array = NDArray[np.floating[Any]]
 
 
 @dataclass(eq=False, repr=False)
-class Baseline(BaseEstimator):  # type: ignore[misc]
+class Baseline(WarnsOncePerSearch, BaseEstimator):  # type: ignore[misc]
     """Estimator of factors L (m × r) and R (n × r) such that LRᵀ approximates X.
 
     A subclass is a dataclass whose fields are its further parameters, and the defaults of

@@ -23,6 +23,7 @@ from robustmf.data.ids import require_distinct
 from robustmf.data.observed import Observed, as_observed, read_table
 from robustmf.data.table_form import ColumnNames
 from robustmf.estimator import parameters, saving, sklearn_interface, training
+from robustmf.exceptions import WarnsOncePerSearch
 from robustmf.io.checkpoint import as_checkpoint
 from robustmf.losses import Loss
 from robustmf.model import FittedModel
@@ -59,6 +60,7 @@ def _model_of(estimator: Any) -> FittedModel:
 class RobustMF(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
+    WarnsOncePerSearch,
     BaseEstimator,  # type: ignore[misc]
 ):
     """Robust matrix factorization: U (m × r) and V (n × r) with UVᵀ close to the clean entries.

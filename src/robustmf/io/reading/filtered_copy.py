@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from robustmf.data.ids import UNKNOWN, Side, Vocabulary, as_list
+from robustmf.data.factorization import UNKNOWN
+from robustmf.data.ids import Side, Vocabulary
 from robustmf.data.observed import Observed
 from robustmf.data.table_form import ColumnNames
 from robustmf.io.atomic import replacing
@@ -189,7 +190,7 @@ def _changed_lines(
 def _indices(column: Any, ids: Any, side: Side) -> NDArray[Any]:
     """Indices of the ids of all lines; unknown where an id has no entry."""
     of_line, found = Vocabulary.encode(column, side)
-    return Vocabulary(ids, side).indices(as_list(found.ids)).astype(np.int64)[of_line]
+    return Vocabulary(ids, side).indices(list(found.ids)).astype(np.int64)[of_line]
 
 
 def _copy_lines(
