@@ -474,8 +474,30 @@ def test_a_row_that_determines_its_columns_takes_longer_steps():
     search.rows.U = before.copy()
     search.posteriors(search.rows, search.columns, relaxed=True)
     typical = 2 * 40 / 1200
-    excess = np.maximum(1 - (1 - leverages) / (1 - typical), 0)
+    direct = np.clip((1 - leverages) / (1 - typical), 0.05, 1)
     assert 0.3 < leverages[0] < 1
-    np.testing.assert_allclose(
-        search.rows.U - before, step / (1 - 0.8 * excess)[:, None], rtol=1e-5, atol=1e-12
-    )
+    longer = 1 / (1 - 0.8 * (1 - direct))
+    moved = search.rows.U - before
+    np.testing.assert_allclose(moved, step * longer[:, None], rtol=1e-5, atol=1e-12)
+    packed = search.rows.covariances[0]
+    precision = np.linalg.inv([[packed[0], packed[1] / 2], [packed[1] / 2, packed[2]]])
+    gain = 0.5 * step[0] @ precision @ step[0]
+    assert search.rows.remaining[0] == pytest.approx(gain * (1 / direct[0] - 1), rel=1e-4)
+
+
+@pytest.mark.parametrize("slow", [0.05, 0.2])
+def test_sweeps_continue_while_a_row_converges_slowly(slow, monkeypatch):
+    search = searching()
+    sweeps = []
+
+    def learning_sweep(*_, **__):
+        sweeps.append(1)
+        search.rows.remaining[3] = slow
+        return 0.0
+
+    monkeypatch.setattr(search, "learning_sweep", learning_sweep)
+    monkeypatch.setattr(search, "repair", lambda: 0)
+    monkeypatch.setattr(search, "prune", lambda: None)
+    search.settle()
+    # one repair after four sweeps, then at least six sweeps, and at most forty
+    assert len(sweeps) == (4 + 6 + 1 if slow < 0.1 else 4 + 40 + 1)

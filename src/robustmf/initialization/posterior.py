@@ -59,6 +59,7 @@ class Side:
         self.values = self.take(values)
         self.bounds = block_bounds(self.groups.pointers, OPTIONS.blocks)
         self.levels = NoiseLevels(log_scale)
+        self.remaining = np.zeros(len(self.groups))
         self.tried = np.full(len(self.groups), np.nan)
         self.failures = np.zeros(len(self.groups), np.int64)
         self.improvements = np.zeros(len(self.groups), np.int64)

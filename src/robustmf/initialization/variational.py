@@ -211,6 +211,7 @@ class VariationalSearch:
             OPTIONS.row_relaxation if relaxed else 0.0,
             own.U,
             own.covariances,
+            own.remaining,
         )
 
     def expectations(self, complete: bool = True) -> None:
@@ -516,9 +517,12 @@ class VariationalSearch:
             noise.append(self.noise.variance)
             moved = max(moved, abs(noise[-1] / noise[-1 - interval] - 1) / interval)
             moved = max(moved, OPTIONS.level_weight * self.level_change)
-            if not changed and k > last_repair + 2 * interval and moved < OPTIONS.tol:
-                break
-            if not changed and (k > last_repair + OPTIONS.sweeps or self._is_stationary(densities)):
+            if changed:
+                continue
+            slow = max(float(side.remaining.max(initial=0.0)) for side in self.sides)
+            settled = k > last_repair + 2 * interval and moved < OPTIONS.tol
+            settled |= self._is_stationary(densities)
+            if k > last_repair + OPTIONS.sweeps or (settled and slow < OPTIONS.row_tol):
                 break
 
     def _is_stationary(self, densities: list[float]) -> bool:

@@ -120,6 +120,8 @@ class VariationalOptions:
         After the repairs, steps of rows that determine their columns are lengthened: by
         1/(1 − relaxation), at most, where a row alone does. The columns follow it, so that
         alternation would be slow. Closer to 1, several such rows at a time would diverge.
+    row_tol : float
+        They have not settled while one of these rows can gain more log posterior than this.
     largest_leverage : float
         Upper bound of the mean leverage, above which a row counts as determining its columns.
     tol : float
@@ -200,6 +202,7 @@ class VariationalOptions:
     stationary_levels: float = 0.05
     relaxation: float = 1.8
     row_relaxation: float = 0.8
+    row_tol: float = 0.1
     largest_leverage: float = 0.9
     level_weight: float = 0.1
     level_quantile: float = 0.75

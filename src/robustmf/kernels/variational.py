@@ -56,7 +56,7 @@ def _pack_outer(u, out):
 @kernel
 def posteriors(
     first, last, bounds, pointers, indices, values, weights, V, column_covariances, precision,
-    typical, relaxation, U, covariances,
+    typical, relaxation, U, covariances, remaining,
 ):  # fmt: skip
     """Mean and covariance of each row, given the other side.
 
@@ -65,12 +65,14 @@ def posteriors(
 
     The columns of a row that determines them follow it, and it would converge slowly. Where its
     mean leverage h, the share of the columns' precisions that are its own, is above ``typical``,
-    its step is longer by 1/(1 − relaxation·(1 − (1 − h)/(1 − typical))).
+    its step is longer by 1/(1 − relaxation·(1 − d)), where d = (1 − h)/(1 − typical) is the share
+    of its precision to which the columns do not give way. The log posterior that the row can still
+    gain beyond a step of its own is in ``remaining``.
     """
     r = V.shape[1]
     size = column_covariances.shape[1]
     A, L, S = np.empty((r, r)), np.zeros((r, r)), np.empty((r, r))
-    packed, b, outer = np.empty(size), np.empty(r), np.empty(size)
+    packed, b, outer, delta = np.empty(size), np.empty(r), np.empty(size), np.empty(r)
     for i in range(bounds[first], bounds[last]):
         A[:] = 0
         packed[:] = 0
@@ -103,10 +105,20 @@ def posteriors(
             k += 1
         _pack_outer(U[i], outer)
         leverage = min(max(dot(packed, outer), 0.0) / max(pointers[i + 1] - pointers[i], 1), 1.0)
-        step = 1 / (1 - relaxation * max(0.0, 1 - (1 - leverage) / (1 - typical)))
+        direct = max(min(1.0, (1 - leverage) / (1 - typical)), _MIN_FREEDOM)
+        step = 1 / (1 - relaxation * (1 - direct))
         invert(A, L, S)
         for q in range(r):
-            U[i, q] += step * (dot(S[q], b) - U[i, q])
+            delta[q] = dot(S[q], b) - U[i, q]
+        gain = 0.0
+        for c in range(r):  # A is its Cholesky factor here
+            root = 0.0
+            for a in range(c, r):
+                root += A[a, c] * delta[a]
+            gain += 0.5 * root * root
+        remaining[i] = gain * (1 / direct - 1)
+        for q in range(r):
+            U[i, q] += step * delta[q]
         k = 0
         for a in range(r):
             for c in range(a + 1):
