@@ -101,9 +101,64 @@ def test_entries_in_parts_have_their_rows(monkeypatch):
     X[4] = np.nan
     observed = Observed.from_dense(X)
     monkeypatch.setattr(blocks, "OPTIONS", replace(blocks.OPTIONS, batch=7))
-    _, rows, columns = zip(*blocks.parts(observed), strict=True)
-    np.testing.assert_array_equal(np.concatenate(rows), observed.rows.group_of_entry())
-    np.testing.assert_array_equal(np.concatenate(columns), observed.rows.indices)
+    parts, rows, counts = zip(*blocks.parts(observed), strict=True)
+    assert [part.start for part in parts] == list(range(0, observed.n_entries, 7))
+    assert parts[-1].stop == observed.n_entries
+    every_row = np.arange(12)
+    found = [np.repeat(every_row[own], n) for own, n in zip(rows, counts, strict=True)]
+    np.testing.assert_array_equal(np.concatenate(found), observed.rows.group_of_entry())
+
+
+def test_blocks_are_chosen_where_the_entries_are(operations_on):
+    """The same blocks with the same entries on every device; of the rest the host has no copy."""
+    observed = Observed.from_dense(problem()[1])
+    placed = operations_on(observed).observed
+    orders = [DensityOrder(entries) for entries in (observed, placed)]
+    np.testing.assert_array_equal(orders[0].n_entries, orders[1].n_entries)
+    expected, found = (order.block(1000, 1.0, 2000).with_others() for order in orders)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.columns, expected.columns)
+    inside = found.of(placed)
+    assert type(inside) is type(placed)
+    assert inside.shape == expected.of(observed).shape
+    for name in ("pointers", "indices", "values"):
+        own, wanted = (getattr(block.rows, name) for block in (inside, expected.of(observed)))
+        assert own.dtype == wanted.dtype
+        np.testing.assert_array_equal(np.asarray(own), wanted)
+
+
+def test_noise_levels_of_other_rows_are_those_of_their_clipped_residuals(operations_on):
+    """On every device the same as from a loop over the entries."""
+    observed = Observed.from_dense(problem(60, 40)[1])
+    rng = np.random.default_rng(1)
+    U, V = rng.standard_normal((60, 2)), rng.standard_normal((40, 2))
+    rows, columns = np.arange(60) < 30, np.arange(40) < 20
+    noise = SimpleNamespace(
+        row_scales=rng.uniform(0.5, 2, 30),
+        column_scales=rng.uniform(0.5, 2, 20),
+        scales=(1.0, 1.0),
+        mixture=None,
+    )
+    found = SimpleNamespace(sigma=0.7, noise=noise)
+    operations = operations_on(observed)
+    extended = search._extended_noise(
+        operations, found, rows, columns, operations.array(U), operations.array(V)
+    )
+    own = np.ones(60)
+    own[rows] = noise.row_scales
+    other = np.ones(40)
+    other[columns] = noise.column_scales
+    sizes = [[] for _ in range(60)]
+    i, j, values = observed.rows.group_of_entry(), observed.rows.indices, observed.rows.values
+    for a, b, x in zip(i, j, values, strict=True):
+        size = abs(x - U[a] @ V[b]) / (0.7 * own[a] * other[b])
+        sizes[a].append(min(size, search.OPTIONS.cutoff))
+    means = np.array([np.mean(size) for size in sizes])
+    counts = observed.rows.counts
+    weight = counts / (counts + search.OPTIONS.prior_entries)
+    expected = (means / np.median(means[rows])) ** weight
+    np.testing.assert_allclose(extended.row_scales[~rows], expected[~rows], rtol=1e-10)
+    np.testing.assert_array_equal(extended.row_scales[rows], noise.row_scales)
 
 
 @pytest.mark.parametrize("coarse_entries", [600, 1500, 100_000])

@@ -222,6 +222,10 @@ class Observed:
             counts += np.bincount(self.rows.indices[low : low + _PART], minlength=len(counts))
         return counts
 
+    def placed(self, array: Any) -> Any:
+        """An array as a C-contiguous one in the memory of the entries."""
+        return np.ascontiguousarray(array)
+
     def to_host(self) -> Observed:
         """The same entries in host memory, where these already are."""
         return self

@@ -106,7 +106,8 @@ def learned_biases(operations: EntryOperations) -> Biases:
     observed = operations.observed
     center, losses = bias_sweeps(observed.rows.values)
     b, c = (operations.array(np.zeros((k, 1), observed.dtype)) for k in observed.shape)
-    i, j, values = sampled_entries(operations.host().observed)
+    sample: Any = sampled_entries(observed)
+    i, j, values = map(np.asarray, sample)
     ridges = [1.0, 1.0]
     sigma = 0.0
     sides = ((operations, b, c), (operations.transposed, c, b))

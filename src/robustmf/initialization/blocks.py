@@ -77,7 +77,7 @@ class Block:
     Attributes
     ----------
     observed : Observed
-        All entries, in the memory of the host.
+        All entries.
     rows, columns : array of bool, or None
         The rows and columns of the block; None for all.
     """
@@ -95,11 +95,8 @@ class Block:
             return self
         rng = np.random.default_rng(0)  # a constant seed, as in DensityOrder
         masks = []
-        for mask, groups in (
-            (self.rows, self.observed.rows),
-            (self.columns, self.observed.columns),
-        ):
-            others = np.flatnonzero(~mask & (groups.counts > 0))
+        for mask, counts in zip((self.rows, self.columns), counts_of(self.observed), strict=True):
+            others = np.flatnonzero(~mask & (counts > 0))
             added = rng.choice(others, min(len(others), int(mask.sum())), replace=False)
             masks.append(mask.copy())
             masks[-1][added] = True
@@ -147,9 +144,9 @@ class DensityOrder:
         lengths = np.zeros(n_levels, np.int64)
         # a constant seed: the blocks of one table must be nested
         rng = np.random.default_rng(0)
-        for groups in (observed.rows, observed.columns):
-            shuffled = rng.permutation(len(groups))
-            order = shuffled[np.argsort(-groups.counts[shuffled], kind="stable")]
+        for counts in counts_of(observed):
+            shuffled = rng.permutation(len(counts))
+            order = shuffled[np.argsort(-counts[shuffled], kind="stable")]
             # small blocks are resolved as finely as large ones
             level = np.empty(len(order), np.int32)
             level[order] = np.sqrt(np.arange(len(order)) / longest) * n_levels
@@ -157,9 +154,11 @@ class DensityOrder:
             length = np.cumsum(np.bincount(level, minlength=n_levels))
             lengths = np.maximum(lengths, length)
         number = np.zeros(n_levels, np.int64)
-        for _, rows, columns in parts(observed):
-            level = np.maximum(self.levels[0][rows], self.levels[1][columns])
-            number += np.bincount(level, minlength=n_levels)
+        of_rows, of_columns = map(observed.placed, self.levels)
+        for part, rows, counts in parts(observed):
+            of_column = of_columns[observed.rows.indices[part]]
+            level = np.maximum(np.repeat(of_rows[rows], counts), of_column)
+            number += np.asarray(np.bincount(level, minlength=n_levels))
         self.n_entries = np.cumsum(number)
         self.per_row = self.n_entries / np.maximum(lengths, 1)
 
@@ -175,36 +174,43 @@ class DensityOrder:
         return Block(self.observed, rows, columns)
 
 
-def parts(
-    observed: Observed,
-) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[np.integer[Any]]]]:
-    """Entries in parts, with their rows and columns: large arrays of them do not fit in memory."""
-    pointers = observed.rows.pointers
+def counts_of(observed: Observed) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of entries of the rows and of the columns, in the memory of the host."""
+    return np.asarray(observed.rows.counts), observed.column_counts()
+
+
+def parts(observed: Observed) -> Iterator[tuple[slice, slice, NDArray[np.int64]]]:
+    """Entries in parts, with their rows and the number of entries of each row in the part.
+
+    Temporary arrays over all entries would not fit in memory.
+    """
+    pointers = np.asarray(observed.rows.pointers)
     for low in range(0, observed.n_entries, OPTIONS.batch):
         high = min(low + OPTIONS.batch, observed.n_entries)
         first, last = np.searchsorted(pointers, [low, high - 1], side="right") - 1
         counts = np.diff(np.clip(pointers[first : last + 2], low, high)).astype(np.int64)
-        rows = np.repeat(np.arange(first, last + 1), counts)
-        part = slice(low, high)
-        yield part, rows, observed.rows.indices[part]
+        yield slice(low, high), slice(first, last + 1), counts
 
 
 def block_of(observed: Observed, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Observed:
-    """The entries of these rows and columns, as a matrix of their own."""
+    """The entries of these rows and columns, as a matrix of their own in the same memory."""
     entries = observed.rows
     chosen = np.flatnonzero(rows)
-    counts = entries.counts[chosen]
+    pointers = np.asarray(entries.pointers)
+    counts = np.diff(pointers)[chosen]
     ends = np.cumsum(counts)
-    # positions of the entries of these rows, and of those which are in these columns
-    at = np.arange(counts.sum()) + np.repeat(entries.pointers[chosen] - (ends - counts), counts)
-    mask = columns[entries.indices[at]]
+    # positions of the entries of these rows, and of those which are in these columns; not arange,
+    # which would be in the memory of the host wherever the entries are
+    shift = np.repeat(observed.placed(pointers[chosen] - (ends - counts)), counts)
+    at = shift + np.cumsum(np.ones_like(shift)) - 1
+    mask = observed.placed(columns)[entries.indices[at]]
     at = at[mask]
-    pointers = np.concatenate(([0], np.cumsum(mask)))[np.concatenate(([0], ends))]
-    new_column = np.cumsum(columns) - 1
-    return Observed(
+    inside = np.concatenate((observed.placed(np.zeros(1, np.int64)), np.cumsum(mask)))
+    new_column = observed.placed((np.cumsum(columns) - 1).astype(np.int32))
+    return type(observed)(
         Compressed(
-            pointers.astype(entries.pointers.dtype),
-            new_column[entries.indices[at]].astype(entries.indices.dtype),
+            inside[np.concatenate(([0], ends))].astype(entries.pointers.dtype),
+            new_column[entries.indices[at]],
             entries.values[at],
         ),
         (len(chosen), int(columns.sum())),

@@ -151,7 +151,7 @@ def choose_model(
         return _refined(inside, found, rank, rng, coarse, block)
 
     found, block = search_in_blocks(
-        operations.host(), rank, search, refine, lambda one: one.chosen.factors
+        operations, rank, search, refine, lambda one: one.chosen.factors
     )
     return None if found is None else found.extended(operations, block)
 

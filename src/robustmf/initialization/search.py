@@ -24,7 +24,7 @@ from robustmf.initialization.attempts import (
     shown_factors,
 )
 from robustmf.initialization.blocks import OPTIONS as BLOCKS
-from robustmf.initialization.blocks import Block, DensityOrder, parts
+from robustmf.initialization.blocks import Block, DensityOrder, counts_of, parts
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.variational import FoundFactors
@@ -76,12 +76,12 @@ def searched_factors(
     ) -> FoundFactors | None:
         return refined(inside, found, coarse, block, rank, rng)
 
-    found, block = search_in_blocks(operations.host(), rank, search, refine, lambda one: one)
+    found, block = search_in_blocks(operations, rank, search, refine, lambda one: one)
     return None if found is None else extended(operations, found, block)
 
 
 def search_in_blocks(
-    host: EntryOperations,
+    operations: EntryOperations,
     rank: int | None,
     search: Callable[[EntryOperations], Any],
     refine: Callable[[EntryOperations, Any, Block, Block], Any],
@@ -89,9 +89,11 @@ def search_in_blocks(
 ) -> tuple[Any, Block]:
     """Search the small block, then the large one; return the result and its block.
 
+    The entries of the blocks are searched on the host, wherever all entries are.
+
     Parameters
     ----------
-    host : EntryOperations
+    operations : EntryOperations
     rank : int or None
     search : callable
         A search from nothing on these entries; returns None if there are too few.
@@ -101,10 +103,10 @@ def search_in_blocks(
     factors : callable
         The factors of a result.
     """
-    coarse, block = nested_blocks(host, rank)
-    inside = host.on(block.of(host.observed))
+    coarse, block = nested_blocks(operations, rank)
+    inside = operations.on(block.of(operations.observed)).host()
     if coarse is not block:
-        part = host.on(coarse.of(host.observed))
+        part = operations.on(coarse.of(operations.observed)).host()
         found = search(part)
         # otherwise a part of the entries does not show or determine the factors
         if found is not None and is_determined(factors(found), part.observed):
@@ -113,13 +115,13 @@ def search_in_blocks(
     return search(inside), block
 
 
-def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block]:
+def nested_blocks(operations: EntryOperations, rank: int | None) -> tuple[Block, Block]:
     """The block in which the search begins, and the one in which it ends.
 
     The first is the second, unless a part of that has enough entries for a search: if they
     determine the factors that their spectrum shows, ``rank`` at most.
     """
-    observed = host.observed
+    observed = operations.observed
     whole = Block(observed, None, None)
     if BLOCKS.coarse_share * observed.n_entries < BLOCKS.coarse_entries:
         return whole, whole
@@ -132,10 +134,10 @@ def nested_blocks(host: EntryOperations, rank: int | None) -> tuple[Block, Block
     per_row = BLOCKS.min_per_row
     while True:
         coarse = order.block(BLOCKS.coarse_entries, per_row, n_entries)
-        entries = coarse.of(observed)
+        entries = coarse.of(observed).to_host()
         if entries.n_entries > BLOCKS.coarse_share * n_entries:
             return block, block
-        shown = shown_factors(entries, rank, host.team)
+        shown = shown_factors(entries, rank, operations.team)
         sides = 1 + min(entries.shape) / max(entries.shape)
         needed = BLOCKS.entries_per_parameter * sides * shown
         if entries.n_entries >= needed * max(entries.shape):
@@ -203,7 +205,7 @@ def _extended(
 ) -> Candidate:
     """The factors of a block and its noise, extended to all rows and columns."""
     U, V = _extended_factors(operations, found, rows, columns)
-    noise = _extended_noise(operations, found, rows, columns, np.asarray(U), np.asarray(V))
+    noise = _extended_noise(operations, found, rows, columns, U, V)
     ridges = _extended_ridges(operations, found, rows, columns)
     return Candidate(U, V, found.sigma, noise, found.ridge, ridges)
 
@@ -291,17 +293,18 @@ def _extended_noise(
     levels[1][columns] = found.noise.column_scales
     if found.noise.scales is None:
         return NoiseModel(levels[0], levels[1], found.noise.mixture)
-    observed = operations.host().observed
-    counts = (observed.rows.counts, observed.columns.counts)
-    sums = [np.zeros(size) for size in observed.shape]
-    for part, i, j in parts(observed):
-        residual = observed.rows.values[part] - np.einsum("tq,tq->t", U[i], V[j])
-        level = found.sigma * levels[0][i] * levels[1][j]
-        size = np.minimum(np.abs(residual) / level, OPTIONS.cutoff)
-        for side, of_entry in enumerate((i, j)):
-            sums[side] += np.bincount(of_entry, size, minlength=len(sums[side]))
-    for own, kept, count, total in zip(levels, (rows, columns), counts, sums, strict=True):
-        mean = total / np.maximum(count, 1)
+    observed = operations.observed
+    of_rows, of_columns = (
+        operations.array(own.astype(observed.dtype)) for own in (found.sigma * levels[0], levels[1])
+    )
+    size = operations.residuals(U, V)
+    for part, own_rows, count in parts(observed):
+        level = np.repeat(of_rows[own_rows], count) * of_columns[observed.rows.indices[part]]
+        size[part] = np.minimum(np.abs(size[part]) / level, OPTIONS.cutoff)
+    for own, kept, count, total in zip(
+        levels, (rows, columns), counts_of(observed), operations.sums(size), strict=True
+    ):
+        mean = np.asarray(total) / np.maximum(count, 1)
         weight = count / (count + OPTIONS.prior_entries)
         relative = np.maximum(mean / np.median(mean[kept]), OPTIONS.least_level)
         own[~kept] = np.exp(weight * np.log(relative))[~kept]

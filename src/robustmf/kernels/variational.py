@@ -71,7 +71,7 @@ def posteriors(
     """
     r = V.shape[1]
     size = column_covariances.shape[1]
-    A, L, S = np.empty((r, r)), np.zeros((r, r)), np.empty((r, r))
+    A, L, S = np.empty((r, r)), np.empty((r, r)), np.empty((r, r))
     packed, b, outer, delta = np.empty(size), np.empty(r), np.empty(size), np.empty(r)
     for i in range(bounds[first], bounds[last]):
         A[:] = 0
@@ -267,12 +267,14 @@ def expectations(  # noqa: PLR0915
     e, extra, levels, density, w = (
         np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH),
     )  # fmt: skip
-    reliable, own, shift = np.empty(_BATCH), np.zeros(_BATCH), np.zeros(_BATCH)
+    reliable, own, shift = np.empty(_BATCH), np.empty(_BATCH), np.empty(_BATCH)
     shift_sums = np.empty((4, _BATCH))
     units, roots = np.ones((2, _BATCH)), np.ones((2, _BATCH))
     base_e, base_extra = np.empty(_BATCH), np.empty(_BATCH)
     p = np.empty((n_components, _BATCH))
     totals = np.empty((3, n_components, _BATCH))
+    for z in range(_BATCH):
+        own[z], shift[z] = 0.0, 0.0
     for block in range(first, last):
         totals[:] = 0
         energy[block] = 0
@@ -669,6 +671,9 @@ def resample_rows(  # noqa: PLR0915
         np.empty((r, LANES)), np.empty(LANES), np.empty(LANES), np.empty(LANES),
     )  # fmt: skip
     largest = _largest_cost(log_shares, centers, variances)
+    n_centered = 0  # not numpy.count_nonzero, whose sum takes long to compile
+    for k in range(variances.size):
+        n_centered += 1 if centers[k] != 0 else 0
     for a in range(first, last):
         i = rows[a]
         low, high = pointers[i], pointers[i + 1]
@@ -678,11 +683,13 @@ def resample_rows(  # noqa: PLR0915
             continue
         y = values[low:high]
         B, covariances = np.empty((count, r)), np.empty((count, outer.size))
-        w, order = np.empty(count), np.arange(count)
+        w, order = np.empty(count), np.empty(count, np.int64)
+        for t in range(count):
+            order[t] = t
         n_levels = 2 if row_levels[i] > _NOISY * base_levels[i] else 1
         levels, scales = np.empty((n_levels, count)), np.empty((n_levels, count))
         bases = np.empty(count)
-        costs = np.empty((n_levels, count, np.count_nonzero(centers), 3))
+        costs = np.empty((n_levels, count, n_centered, 3))
         _without_entries(
             pointers, indices, targets, weights, i, U, V, column_covariances, B, covariances, g
         )

@@ -105,7 +105,7 @@ class CPUOperations:
 
     def array(self, values: Any) -> Array:
         """``values`` as a C-contiguous array."""
-        return np.ascontiguousarray(values)
+        return self.observed.placed(values)
 
     def _precision(self, single: bool) -> np.dtype[Any]:
         """The dtype in which a pass computes."""

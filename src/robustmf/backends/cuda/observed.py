@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustmf.backends.cuda.array import DeviceArray
+from robustmf.backends.cuda.array import DeviceArray, as_tensor
 from robustmf.backends.cuda.lazy_entries import LazyEntries
 from robustmf.backends.cuda.memory import check_memory
 from robustmf.backends.cuda.memory_estimate import entry_bytes
@@ -68,9 +68,16 @@ class DeviceObserved(Observed):
         )
         return Observed(host, self.shape, self.row_ids, self.column_ids)
 
+    def placed(self, array: Any) -> DeviceArray:
+        """An array as a C-contiguous one in GPU memory."""
+        return DeviceArray(as_tensor(array, _tensor(self.rows.values)).contiguous())
+
     def column_counts(self) -> NDArray[np.int64]:
         """Number of entries of each column, in host memory."""
-        return np.asarray(self.columns.counts)
+        if self._columns is not None:
+            return np.asarray(self._columns.counts)
+        counts = torch.bincount(_tensor(self.rows.indices), minlength=self.shape[1])
+        return counts.cpu().numpy()
 
     def to_keep(self, weights: Any) -> Mapping[str, Any]:
         """The entries by rows and their weights; copied to the host only when they are used."""

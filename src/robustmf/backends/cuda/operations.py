@@ -14,7 +14,7 @@ from torch import Tensor
 from robustmf.backends.base import Capabilities
 from robustmf.backends.biases import BiasModel
 from robustmf.backends.cpu.operations import CPUOperations
-from robustmf.backends.cuda.array import DeviceArray, as_tensor
+from robustmf.backends.cuda.array import DeviceArray
 from robustmf.backends.cuda.backend import CUDABackend
 from robustmf.backends.cuda.chunks import Chunks, Slice, cut
 from robustmf.backends.cuda.dual import CUDADualPass
@@ -88,7 +88,7 @@ class CUDAOperations:
 
     def array(self, values: Any) -> Array:
         """``values`` as a C-contiguous array in GPU memory."""
-        return DeviceArray(as_tensor(values, self.values).contiguous())
+        return self.observed.placed(values)
 
     @property
     def transposed(self) -> CUDAOperations:
