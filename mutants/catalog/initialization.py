@@ -268,8 +268,8 @@ MUTANTS = [
     Mutant(_SEARCH, "if value >= least:", "if True:", _PARTS),
     Mutant(
         "initialization/blocks.py",
-        "np.argsort(-groups.counts[shuffled]",
-        "np.argsort(groups.counts[shuffled]",
+        "np.argsort(-counts[shuffled]",
+        "np.argsort(counts[shuffled]",
         _BLOCKS,
         aimed=True,
     ),
