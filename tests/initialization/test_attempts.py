@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from robustmf import Observed
+from robustmf import Observed, RobustMF
 from robustmf.initialization import attempts as attempts_module
 from robustmf.initialization.variational import FoundFactors, VariationalSearch
 from robustmf.initialization.variational_options import OPTIONS
@@ -59,6 +59,8 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
 
         def evidence(self):
             return self.value
+
+        scale_deviation = 0.0
 
         def preferred_exponents(self):
             return (1.0, 1.0), 0.0
@@ -133,6 +135,8 @@ def test_a_second_attempt_is_made_if_factors_are_lost_or_outliers_many(
         def evidence(self):
             return 0.0
 
+        scale_deviation = 0.0
+
         def preferred_exponents(self):
             return (1.0, 1.0), 0.0
 
@@ -188,6 +192,8 @@ def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatc
 
         def evidence(self):
             return self.value
+
+        scale_deviation = 0.0
 
         def preferred_exponents(self):
             return (1.0, 1.0), 0.0
@@ -345,3 +351,17 @@ def test_the_preferred_exponents_make_the_factors_most_likely():
     assert 0 < exponent < 1
     assert of_columns == 1
     assert gain == pytest.approx(max(densities) - densities[-1])
+
+
+@pytest.mark.parametrize("share", [0.04, 0.2])
+def test_rows_of_values_of_two_sizes(share):
+    """The median of such a row is one of the sizes by chance, and no scale of it."""
+    rng = np.random.default_rng(1)
+    X = np.kron([[1.0, 0.0], [0.0, 5.0]], np.ones((20, 13)))[:, :25]
+    observed = X + 0.1 * X.std() * rng.normal(size=X.shape)
+    observed[rng.random(X.shape) < 0.2] = np.nan
+    bad = rng.random(X.shape) < share
+    observed[bad] += 8 * X.std() * np.sign(rng.normal(size=bad.sum()))
+    model = RobustMF(random_state=0, n_jobs=1).fit(observed)
+    error = model.predict(*np.indices(X.shape)) - X
+    assert np.sqrt(np.mean(error**2)) < 0.1 * X.std()

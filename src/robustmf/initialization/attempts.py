@@ -48,6 +48,8 @@ def search_factors(
             n_complete = len(attempts)
         if search.is_clear or (search.rank >= shown and not many_outliers):
             break
+    if many_outliers and attempts[0].scale_deviation > OPTIONS.unequal_scales:
+        attempts.append(_attempt_in_units_of_data(observed, rank, team, seed))
     best = max(attempts, key=lambda attempt: attempt.evidence())
     rescaled = _rescaled(best, rank)
     if rescaled is not best:
@@ -134,6 +136,20 @@ def _attempt(search: VariationalSearch, rank: int | None, least_prior: float) ->
     search.anneal(least_prior)
     _settle(search)
     return shown
+
+
+def _attempt_in_units_of_data(
+    observed: Observed, rank: int | None, team: Team, seed: int
+) -> VariationalSearch:
+    """A complete attempt without scales of rows and columns.
+
+    Where a row has values of two sizes, its median is one of them by chance: divided by it, the
+    others look like outliers.
+    """
+    search = VariationalSearch(observed, team, seed, (0.0, 0.0))
+    _attempt(search, rank, OPTIONS.least_priors[0])
+    _complete(search, rank)
+    return search
 
 
 def _spectral_values(search: VariationalSearch) -> Array:

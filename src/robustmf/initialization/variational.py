@@ -693,6 +693,11 @@ class VariationalSearch:
         scales = np.log(self.row_scale[self.i]) + np.log(self.column_scale[self.j])
         return np.asarray(scales + np.log(self.unit))
 
+    @property
+    def scale_deviation(self) -> float:
+        """The standard deviation of the logarithms of the scales; the larger one of the sides."""
+        return max(float(np.std(side.levels.log_scale)) for side in self.sides)
+
     def preferred_exponents(self) -> tuple[tuple[float, float], float]:
         """Exponents of the scales for which the factors are most likely; the gain of evidence.
 
