@@ -496,3 +496,12 @@ def test_times_of_numpy_are_the_labels_of_pandas(cells, labels):
     assert model.predict(labels.to_numpy()[2], "c3") == expected
     np.testing.assert_array_equal(model.predict(labels.to_numpy()[2:4], "c3")[0], expected)
     np.testing.assert_array_equal(model.predict([labels.to_numpy()[2]], "c3"), expected)
+
+
+def test_an_arrow_table_with_a_named_index_of_pandas():
+    cells = np.outer(np.arange(1.0, 21), np.arange(1.0, 7))
+    table = pd.DataFrame(cells, index=pd.RangeIndex(5, 25), columns=list("abcdef"))
+    table.index = pd.Index([f"r{k}" for k in range(20)], name="station of origin")
+    model = RobustMF(1, random_state=0).fit(pa.Table.from_pandas(table))
+    assert model.predict("r3", "c") == pytest.approx(12, rel=1e-3)
+    assert model.outlier_scores().column_names == ["station of origin", *"abcdef"]

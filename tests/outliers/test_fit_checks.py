@@ -114,3 +114,19 @@ def test_invalid_checks_of_a_model_file_are_refused():
     assert FitSummary.from_state(state | {"failed_checks_": ["a"]}).failed_checks == ("a",)
     with pytest.raises(ModelFileError, match="failed_checks_"):
         FitSummary.from_state(state | {"failed_checks_": [1]})
+
+
+@pytest.mark.parametrize("kind", ["binary", "many zeros"])
+def test_tables_of_which_half_is_predicted_exactly(kind):
+    """Half of a table of 0 and 1 was flagged, and removed by clean, without a word."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 20))
+    X = 1.0 * (X > 0) if kind == "binary" else np.where(rng.random(X.shape) < 0.55, 0, X)
+    model = fit(X, "flagged as outliers, .*; all others are predicted exactly")
+    assert len(model.failed_checks_) == 1
+
+
+def test_exact_tables_with_outliers_pass():
+    X, rng = low_rank(noise=0)
+    X[rng.random(X.shape) < 0.2] += 10
+    assert fit(X).failed_checks_ == ()

@@ -488,7 +488,10 @@ class Observed:
         if data is not None and values.dtype.kind == "f" and np.isnan(values).any():
             is_observed = ~np.isnan(values)
             if not is_observed.any():
-                raise ValueError(f"values must not all be missing, but {len(values)} of them are")
+                raise ValueError(
+                    f"values must not all be missing, but {len(values)} of them are; "
+                    "predict(rows, columns) needs none"
+                )
             rows, cols = selected(rows, is_observed), selected(cols, is_observed)
             values = values[is_observed]
         i, row_vocabulary = Vocabulary.encode(rows, "row")

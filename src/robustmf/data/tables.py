@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
@@ -158,8 +159,10 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
         raise ValueError(f"row={row!r} is not a column of the data; it has {frame.columns}")
     index = getattr(frame.to_native(), "index", None)
     row_labels = None if index is None or _is_default(index) else labels_of(index)
-    if row is None and index is None and frame.columns[-1:] == [_ARROW_INDEX]:
-        row = _ARROW_INDEX
+    if row is None and index is None:
+        schema = getattr(frame.to_native(), "schema", None)
+        kept = index_columns(frame.columns, getattr(schema, "metadata", None))
+        row = kept[0] if len(kept) == 1 else None
     if row is None and (row_labels is None or _is_part(index)) and _begins_with_labels(frame):
         row = frame.columns[0]
         _require_labels(frame)
@@ -178,6 +181,17 @@ def wide_table(X: Any, row: Any = None, *, require_wide: bool = True) -> WideTab
         frame.implementation.value, ColumnNames(row), index, columns, labels=labels, dtype=dtype
     )
     return WideTable(_cells(frame), row_labels, column_labels, form)
+
+
+def index_columns(names: list[str], metadata: Any) -> list[str]:
+    """The columns in which a table keeps an index of pandas, from the metadata of Arrow."""
+    if isinstance(metadata, dict) and b"pandas" in metadata:
+        try:
+            found = json.loads(metadata[b"pandas"])["index_columns"]
+            return [name for name in found if isinstance(name, str) and names.count(name) == 1]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return []  # the metadata of other programs
+    return [_ARROW_INDEX] if names[-1:] == [_ARROW_INDEX] else []
 
 
 def without_column(X: Any, name: Any) -> Any:

@@ -63,14 +63,15 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
     3. Entries are predicted from the others better than by the median of all values.
 
     Fits with a loss that is not robust, or that interpolates entries because it is nonsmooth, have
-    no distribution of clean residuals to check against; exact fits have no noise.
+    no distribution of clean residuals to check against; exact fits have no noise, and only the
+    first check applies to them.
     """
     i = sample.i
     j = sample.j
     values = sample.values.astype(np.float64)
     is_exact = noise.distribution.scale <= OPTIONS.exact * float(np.abs(values).max(initial=0.0))
     is_checked = model.loss.robust and model.loss.degree == 2
-    if not is_checked or is_exact or len(values) < OPTIONS.least_entries:
+    if not is_checked or len(values) < OPTIONS.least_entries:
         return ()
     residual = values - model.predict_pairs(i, j).astype(np.float64)
     deviation = noise.deviations(i, j, sample.influence)
@@ -78,10 +79,16 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
     failed = []
     share = float(flagged.mean())
     if share > OPTIONS.most_flagged:
+        cause = (
+            "; all others are predicted exactly, as if there were no noise: a table of few "
+            "distinct values, such as 0 and 1, does not have the noise of this model"
+        )
         failed.append(
             f"{100 * share:.0f} % of the entries are flagged as outliers, more than a fit can "
-            "distinguish from clean ones"
+            f"distinguish from clean ones{cause if is_exact else ''}"
         )
+    if is_exact:
+        return tuple(failed)
     m, n = model.shape
     for name, of_entry, size, ids in (
         ("row", i, m, ids_or_numbers(model.row_ids, m)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustmf.io import MalformedFileError, read_ratings
@@ -133,3 +134,36 @@ def test_ids_with_two_signs_are_text(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("--1,2,3.5\n--2,2,4.5\n-3,1,1.5\n")
     assert list(read_ratings(path).row_ids) == ["--1", "--2", "-3"]
+
+
+def test_parquet_with_an_index_of_pandas(tmp_path):
+    """Arrow writes the index as the last column, so that three sensors were taken for a long table.
+
+    A wide table with times, and a long one whose ids are the index.
+    """
+    times = pd.date_range("2026-01-01", periods=30, freq="h", name="time")
+    cells = np.random.default_rng(0).normal(size=(30, 4)).round(3)
+    table = pd.DataFrame(cells, columns=["s0", "s1", "s2", "s3"], index=times)
+    table.to_parquet(tmp_path / "wide.parquet")
+    found = read_ratings(tmp_path / "wide.parquet")
+    assert found.column_ids == ["s0", "s1", "s2", "s3"]
+    np.testing.assert_array_equal(found.to_dense(), cells)
+    assert found.row_ids == list(times.to_pydatetime())
+    long = table.stack().rename("level").rename_axis(["time", "sensor"]).to_frame()
+    long.to_parquet(tmp_path / "long.parquet")
+    found = read_ratings(tmp_path / "long.parquet")
+    assert found.column_ids == ["s0", "s1", "s2", "s3"]
+    np.testing.assert_array_equal(found.to_dense(), cells)
+
+
+def test_a_column_of_text_at_the_end_does_not_make_a_wide_file_long(tmp_path):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 6)).round(3)).add_prefix("s")
+    table["remark"] = "good"
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_parquet(tmp_path / "a.parquet", index=False)
+    for name in ("a.csv", "a.parquet"):
+        with pytest.raises(MalformedFileError, match="'s0', which would be a column of ids, holds"):
+            read_ratings(tmp_path / name)
+    found = read_ratings(tmp_path / "a.csv", wide=True, omit=["remark"])
+    assert found.shape == (30, 6)
+    assert read_ratings(tmp_path / "a.csv", row="s0", col="s1", value="s2").n_entries == 30

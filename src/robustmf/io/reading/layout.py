@@ -32,6 +32,10 @@ _DELIMITER_NAMES = {"\t": "tab", ",": "comma", " ": "space", ";": "semicolon", "
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
+#: A number with a fractional part that is not zero.
+_DECIMAL = re.compile(r"[-+]?[0-9]*\.[0-9]*[1-9][0-9]*")
+
+
 @dataclass(frozen=True)
 class Layout:
     """The layout of a text file of ratings.
@@ -76,9 +80,8 @@ class Layout:
     @property
     def has_known_names(self) -> bool:
         """Whether at least two of the three columns are known by name."""
-        roles = ((self.row, ROW_IDS), (self.col, COLUMN_IDS), (self.value, VALUES))
-        known = [known_position([self.names[k]], of_role, -1) for k, of_role in roles if self.names]
-        return sum(position >= 0 for position in known) > 1
+        positions = (self.row, self.col, self.value)
+        return bool(self.names) and known_names(*(self.names[k] for k in positions))
 
     def __str__(self) -> str:
         labels = self.names or tuple(f"field {k + 1}" for k in range(self.n_fields))
@@ -92,6 +95,22 @@ class Layout:
             f"{separation(self.delimiter, self.decimal)}, {header}; "
             f"row={kinds[0]}, col={kinds[1]}, value={labels[self.value]}{codes}"
         )
+
+
+def known_names(row: str, col: str, value: str) -> bool:
+    """Whether at least two of three columns have known names of row ids, column ids and values."""
+    roles = ((row, ROW_IDS), (col, COLUMN_IDS), (value, VALUES))
+    return sum(known_position([name], of_role, -1) >= 0 for name, of_role in roles) > 1
+
+
+def not_ids(name: str, content: str) -> str:
+    """The error about a column that was taken for ids although nothing but its position says so."""
+    return (
+        f"is neither a wide table nor one with a line per entry: {quoted(name)}, which would be a "
+        f"column of ids, holds {content}; in a wide table all columns but the first are numbers: "
+        "omit the others (--omit) and name the labels (row=, --row); otherwise name row=, col= and "
+        "value="
+    )
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -282,6 +301,7 @@ def guess_layout(
             "header=True; give positions counted from 0"
         )
     fields = sampled[int(header) :]
+    is_guessed = wide is None and text_ids is None and row is col is value is None
     if wide is None:
         wide = col is None and value is None and len(delimiter) == 1 and looks_wide(names, fields)
     if wide:
@@ -305,7 +325,20 @@ def guess_layout(
         (_are_text(fields, i), _are_text(fields, j)) if text_ids is None else (text_ids, text_ids)
     )
     codes = tuple(map(float, missing))
-    return Layout(delimiter, names, i, j, k, len(first), kinds, decimal, codes)
+    layout = Layout(delimiter, names, i, j, k, len(first), kinds, decimal, codes)
+    if is_guessed and not layout.has_known_names:
+        for position in (i, j):
+            if number := _decimal_id(fields, position):
+                label = names[position] if names else f"field {position + 1}"
+                raise source.fault(not_ids(label, f"decimal numbers such as {number}"))
+    return layout
+
+
+def _decimal_id(lines: list[list[str]], position: int) -> str | None:
+    """One of the fields at a position if most of these are numbers with a fractional part."""
+    fields = [line[position].strip() for line in lines if position < len(line)]
+    decimals = [one for one in fields if _DECIMAL.fullmatch(one)]
+    return decimals[0] if 2 * len(decimals) > len(fields) else None
 
 
 def _guess_delimiter(line: str) -> str | None:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robustmf.data.observed import Observed
-from robustmf.data.tables import wide_table
-from robustmf.io.reading.layout import column_names
+from robustmf.data.tables import index_columns, wide_table
+from robustmf.io.reading.layout import column_names, known_names, not_ids
 from robustmf.io.reading.options import OPTIONS
 from robustmf.io.reading.size_checks import require_plausible_size
 from robustmf.io.reading.source import Source
@@ -24,14 +24,31 @@ from robustmf.io.reading.wide import looks_wide, wide_entries
 def parquet_columns(
     source: Source, row: str | int | None, col: str | int | None, value: str | int | None
 ) -> tuple[str, str, str]:
-    """The names of the three columns; those not given are guessed as for text."""
+    """The names of the three columns; those not given are guessed as for text.
+
+    An index of pandas precedes the other columns, as it does in text, unless positions are given.
+    """
     with open_parquet(source) as file:
-        names = tuple(file.schema_arrow.names)
-    chosen = column_names(source, names, row, col, value)
+        schema = file.schema_arrow
+    names = tuple(schema.names)
+    given = (row, col, value)
+    if not any(isinstance(one, int) for one in given):
+        names = tuple(_index_first(schema))
+    chosen = column_names(source, names, *given)
     for name in chosen:
         if names.count(name) > 1:
             raise source.fault(f"has {names.count(name)} columns {name!r}; rename one of them")
+    if given == (None, None, None) and not known_names(*chosen):
+        for name in chosen[:2]:
+            if pa.types.is_floating(schema.field(name).type):
+                raise source.fault(not_ids(name, "decimal numbers"))
     return chosen
+
+
+def _index_first(schema: pa.Schema) -> list[str]:
+    """The names of the columns; those of an index of pandas, which are the last, first."""
+    of_index = index_columns(schema.names, schema.metadata)
+    return of_index + [name for name in schema.names if name not in of_index]
 
 
 def read_parquet(
@@ -48,8 +65,10 @@ def parquet_is_wide(source: Source, col: str | int | None, value: str | int | No
         return False
     with open_parquet(source) as file:
         schema = file.schema_arrow
-    example = [_example_of(field.type) for field in schema]
-    return looks_wide(schema.names, [example])
+    names = _index_first(schema)
+    if len(set(names)) < len(names):
+        return looks_wide(names, [[_example_of(field.type) for field in schema]])
+    return looks_wide(names, [[_example_of(schema.field(name).type) for name in names]])
 
 
 def _example_of(kind: pa.DataType) -> str:
