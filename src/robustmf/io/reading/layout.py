@@ -327,11 +327,16 @@ def guess_layout(
     codes = tuple(map(float, missing))
     layout = Layout(delimiter, names, i, j, k, len(first), kinds, decimal, codes)
     if is_guessed and not layout.has_known_names:
-        for position in (i, j):
-            if number := _decimal_id(fields, position):
-                label = names[position] if names else f"field {position + 1}"
-                raise source.fault(not_ids(label, f"decimal numbers such as {number}"))
+        _require_ids(source, layout, fields)
     return layout
+
+
+def _require_ids(source: Source, layout: Layout, lines: list[list[str]]) -> None:
+    """Refuse columns of ids that hold decimal numbers."""
+    for position in (layout.row, layout.col):
+        if number := _decimal_id(lines, position):
+            label = layout.names[position] if layout.names else f"field {position + 1}"
+            raise source.fault(not_ids(label, f"decimal numbers such as {number}"))
 
 
 def _decimal_id(lines: list[list[str]], position: int) -> str | None:
