@@ -127,6 +127,27 @@ def test_blocks_are_chosen_where_the_entries_are(operations_on):
         np.testing.assert_array_equal(np.asarray(own), wanted)
 
 
+@pytest.mark.parametrize("with_rows", [True, False])
+def test_scaled_entries_keep_their_columns(operations_on, with_rows):
+    """Entries by columns that are known are divided too, with the bits of a new transposition."""
+    observed = operations_on(Observed.from_dense(problem(30, 20)[1])).observed
+    rng = np.random.default_rng(0)
+    scales = [observed.placed(rng.uniform(0.5, 2, size)) for size in observed.shape]
+    if not with_rows:
+        scales[0] = None
+    expected = observed.divided(*scales)
+    assert expected._columns is None
+    known = observed.columns
+    found = observed.divided(*scales)
+    assert found._columns is not None
+    assert found.columns.indices is known.indices
+    for name in ("pointers", "indices", "values"):
+        own, wanted = (getattr(entries.columns, name) for entries in (found, expected))
+        np.testing.assert_array_equal(np.asarray(own), np.asarray(wanted))
+        own, wanted = (getattr(entries.rows, name) for entries in (found, expected))
+        np.testing.assert_array_equal(np.asarray(own), np.asarray(wanted))
+
+
 def test_noise_levels_of_other_rows_are_those_of_their_clipped_residuals(operations_on):
     """On every device the same as from a loop over the entries."""
     observed = Observed.from_dense(problem(60, 40)[1])

@@ -157,12 +157,18 @@ class Observed:
         )
 
     def divided(self, row_scales: Values | None, column_scales: Values) -> Observed:
-        """The values divided by scales of their rows, if given, and of their columns."""
-        rows = self.rows
-        scales = column_scales[rows.indices]
-        if row_scales is not None:
-            scales = row_scales[rows.group_of_entry()] * scales
-        return self.with_values(rows.values / scales)
+        """The values divided by scales of their rows, if given, and of their columns.
+
+        The result has the entries by columns too if they are known here.
+        """
+        by_row = self.rows.values / _scales_at(self.rows, row_scales, column_scales)
+        new = self.with_values(by_row)
+        if self._columns is not None:
+            columns = self._columns
+            by_column = columns.values / _scales_at(columns, column_scales, row_scales)
+            new._columns = Compressed(columns.pointers, columns.indices, by_column)
+        new._column_order = self._column_order
+        return new
 
     def select(self, mask: NDArray[np.bool_]) -> Observed:
         """The entries where ``mask`` (in row order) is true; the shape is not changed."""
@@ -511,6 +517,18 @@ class Observed:
                 lines[is_observed] = of_observed
             form = long_form(data, ColumnNames(row, col, value), lines)
         return cls(unnamed.rows, unnamed.shape, row_ids, column_ids, form)
+
+
+def _scales_at(
+    entries: Compressed, of_groups: Values | None, of_indices: Values | None
+) -> Values | float:
+    """The product of the scales of the group and of the index of each entry; None for no scales."""
+    scales: Any = 1.0
+    if of_indices is not None:
+        scales = of_indices[entries.indices]
+    if of_groups is not None:
+        scales = of_groups[entries.group_of_entry()] * scales
+    return cast("Values | float", scales)
 
 
 def as_observed(X: Any) -> Observed:

@@ -176,7 +176,7 @@ class DensityOrder:
 
 def counts_of(observed: Observed) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of entries of the rows and of the columns, in the memory of the host."""
-    return np.asarray(observed.rows.counts), observed.column_counts()
+    return np.asarray(observed.rows.counts), np.asarray(observed.columns.counts)
 
 
 def parts(observed: Observed) -> Iterator[tuple[slice, slice, NDArray[np.int64]]]:

@@ -27,6 +27,7 @@ from robustmf.initialization.blocks import OPTIONS as BLOCKS
 from robustmf.initialization.blocks import Block, DensityOrder, counts_of, parts
 from robustmf.initialization.graduated import Candidate
 from robustmf.initialization.noise_mixture import NoiseModel
+from robustmf.initialization.problem import sampled_entries
 from robustmf.initialization.variational import FoundFactors
 from robustmf.losses import Loss, Tukey
 from robustmf.solvers.fold_in import fold_in
@@ -230,14 +231,15 @@ def _extended_factors(
     V = operations.array(V)
     ridges = _extended_ridges(operations, found, rows, columns)
     loss = Tukey(OPTIONS.cutoff * found.sigma)
+    typical = float(np.median(np.abs(sampled_entries(observed)[2])))
     in_block = operations.array(columns.astype(dtype))[observed.rows.indices]
     other_rows = operations.array(~rows)
     other_columns = operations.array(~columns)
     if found.U.shape[1]:
-        _regress(operations, loss, ridges[0], U, V, other_rows, in_block)
+        _regress(operations, loss, ridges[0], U, V, other_rows, typical, in_block)
         if not columns.all():
-            _regress(operations.transposed, loss, ridges[1], V, U, other_columns)
-            _regress(operations, loss, ridges[0], U, V, other_rows)
+            _regress(operations.transposed, loss, ridges[1], V, U, other_columns, typical)
+            _regress(operations, loss, ridges[0], U, V, other_rows, typical)
     return U, V
 
 
@@ -248,11 +250,14 @@ def _regress(
     U: Any,
     V: Any,
     rows: Any,
+    typical: float,
     weights: Any = None,
 ) -> None:
-    """Fit these rows of U, in place."""
+    """Fit these rows of U, in place; ``typical`` is the size of a typical value."""
     by_row = ridge.on(operations.observed)
-    fitted = fold_in(operations, loss, by_row, V, weights=weights, sweeps=OPTIONS.sweeps)
+    fitted = fold_in(
+        operations, loss, by_row, V, weights=weights, typical=typical, sweeps=OPTIONS.sweeps
+    )
     U[rows] = fitted[rows]
 
 

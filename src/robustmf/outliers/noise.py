@@ -242,6 +242,18 @@ class Regressors:
         """Squared coordinates of factor vectors along the axes."""
         return np.square(_design(factors, self.constant) @ self.axes)
 
+    def coordinates_at(
+        self, factors: Array, groups: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Squared coordinates of factor vectors, and the position there of each of the ``groups``.
+
+        For fewer groups than vectors only theirs are computed.
+        """
+        if len(groups) >= len(factors):
+            return self.squared_coordinates(factors), groups
+        distinct, positions = np.unique(groups, return_inverse=True)
+        return self.squared_coordinates(factors[distinct]), positions
+
     def leverages(self, squares: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.float64]:
         """vᵀ(nS + λI)⁻¹v for regressions on ``counts`` entries each.
 
@@ -284,6 +296,13 @@ def moment_sum(factors: Array, counts: NDArray[np.int64], constant: float) -> ND
     """Σ v vᵀ over entries, where each factor vector v occurs in ``counts`` of them."""
     design = _design(factors, constant)
     return np.asarray((design * counts[:, None]).T @ design)
+
+
+def frequencies_of(counts: NDArray[np.int64]) -> Frequencies:
+    """The distinct numbers of entries, and how many rows have each."""
+    frequencies = np.bincount(counts)
+    distinct = np.flatnonzero(frequencies)
+    return distinct, frequencies[distinct]
 
 
 @dataclass(frozen=True)
@@ -375,7 +394,8 @@ class NoiseModel:
             scales = ordinary_scales(scales[0], counts[0]), ordinary_scales(scales[1], counts[1])
         if totals is None:
             moments = (moment_sum(U, counts[0], constant), moment_sum(V, counts[1], constant))
-            totals = Totals(moments, ((counts[0], None), (counts[1], None)), int(counts[0].sum()))
+            frequencies = (frequencies_of(counts[0]), frequencies_of(counts[1]))
+            totals = Totals(moments, frequencies, int(counts[0].sum()))
         of_rows, of_columns = (
             Regressors.from_moment(moment, totals.n_entries, constant, reg, reg_by_count)
             for moment in totals.moments
@@ -449,8 +469,8 @@ class NoiseModel:
         in_column: NDArray[Any],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Inflated leverages of the regressions of the row and of the column at (i, j)."""
-        by_row = self.of_columns.squared_coordinates(self.V)
-        by_column = self.of_rows.squared_coordinates(U)
+        by_row, j = self.of_columns.coordinates_at(self.V, j)
+        by_column, i = self.of_rows.coordinates_at(U, i)
         of_row = np.empty(len(i))
         of_column = np.empty(len(i))
         clean = self.distribution.share
