@@ -282,7 +282,7 @@ MUTANTS = [
     ),
     Mutant(
         "initialization/search.py",
-        "        _regress(operations, loss, ridges[0], U, V, other_rows)\n",
+        "        _regress(operations, loss, ridges[0], U, V, other_rows, typical)\n",
         "",
         _PARTS,
         aimed=True,
