@@ -210,3 +210,33 @@ def test_a_row_whose_values_happen_to_be_equal_does_not_outweigh_the_others():
     logs = np.log(levels.values)
     assert logs[:40].min() == pytest.approx(-NOISE.level_step)
     assert -30 * NOISE.level_step < -20 * NOISE.level_step < logs[40] < logs[:40].min()
+
+
+def test_the_evidence_averages_the_likelihood_over_the_prior_of_levels():
+    levels = NoiseLevels(np.zeros(4))
+    assert levels.log_marginal == 0
+    rng = np.random.default_rng(0)
+    likelihoods = -0.1 * (levels.offsets - rng.normal(0, 3, (4, 1))) ** 2
+    levels.learn(likelihoods, np.full(4, 10), common=False)
+    at = np.log(levels.values) / NOISE.level_step
+    of_levels = [np.interp(x, levels.offsets, own) for x, own in zip(at, likelihoods, strict=True)]
+    averaged = np.log(np.exp(likelihoods) @ levels.prior)
+    assert levels.log_marginal == pytest.approx((averaged - of_levels).sum())
+    levels.learn(likelihoods, np.full(4, 10), common=True)
+    assert levels.log_marginal == 0
+
+
+def test_prior_probabilities_of_raised_levels():
+    levels = NoiseLevels(np.zeros(3))
+    n = len(levels.offsets)
+    levels.prior = np.exp(-0.2 * np.abs(np.arange(n) - n // 2))
+    levels.values = np.exp([0.0, 1.0, -2.0])
+    found = levels.raised_priors(np.array([1, 2]), 2)
+    # of a variance four times as large, ln 4 / 0.25 steps higher
+    slope = 0.2 / NOISE.level_step
+    raised = np.log(4) * np.array([1, 2])
+    expected = [-slope * raised, slope * (2 - np.abs(raised - 2))]
+    np.testing.assert_allclose(found, expected)
+    assert levels.raised_priors(np.array([1]), 0).shape == (1, 0)
+    levels.raise_(np.array([0, 2]), np.array([4.0, 1.0]))
+    np.testing.assert_allclose(levels.values, [4.0, np.e, np.exp(-2)])

@@ -354,6 +354,44 @@ def test_a_noisy_row_in_a_poor_maximum_is_repaired_and_loses_its_level():
     np.testing.assert_allclose(search.rows.U[7], right, atol=0.1)
 
 
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_noisy_row_that_is_fitted_to_a_few_entries_receives_a_higher_level(number, monkeypatch):
+    """The other entries look like outliers; with a level of their size there is one maximum."""
+    rng = np.random.default_rng(4)
+    U = rng.standard_normal((60, 3))
+    V = rng.standard_normal((50, 3))
+    X = U @ V.T + 0.05 * rng.standard_normal((60, 50))
+    X[7] += rng.standard_normal(50)
+    search = VariationalSearch(Observed.from_dense(X), Team(1), 1)
+    root = np.sqrt(search.unit)
+    row_unit = root * search.row_scale[:, None]
+    search.start(U / row_unit, V / (root * search.column_scale[:, None]), 1e-4)
+    search.noise.release((0.05 / search.unit) ** 2)
+    search.expectations()
+    for _ in range(6):
+        search.learning_sweep()
+    search.levels_are_learned = True
+    levels = search.rows.levels
+    levels.prior[:] = 1 / len(levels.prior)
+    levels.values = levels.base.copy()
+    levels.values[7] *= 10.0
+    fitted = search.values.reshape(60, 50)[7]
+    some = np.argsort(np.abs(X[7] - (U @ V.T)[7]))[-6:]
+    search.rows.U[7] = np.linalg.lstsq(search.columns.U[some], fitted[some])[0]
+    search.expectations()
+    monkeypatch.setattr(variational, "OPTIONS", replace(OPTIONS, raised_levels=number))
+    monkeypatch.setattr(search, "_suspects", lambda *_: (np.array([7]), np.array([0])))
+    before = search.rows.U[7].copy()
+    search.repair()
+    right = np.linalg.lstsq(search.columns.U, fitted)[0]
+    error = np.linalg.norm(search.rows.U[7] - right) / np.linalg.norm(before - right)
+    if number:
+        assert levels.values[7] > 100 * levels.base[7]
+        assert error < 0.3
+    else:
+        assert levels.values[7] == pytest.approx(10 * levels.base[7])
+
+
 def test_a_factor_without_means_is_removed():
     search = searching()
     search.sweep()

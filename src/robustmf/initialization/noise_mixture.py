@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.kernels.variational import OUTLIER_VARIANCE
+from robustmf.kernels.variational import OUTLIER_VARIANCE, RAISED
 from robustmf.losses import Loss
 
 Array = NDArray[np.floating[Any]]
@@ -338,6 +338,14 @@ class NoiseLevels:
     ----------
     log_scale : array over the rows
         The logarithms of the scales.
+
+    Attributes
+    ----------
+    values, base : array over the rows
+        The levels, and those of the regression line.
+    log_marginal : float
+        What the log evidence has more than the log density of the entries at these levels, when
+        these were learned: their log likelihood averaged over the prior, less that at the levels.
     """
 
     def __init__(self, log_scale: Array) -> None:
@@ -347,6 +355,7 @@ class NoiseLevels:
         self.base: Array = np.ones(len(log_scale))
         self.values: Array = np.ones(len(log_scale))
         near = np.abs(self.offsets) <= 1
+        self.log_marginal = 0.0
         self.last_step: Array = np.zeros(len(log_scale))
         self.prior = np.where(near, 1.0, OPTIONS.level_prior)
         self.prior /= self.prior.sum()
@@ -355,6 +364,19 @@ class NoiseLevels:
         """Give these rows their base level."""
         self.values = self.values.copy()
         self.values[rows] = self.base[rows]
+
+    def raise_(self, rows: NDArray[np.intp], ratios: Array) -> None:
+        """Multiply the levels of these rows."""
+        self.values = self.values.copy()
+        self.values[rows] *= ratios
+
+    def raised_priors(self, rows: NDArray[np.intp], number: int) -> Array:
+        """Log prior probabilities of so many higher levels, relative to that of the present one."""
+        present = np.log(self.values[rows] / self.base[rows])[:, None]
+        higher = present + np.log(RAISED) * np.arange(1, number + 1)
+        at = OPTIONS.level_step * self.offsets
+        log_prior = np.log(self.prior)
+        return np.asarray(np.interp(higher, at, log_prior) - np.interp(present, at, log_prior))
 
     def learn(self, likelihoods: Array, counts: NDArray[np.int64], common: bool) -> None:
         """New levels from log likelihoods of levels ``base``·exp(offsets·step), one row each.
@@ -369,6 +391,7 @@ class NoiseLevels:
         if common:
             self.base = np.exp(line)
             self.values = self.base
+            self.log_marginal = 0.0
             return
         posterior = shifted
         for _ in range(3):
@@ -387,7 +410,20 @@ class NoiseLevels:
         step *= np.where(step * self.last_step < 0, OPTIONS.level_damping, 1.0)
         self.values = self.values * np.exp(step)
         self.last_step = step
+        self.log_marginal = self._relative_marginal(likelihoods)
         self.base = np.exp(line)
+
+    def _relative_marginal(self, likelihoods: Array) -> float:
+        """The log likelihood of all rows, averaged over the prior, less that of the levels."""
+        largest = likelihoods.max(axis=1)
+        averaged = largest + np.log(np.exp(likelihoods - largest[:, None]) @ self.prior)
+        at = np.log(self.values / self.base) / OPTIONS.level_step - self.offsets[0]
+        at = np.clip(at, 0.0, len(self.offsets) - 1.001)
+        below = at.astype(np.intp)
+        rows = np.arange(len(at))
+        share = at - below
+        of_levels = (1 - share) * likelihoods[rows, below] + share * likelihoods[rows, below + 1]
+        return float((averaged - of_levels).sum())
 
 
 def _slope(x: Array, y: Array, counts: NDArray[np.int64]) -> float:

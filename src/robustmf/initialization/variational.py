@@ -387,6 +387,7 @@ class VariationalSearch:
             return 0
         _, *components = self.noise.components(NOISE.least_share, with_tails=True)
         changed = 0
+        learned = self.levels_are_learned
         for own, other in ((self.rows, self.columns), (self.columns, self.rows)):
             weights = own.take(self.weights)
             targets = own.take(self.targets)
@@ -416,6 +417,7 @@ class VariationalSearch:
                 n_subsets,
                 np.uint64(self.seed + self.n_repairs),
                 OPTIONS.min_gain,
+                own.levels.raised_priors(rows, OPTIONS.raised_levels if learned else 0),
                 improved,
                 new_weights,
             )
@@ -423,6 +425,7 @@ class VariationalSearch:
             if improved.any():
                 changed += int(np.count_nonzero(improved))
                 own.levels.reset(rows[improved == 2])
+                own.levels.raise_(rows, kernels.RAISED ** np.maximum(improved - 2.0, 0.0))
                 own.put(new_weights, self.weights)
                 # weights of a new fit are those of entries that are no outliers
                 refitted = np.isin(own.of_entry, rows[improved > 0])
@@ -672,6 +675,9 @@ class VariationalSearch:
     def evidence(self) -> float:
         """Approximate log evidence of the model: fit to the entries less the cost of the factors.
 
+        The entries are those of uncertain noise levels: while the search settles, levels are shrunk
+        to their prior, which makes the entries less likely at the levels, but not on average.
+
         It is that of the data in their own unit.
 
         The cost is the Kullback–Leibler divergence of the factors' posterior from their prior.
@@ -685,6 +691,7 @@ class VariationalSearch:
         fit = float(self.log_densities.sum() - self._log_scales.sum())
         self.weights = weights
         vars(self).update(kept)
+        fit += sum(side.levels.log_marginal for side in self.sides)
         return fit - sum(side.divergence(self.precision) for side in self.sides)
 
     @property

@@ -90,6 +90,9 @@ class VariationalOptions:
         Multiply–adds of one repair of one side, at most.
     max_failures : int
         A row that was not improved so often is left alone until its clean entries change.
+    raised_levels : int
+        How many higher noise levels are tried for a row, up to standard deviations of eight times
+        the present one: beyond, noise of the row is as large as most outliers.
     max_improvements : int
         A row that was improved so often is left alone: it alternates between local maxima.
     deficit : float
@@ -192,6 +195,7 @@ class VariationalOptions:
     max_subsets: tuple[int, int] = (300, 1000)
     repair_work: float = 1e9
     max_failures: int = 4
+    raised_levels: int = 3
     max_improvements: int = 3
     deficit: float = -1.0
     poor: float = 1.5

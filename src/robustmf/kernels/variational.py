@@ -33,6 +33,10 @@ _REFINEMENTS = 3
 #: hardly change which fit is the better one.
 _NOISY = 2.0
 
+#: The ratio of noise variances that are tried where a row may be noisy: a level within a factor of
+#: two of the right one suffices, because levels are learned afterwards.
+RAISED = 4.0
+
 #: Components with mean zero and a variance above this multiple of the first one are outliers.
 OUTLIER_VARIANCE = 10.0
 
@@ -647,15 +651,19 @@ def _best_subset(
 def resample_rows(  # noqa: PLR0915
     first, last, pointers, indices, values, weights, targets, U, V, column_covariances, precision,
     row_levels, base_levels, column_levels, column_bases, log_shares, centers, variances, rows,
-    n_subsets, seed, gain, changed, new_weights,
+    n_subsets, seed, gain, raised_priors, changed, new_weights,
 ):  # fmt: skip
     """The better of the present row and the best fit to random subsets, for ``rows[first:last]``.
 
     A row changes where its log posterior rises by ``gain``; its entries then receive the weights of
     the new fit in ``new_weights``. Each fit is judged with the noise level of the row and with that
     of ``base_levels``, by the larger posterior: a row in a poor local maximum looks noisy, and its
-    own level would confirm that. ``changed`` receives 0 for a row that stays, 1 for a new fit with
-    the level of the row and 2 for one with its base level. A fit with the same entries within the
+    own level would confirm that. The best one is then refined with higher levels, from the highest
+    down, each ``RAISED`` times the next: a noisy row may be fitted to a few of its entries, as if
+    the others were outliers, and at a high level there is one local maximum. The logarithms of the
+    levels' prior probabilities, relative to that of the row, are ``raised_priors``. ``changed``
+    receives 0 for a row that stays, 1 for a new fit with the level of the row, 2 for one with its
+    base level, and 3 and more for one with higher levels. A fit with the same entries within the
     cutoff as an earlier one is in the same basin of attraction, and is not compared again.
     """
     r = U.shape[1]
@@ -747,3 +755,22 @@ def resample_rows(  # noqa: PLR0915
                     changed[a] = 1 + k
                     copy(refined, U[i])
                     copy(w, new_weights[low:high])
+        copy(U[i], refined)
+        for k in range(raised_priors.shape[1] - 1, -1, -1):
+            ratio = RAISED ** (k + 1.0)
+            for t in range(count):
+                levels[0, t] = ratio * row_levels[i] * column_levels[indices[low + t]]
+            found = -np.inf
+            for step in range(_REFINEMENTS + 1):
+                found = _log_posterior(
+                    B, covariances, y, levels[0], bases, refined, precision, log_shares,
+                    centers, variances, w, outer, batch,
+                )  # fmt: skip
+                if step < _REFINEMENTS:
+                    _regress(B, y, w, precision, A, refined)
+            found += raised_priors[a, k] - 0.5 * count * np.log(ratio)
+            if found > best:
+                best = found
+                changed[a] = 3 + k
+                copy(refined, U[i])
+                copy(w, new_weights[low:high])
