@@ -34,7 +34,7 @@ from robustmf.losses import LSP, Laplace, Loss, Smoothed, Welsch
 from robustmf.solvers.registry import solver_memory
 
 MOVIELENS_SHAPE = (69_878, 10_677)
-RANKS = (5, 10, 16, 32, 64)
+RANKS = (5, 10, 16, 32, 64, 128)
 
 
 def measure(entries: int, movielens: int) -> dict[str, Any]:

@@ -527,7 +527,7 @@ def _scales_at(
     if of_indices is not None:
         scales = of_indices[entries.indices]
     if of_groups is not None:
-        scales = of_groups[entries.group_of_entry()] * scales
+        scales = np.repeat(of_groups, entries.counts) * scales
     return cast("Values | float", scales)
 
 
