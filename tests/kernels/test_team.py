@@ -89,3 +89,11 @@ def test_none_is_all_cores():
 def test_other_values_of_n_jobs_are_refused(n_jobs):
     with pytest.raises(ValueError, match="n_jobs must be a positive integer, None or -1"):
         Team(n_jobs)
+
+
+def test_rows_without_entries_are_divided_between_blocks_too():
+    """They cost time although they have no entries: their factors are written."""
+    pointers = np.concatenate([[0], np.full(1000, 10)]).astype(np.int64)
+    sizes = np.diff(block_bounds(pointers, 4))
+    assert len(sizes) == 4
+    assert sizes.max() < 300
