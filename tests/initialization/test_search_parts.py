@@ -440,14 +440,11 @@ def test_the_evidence_leaves_the_state_of_the_search():
     search = searching()
     search.sweep()
     search.expectations()
-    before = [
-        np.copy(one)
-        for one in (search.weights, search.energies, search.clean, search.log_densities)
-    ]
+    names = ("weights", "energies", "clean", "log_densities")
+    before = {name: getattr(search, name).copy() for name in names}
     sums = search.sums
     evidence = search.evidence()
-    after = (search.weights, search.energies, search.clean, search.log_densities)
-    assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
+    assert all(np.array_equal(getattr(search, name), one) for name, one in before.items())
     assert search.sums is sums
     cost = sum(side.divergence(search.precision) for side in (search.rows, search.columns))
     search.weights[:] = 0
@@ -474,9 +471,8 @@ def test_the_result_is_in_the_unit_of_the_data():
 def test_sigma_and_scales_are_those_of_an_entry():
     search = searching()
     found = search.found()
-    t = 7
-    i = search.i[t]
-    j = search.j[t]
+    i = search.i[7]
+    j = search.j[7]
     variance = (
         search.noise.variance * search.rows.levels.values[i] * search.columns.levels.values[j]
     )

@@ -49,7 +49,7 @@ def test_memory_estimate_is_within_a_fifth_of_the_peak(solver, loss, held_out):
     # a clean environment: the workers of Dask in other tests leave settings of the allocator behind
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     # small data first: a process that compiles keeps pages of the compiler, which the fit reuses
-    for m in ("1200", "60000"):
+    for m in ("1200", "30000"):
         command = [sys.executable, "-W", "ignore", "-c", _PEAK, solver, loss, held_out, m]
         out = subprocess.run(
             command, capture_output=True, text=True, check=True, env=plain
