@@ -61,6 +61,7 @@ def test_the_best_attempt_is_returned_and_a_clear_one_ends_the_search(
             return self.value
 
         scale_deviation = 0.0
+        gross = np.zeros(1)
 
         def preferred_exponents(self):
             return (1.0, 1.0), 0.0
@@ -112,9 +113,12 @@ def test_an_attempt_begins_without_gross_values_and_frees_components_of_many_out
     assert steps == (["anneal", False] if share < 0.08 else ["anneal", False, True])
 
 
-@pytest.mark.parametrize(("shown", "share", "number"), [(3, 0.05, 1), (4, 0.05, 2), (3, 0.2, 2)])
+@pytest.mark.parametrize(
+    ("shown", "share", "gross_share", "number"),
+    [(3, 0.05, 0.05, 1), (4, 0.05, 0.05, 2), (3, 0.2, 0.05, 2), (3, 0.05, 0.2, 2)],
+)
 def test_a_second_attempt_is_made_if_factors_are_lost_or_outliers_many(
-    shown, share, number, monkeypatch
+    shown, share, gross_share, number, monkeypatch
 ):
     """The spectrum shows so many factors, and each attempt keeps three."""
     made = []
@@ -136,6 +140,7 @@ def test_a_second_attempt_is_made_if_factors_are_lost_or_outliers_many(
             return 0.0
 
         scale_deviation = 0.0
+        gross = np.array([gross_share])
 
         def preferred_exponents(self):
             return (1.0, 1.0), 0.0
@@ -194,6 +199,7 @@ def test_with_many_outliers_in_one_attempt_all_attempts_are_completed(monkeypatc
             return self.value
 
         scale_deviation = 0.0
+        gross = np.zeros(1)
 
         def preferred_exponents(self):
             return (1.0, 1.0), 0.0

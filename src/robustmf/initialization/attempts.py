@@ -42,6 +42,7 @@ def search_factors(
         attempts.append(search)
         # with many outliers the removal of factors decides which attempt is the better one
         many_outliers |= search.noise.outlier_share > OPTIONS.many_outliers
+        many_outliers |= bool(search.gross.mean() > OPTIONS.many_outliers)
         if many_outliers:
             for attempt in attempts[n_complete:]:
                 _complete(attempt, rank)

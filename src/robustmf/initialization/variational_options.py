@@ -26,7 +26,7 @@ class VariationalOptions:
         Exponents of scales between 0 and 1 that are compared.
     unequal_scales : float
         With many outliers, and a larger standard deviation of the logarithms of the scales than
-        this (a factor of two), another attempt is made in the units of the data.
+        this, another attempt is made in the units of the data.
     rescaling_gain : float
         Scales are raised to other exponents if the factors become more likely by more than this:
         very strong evidence, and worth the sweeps that it costs.
@@ -162,7 +162,7 @@ class VariationalOptions:
     largest_value: float = 1e3
     scale_passes: int = 3
     exponent_steps: int = 20
-    unequal_scales: float = 0.7
+    unequal_scales: float = 0.5
     rescaling_gain: float = 10.0
     margin: tuple[int, float] = (2, 0.25)
     annealing: int = 40
