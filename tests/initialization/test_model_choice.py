@@ -347,8 +347,9 @@ def test_factors_of_narrow_tables_are_found(shape):
     np.testing.assert_allclose(model.predict(X), X, atol=1e-5)
 
 
-@pytest.mark.parametrize("rank", ["auto", 1, 2])
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("rank", "noise"), [("auto", 0.0), (1, 0.0), ("auto", 0.1), (1, 0.1), (2, 0.1)]
+)
 def test_biases_beside_factors_have_the_ridge_of_the_noise_that_factors_leave(rank, noise):
     """With the ridge of biases alone, large biases cost more than calling all entries outliers."""
     size = np.arange(1.0, 41.0)
