@@ -130,3 +130,11 @@ def test_exact_tables_with_outliers_pass():
     X, rng = low_rank(noise=0)
     X[rng.random(X.shape) < 0.2] += 10
     assert fit(X).failed_checks_ == ()
+
+
+def test_zeros_for_missing_values_are_reported():
+    """All ratings of a table with 0 for a missing one were flagged without a word."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((50, 20)) < 0.8, 0, rng.integers(1, 6, (50, 20)))
+    fit(X, r"% of the values are 0 and predicted exactly.* if 0 stands for missing values")
+    fit(np.where(rng.random(X.shape) < 0.05, 9, 7))  # a constant table with a few outliers

@@ -28,6 +28,9 @@ class FitCheckOptions:
     most_flagged : float
         A larger share of flagged entries is too many: the searches for initial factors fail where
         about a third of the entries are outliers.
+    most_others : float
+        If more than half of the values are equal and predicted exactly, a larger share of other
+        values that are flagged is too many: they are what the table is about.
     level : float
         Entries with a score up to this are flagged; rows that have many flagged entries with this
         probability, divided by the number of rows, are reported.
@@ -44,6 +47,7 @@ class FitCheckOptions:
     """
 
     most_flagged: float = 1 / 3
+    most_others: float = 0.1
     level: float = 1e-3
     trimmed: float = 1 / 3
     exact: float = 1e-6
@@ -58,7 +62,7 @@ OPTIONS = FitCheckOptions()
 def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) -> tuple[str, ...]:
     """The checks that a fit fails, in words; none where it can be trusted.
 
-    1. Not too many of the entries are flagged.
+    1. Not too many of the entries are flagged; fewer if most values are equal.
     2. No row or column has most of its entries flagged, beyond what is expected by chance.
     3. Entries are predicted from the others better than by the median of all values.
 
@@ -88,6 +92,14 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
             f"distinguish from clean ones{cause if is_exact else ''}"
         )
     if is_exact:
+        common, n_common = _most_common(values)
+        if not failed and 2 * n_common > len(values) and share > OPTIONS.most_others:
+            failed.append(
+                f"{100 * n_common / len(values):.0f} % of the values are {common:g} and predicted "
+                f"exactly, and {100 * share:.0f} % of the entries are flagged as outliers: if "
+                f"{common:g} stands for missing values, make these missing; a table of mostly "
+                "equal values does not have the noise of this model"
+            )
         return tuple(failed)
     m, n = model.shape
     for name, of_entry, size, ids in (
@@ -120,6 +132,12 @@ def warn_of_failed_checks(failed: tuple[str, ...]) -> None:
     """Issue one warning for all failed checks."""
     if failed:
         warn_user(f"the fit does not pass its checks: {'; '.join(failed)}", UnreliableFitWarning)
+
+
+def _most_common(values: Array) -> tuple[float, int]:
+    """The most frequent value and its number of entries."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return float(distinct[counts.argmax()]), int(counts.max())
 
 
 def _mostly_flagged(
