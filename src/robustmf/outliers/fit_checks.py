@@ -84,8 +84,9 @@ def failed_checks(model: FittedModel, sample: EntrySample, noise: NoiseModel) ->
     share = float(flagged.mean())
     if share > OPTIONS.most_flagged:
         cause = (
-            "; all others are predicted exactly, as if there were no noise: a table of few "
-            "distinct values, such as 0 and 1, does not have the noise of this model"
+            "; all others are predicted exactly, as if there were no noise, which happens if "
+            "there are few distinct values, such as 0 and 1, or if half of the columns are "
+            "functions of the others"
         )
         failed.append(
             f"{100 * share:.0f} % of the entries are flagged as outliers, more than a fit can "
