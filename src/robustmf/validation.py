@@ -104,6 +104,14 @@ def require_fraction(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be None or a number between 0 and 1, got {name}={value!r}")
 
 
+def require_score(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a number from 0 to 1, as scores are."""
+    if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number from 0 to 1, got {name}={value!r}")
+    if not 0 <= float(value) <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {name}={value!r}")
+
+
 def require_indices(name: str, value: ArrayLike, size: int) -> NDArray[np.integer[Any]]:
     """``value`` as an array of integers from 0 to ``size`` − 1."""
     array = np.asarray(value)

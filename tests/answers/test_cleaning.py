@@ -200,3 +200,11 @@ def test_new_users_without_known_ratings(model, cells):
     new[0, [0, 13]] = 2.0, 8.0
     predicted = biased.inverse_transform(biased.transform(new))
     assert numbered.items.tolist() == [int(np.argmax(predicted))]
+
+
+@pytest.mark.parametrize("at_most", [2, -0.1, np.nan, "0.01"])
+def test_a_threshold_that_is_no_score_is_refused(model, frame, at_most):
+    """clean(at_most=2) removed all cells without a word."""
+    for ask in (model.clean, lambda X, at_most: model.audit(at_most=at_most)):
+        with pytest.raises((TypeError, ValueError), match="at_most must be a number from 0 to 1"):
+            ask(frame, at_most=at_most)

@@ -221,7 +221,7 @@ def test_unknown_ids_are_named(frame):
 def test_ratings_outside_of_the_scale_are_reported(frame, value):
     model = RobustMF(2, bounds=(-5, 5), random_state=0).fit(frame)
     with pytest.warns(
-        RatingScaleWarning, match=rf"1 of 2 ratings, such as {value:g}, .* from -5 to 5"
+        RatingScaleWarning, match=rf"1 of 2 ratings, such as {value:g}, .* bounds_=\(-5, 5\)"
     ):
         model.recommend(ratings={3: value, 4: 1.0})
 

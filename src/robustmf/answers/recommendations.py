@@ -144,7 +144,7 @@ def _warn_of_bounds(model: FittedModel, ratings: Array) -> None:
     if len(outside):
         warn_user(
             f"{len(outside)} of {len(ratings)} ratings, such as {outside[0]:g}, are outside of the "
-            f"scale of the fit, from {low:g} to {high:g} (bounds_): give them on this scale",
+            f"scale of the fit, bounds_=({low:g}, {high:g}): give them on this scale",
             RatingScaleWarning,
         )
 

@@ -35,7 +35,7 @@ from robustmf.outliers.scores import audit as find_suspects
 from robustmf.solvers.base import Callback
 from robustmf.solvers.mm.options import MM
 from robustmf.solvers.settings import Init
-from robustmf.validation import UNBOUNDED
+from robustmf.validation import UNBOUNDED, require_score
 
 Array = NDArray[np.floating[Any]]
 
@@ -685,6 +685,7 @@ class RobustMF(
         >>> bool(mask.loc[4, "s2"]), bool(abs(cleaned.loc[4, "s2"] - 10) < 0.1)
         (True, True)
         """
+        require_score("at_most", at_most)
         return cleaning.clean(
             self._model(),
             X,
@@ -939,6 +940,7 @@ class RobustMF(
         >>> round(1 - found.clean_share, 2), len(found.entries)
         (0.05, 3)
         """
+        require_score("at_most", at_most)
         with training.audit_progress(self):
             return find_suspects(
                 self._model(), self._entries(X, rows), rows=rows, top=top, at_most=at_most
@@ -999,6 +1001,7 @@ class RobustMF(
         from robustmf.report.fit_page import write  # noqa: PLC0415 - the layer above
         from robustmf.report.fit_record import fit_record  # noqa: PLC0415 - likewise
 
+        require_score("at_most", at_most)
         file = Path(path)
         write(fit_record(self, tracks=tracks, at_most=at_most), file, title)
         return file
