@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.data.factorization import Factorization
+from robustmf.exceptions import CheckpointError
 from robustmf.initialization.candidates import ModelCandidate
 from robustmf.initialization.state import (
     Restorer,
@@ -17,6 +18,7 @@ from robustmf.initialization.state import (
     require_valid,
     restored_candidates,
 )
+from robustmf.io.model_state import require_row_ridge
 from robustmf.losses import Loss
 from robustmf.solvers.base import Outcome
 from robustmf.solvers.settings import Settings
@@ -50,6 +52,9 @@ class FitResult:
         The models that were compared.
     reliability : array over the entries, or None, default=None
         The factor of each entry's loss beside its weight, where that was learned.
+    row_ridge : array of shape (2, k), or None, default=None
+        The ridge of each factor of a new row, and what it grows by with each entry of the row;
+        None for λ.
     """
 
     factorization: Factorization
@@ -63,6 +68,7 @@ class FitResult:
     scales: tuple[Array, Array] | None = None
     candidates: tuple[ModelCandidate, ...] = ()
     reliability: Array | None = None
+    row_ridge: Array | None = None
 
     def parts(self) -> dict[str, Any]:
         """The result as plain values for a checkpoint, the loss by its θ."""
@@ -78,6 +84,8 @@ class FitResult:
         require_scales(parts["scales"], found)
         if parts["reliability"] is not None:
             data.require_weights(parts["reliability"])
+        if parts["row_ridge"] is not None:
+            require_row_ridge(parts["row_ridge"], found.rank + found.has_bias, CheckpointError)
         return cls(
             **parts
             | {

@@ -366,6 +366,7 @@ def iterate(
         initial.scales,
         initial.candidates,
         initial.reliability,
+        None if initial.ridges is None else initial.ridges[0].of_new_row(),
     )
 
 

@@ -125,6 +125,9 @@ class FittedModel:
     reliability : array of float32 over the entries, or None, default=None
         The probability that an entry is no outlier, which was a factor of its loss; None where
         all factors are 1.
+    row_ridge : array of shape (2, k), or None, default=None
+        The ridge of each of the k factors of a new row, its bias included, and what it grows by
+        with each entry of the row; None for λ.
     """
 
     factors: Factorization
@@ -147,6 +150,7 @@ class FittedModel:
     sigma: float = 0.0
     nonnegative: bool = False
     reliability: NDArray[np.float32] | None = None
+    row_ridge: Array | None = None
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -347,13 +351,14 @@ class FittedModel:
             None if self.scales is None else self.scales[1],
             self._row_noise,
             self.nonnegative,
+            self.row_ridge,
         )
 
     @property
     def _row_noise(self) -> tuple[float, float] | None:
         """The noise of a typical row, and the standard deviation of its logarithm between rows."""
-        if self.scales is None or self.sigma <= 0:
-            return None
+        if self.scales is None or self.sigma <= 0 or np.any(self.factors.column_bias):
+            return None  # centers of columns are not known in units of a new row
         logs = np.log(self.scales[0])
         middle = float(np.median(logs))
         deviation = MAD_TO_SIGMA * float(np.median(np.abs(logs - middle)))
@@ -471,6 +476,7 @@ class FittedModel:
             "sigma_": self.sigma,
             "nonnegative_factors": self.nonnegative,
             "reliability_": self.reliability,
+            "row_ridge": self.row_ridge,
             "bounds_": None if self.bounds == UNBOUNDED else self.bounds,
             **self.summary.to_state(),
         }
@@ -502,6 +508,7 @@ class FittedModel:
             sigma=state.get("sigma_", 0.0),
             nonnegative=state.get("nonnegative_factors", False),
             reliability=state.get("reliability_"),
+            row_ridge=state.get("row_ridge"),
             bounds=state.get("bounds_") or UNBOUNDED,
             summary=FitSummary.from_state(state),
         )

@@ -170,7 +170,7 @@ def test_of_two_models_with_factors_the_one_with_more_evidence_is_considered():
         ]
         models = [
             ConsideredModel("factors", factors[0], None, one),
-            ConsideredModel("biases and factors", factors[1], SimpleNamespace(), other),
+            ConsideredModel("biases and factors", factors[1], SimpleNamespace(side=None), other),
         ]
         return models.index(_with_more_evidence(models))
 

@@ -315,6 +315,7 @@ def test_values_with_several_lines_are_refused_in_one(content, scratch, section,
 def without_factors(document, arrays):
     for name in ("row_factors_", "column_factors_"):
         reshape(name, lambda array: array[:, :0])(document, arrays)
+    reshape("row_ridge", lambda array: array[:, -1:])(document, arrays)
 
 
 def test_a_model_without_factors_must_have_biases(content, named, scratch):

@@ -76,6 +76,11 @@ class FactorRidge:
         """The rule without what differs between rows."""
         return replace(self, rows=None, shared=None)
 
+    def of_new_row(self) -> Array:
+        """The constant part of a typical row, and the part that grows with its entries."""
+        rows, shared = (1.0 if own is None else np.median(own) for own in (self.rows, self.shared))
+        return np.array([rows * self.constant, shared * self.by_count])
+
     def padded(self, rank: int) -> FactorRidge:
         """With the ridge of the weakest factor for those up to ``rank``."""
         missing = rank - len(self.constant)

@@ -99,15 +99,26 @@ class Factorization:
     def scaled(self, row_scale: Array, column_scale: Array) -> Factorization:
         """The factorization of the matrix with rows and columns multiplied by these scales.
 
-        For a model without biases.
+        For a model without biases, or with those of the columns alone if only columns are scaled:
+        they are zero on the other side, and the center is zero. The same for rows.
         """
-        assert self.center is None
+        row_bias = self.row_bias
+        column_bias = self.column_bias
+        if self.center is not None:
+            assert self.center == 0
+            if (row_scale == 1).all():
+                row_bias = row_bias * 0
+                column_bias = column_bias * column_scale
+            else:
+                assert (column_scale == 1).all()
+                row_bias = row_bias * row_scale
+                column_bias = column_bias * 0
         return Factorization(
             self.row_factors * row_scale[:, None],
             self.column_factors * column_scale[:, None],
-            None,
-            self.row_bias,
-            self.column_bias,
+            self.center,
+            row_bias,
+            column_bias,
         )
 
     @property

@@ -162,9 +162,10 @@ class RobustMF(
     rank_ : int
         The rank r, found or given; 0 for a model of center and biases alone.
     candidates_ : tuple of ModelCandidate
-        The models that were compared: ``model`` ("center", "biases", "factors", "center and
-        factors" or "biases and factors"), ``rank``, ``error`` and ``standard_error`` (mean absolute
-        error of entries predicted from the others, truncated at three noise levels) and ``chosen``.
+        The models that were compared: ``model`` ("center", "biases", "centers", "factors", or one
+        of the first three "and factors"), ``rank``, ``error`` and ``standard_error`` (mean absolute
+        error of entries predicted from the others, truncated at three noise levels; with centers
+        of columns in different units, in units of the columns' noise) and ``chosen``.
         Empty where none were compared.
     failed_checks_ : tuple of str
         The checks that the fit fails, in words: too many entries flagged as outliers, rows or
@@ -212,8 +213,8 @@ class RobustMF(
     row_scales_, column_scales_ : ndarray of shape (m,) and (n,)
         The noise of entry (i, j) is ``row_scales_[i] * column_scales_[j]`` times that of a typical
         entry. Learned with ``init="auto"`` and ``theta="auto"``, for losses of ``degree`` 2 and
-        models without biases; ones where the data show no differences, and where they are not
-        learned. θ is that of a typical entry.
+        models without biases, or with centers of the scaled side alone; ones where the data show no
+        differences, and where they are not learned. θ is that of a typical entry.
     entries_ : mapping of ndarray
         The fitted entries by rows (pointers, indices, values, weights), for :meth:`recommend` and
         :meth:`partial_fit`. Those of a fit on a GPU stay there until first used.

@@ -145,7 +145,8 @@ def fit_more_entries(
     observed, weights = with_weight(observed, weights)
     grown = observed.n_entries >= OPTIONS.growth * model.n_entries_initialized
     same_model = (
-        estimator.rank in ("auto", model.factors.rank)
+        not (model.factors.has_bias and model.scales is not None)  # λ is not that of its centers
+        and estimator.rank in ("auto", model.factors.rank)
         and estimator.bias in ("auto", model.factors.has_bias)
         and bool(estimator.nonnegative) == model.nonnegative
     )
@@ -261,6 +262,7 @@ def fitted_model(
         form=observed.form,
         scales=scales,
         reliability=reliability,
+        row_ridge=result.row_ridge,
         nonnegative=settings.nonnegative,
         summary=FitSummary(
             solver=result.solver,

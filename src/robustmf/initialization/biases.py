@@ -1,7 +1,8 @@
-"""Center and biases of rows and columns, and what they cost."""
+"""Center and biases of rows and columns, centers of one side, and what they cost."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
+from robustmf.data.compressed import Compressed
 from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
 from robustmf.initialization.initial_point import bias_half_step, bias_sweeps, subtract_biases
 from robustmf.initialization.problem import sampled_entries
+from robustmf.initialization.spectral import group_medians
 from robustmf.losses import Huber
 
 Array = NDArray[np.floating[Any]]
@@ -27,9 +30,19 @@ class BiasOptions:
     no_bias : float
         The ridge of biases that are not part of the model, in units of the largest number of
         entries.
+    free : float
+        The ridge of centers of one side, in units of an entry. They may be any multiple of the
+        noise level, and are not shrunk; without any ridge a column whose entries all have weight 0
+        would have no center.
+    different_units : float
+        Rows (or columns) may have different units if the logarithms of their robust scales have a
+        larger standard deviation than this, a factor of 1.6: smaller differences are hardly larger
+        than the errors of such scales, and cost biases in one unit little. The evidence decides.
     """
 
     no_bias: float = 1e6
+    free: float = 1e-6
+    different_units: float = 0.5
 
 
 OPTIONS = BiasOptions()
@@ -49,6 +62,8 @@ class Biases:
         Of Huber's loss, by which the biases were fitted.
     sigma : float
         The noise level to which the ridges belong; 0 where they do not depend on it.
+    side : int or None, default=None
+        0 or 1 if these are centers of the rows or of the columns alone, each in its own unit.
     """
 
     center: float
@@ -58,6 +73,7 @@ class Biases:
     column_ridge: float
     width: float
     sigma: float = 0.0
+    side: int | None = None
 
     def beside_factors(self, sigma: float) -> Biases:
         """The same biases beside factors that leave noise of this level.
@@ -90,13 +106,16 @@ class Biases:
 
         Half of log(1 + n/λ) + n/(n + λ), for each bias that n entries determine, is the divergence
         of its posterior from its prior and the expected loss of its uncertainty. ``variance`` is
-        that of the noise beside factors, relative to that beside biases alone.
+        that of the noise beside factors, relative to that beside biases alone. A center in its own
+        unit has the prior of unit information, λ = 1.
         """
         total = 0.0
         ridges = (self.row_ridge, self.column_ridge)
-        for side, ridge in zip((observed.rows, observed.columns), ridges, strict=True):
+        for k, (side, ridge) in enumerate(
+            zip((observed.rows, observed.columns), ridges, strict=True)
+        ):
             n = side.counts
-            own = ridge * variance
+            own = 1.0 if k == self.side else ridge * variance
             total += 0.5 * float((np.log1p(n / own) + n / (n + own)).sum())
         return total
 
@@ -140,3 +159,47 @@ def center_alone(operations: EntryOperations, biases: Biases) -> Biases:
     most = max(int(np.asarray(side.counts).max()) for side in (observed.rows, observed.columns))
     ridge = OPTIONS.no_bias * most
     return Biases(biases.center, rows, columns, ridge, ridge, biases.width)
+
+
+def centers_of_side(operations: EntryOperations, side: int) -> Biases:
+    """The median of each row (``side`` 0) or of each column (1), whatever its unit."""
+    observed = operations.host().observed
+    groups = (observed.rows, observed.columns)[side]
+    centers = _medians(groups, groups.values)
+    none = operations.array(np.zeros(observed.shape[1 - side], observed.dtype))
+    placed = operations.array(centers.astype(observed.dtype))
+    absent = OPTIONS.no_bias * max(
+        int(own.counts.max()) for own in (observed.rows, observed.columns)
+    )
+    # all entries have the same weight in a leverage: errors are in many units
+    width = float(np.abs(observed.rows.values).max()) or 1.0
+    if side == 0:
+        return Biases(0.0, placed, none, OPTIONS.free, absent, width, side=0)
+    return Biases(0.0, none, placed, absent, OPTIONS.free, width, side=1)
+
+
+def side_of_units(observed: Observed) -> int | None:
+    """The side whose values have different units: 0 for rows, 1 for columns, None if neither has.
+
+    Units show in the median deviations of rows (columns) from their medians, in which a row counts
+    with its entries.
+    """
+    deviations = []
+    for groups in (observed.rows, observed.columns):
+        centered = groups.values - _medians(groups, groups.values)[groups.group_of_entry()]
+        size = _medians(groups, np.abs(centered))
+        used = size > 0
+        logs = np.log(size[used])
+        counts = groups.counts[used]
+        mean = np.average(logs, weights=counts) if used.any() else 0.0
+        variance = np.average((logs - mean) ** 2, weights=counts) if used.any() else 0.0
+        deviations.append(math.sqrt(variance))
+    side = int(np.argmax(deviations))
+    return side if deviations[side] > OPTIONS.different_units else None
+
+
+def _medians(groups: Compressed, values: Array) -> Array:
+    """The median of each group of values, 0 for none."""
+    n_indices = int(groups.indices.max(initial=-1)) + 1
+    used = np.ones(len(values), bool)
+    return group_medians(groups, values.astype(np.float64), used, np.zeros(n_indices))[0]

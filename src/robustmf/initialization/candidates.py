@@ -22,7 +22,8 @@ class ModelCandidate:
     Attributes
     ----------
     model : str
-        "center", "biases", "factors", "center and factors" or "biases and factors".
+        "center", "biases", "centers", "factors", or one of the first three "and factors". Centers
+        are those of the rows, or those of the columns, where these have different units.
     rank : int
         The number of factors.
     error, standard_error : float

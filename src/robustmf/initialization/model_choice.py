@@ -1,4 +1,4 @@
-"""The choice of the model: a center, biases, factors, or factors beside a center or biases.
+"""The choice of the model: a center, biases or centers, factors, or factors beside these.
 
 Models are compared by the errors of entries that are predicted from the others, and the simplest
 one is chosen whose error is the least up to one standard error. Of two models with factors the
@@ -18,10 +18,17 @@ from numpy.typing import NDArray
 from robustmf.backends.base import EntryOperations
 from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
-from robustmf.initialization.biases import Biases, center_alone, learned_biases
+from robustmf.initialization.biases import (
+    Biases,
+    center_alone,
+    centers_of_side,
+    learned_biases,
+    side_of_units,
+)
 from robustmf.initialization.blocks import Block
 from robustmf.initialization.candidates import ModelCandidate, simplest
 from robustmf.initialization.graduated import Candidate
+from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.scales import least_sigma
 from robustmf.initialization.search import (
     extended,
@@ -79,7 +86,7 @@ class ConsideredModel:
     factors : FoundFactors
         Perhaps none, and the noise.
     biases : Biases or None
-        Center and biases; None without.
+        Center and biases, or centers of one side; None without.
     evidence : float
         The log evidence; of a model with factors and biases, less what the biases cost.
     """
@@ -91,13 +98,18 @@ class ConsideredModel:
 
     @property
     def base(self) -> str:
-        """The part of the model without factors: "center" or "biases"; "factors" for none."""
+        """The part of the model without factors: "center" …; "factors" for none."""
         return self.name.split()[0]
 
     @property
     def complexity(self) -> int:
         """The number of parameters of a row."""
         return self.factors.rank + (self.biases is not None)
+
+    @property
+    def side(self) -> int | None:
+        """The side whose centers the model has; None without."""
+        return None if self.biases is None else self.biases.side
 
 
 @dataclass(frozen=True)
@@ -184,6 +196,9 @@ class Comparison:
     ) -> Comparison:
         """The simplest of the ``open_`` models that predicts as well as the best of them."""
         errors = [_errors(one, observed) for one in models]
+        unit = _unit(models, observed)
+        if unit is not None:
+            errors = [own / unit for own in errors]
         errors = _truncated(errors, [errors[k] for k in open_], [models[k] for k in open_])
         best = open_[simplest([errors[k] for k in open_], observed)]
         return cls(tuple(models), tuple(errors), best)
@@ -212,17 +227,37 @@ def _of_all(model: ConsideredModel, operations: EntryOperations, block: Block) -
     bits on every device.
     """
     if not block.is_whole:
-        return _bases(operations)[model.base]
+        return _bases(operations, model.side)[model.base]
     assert model.biases is not None
     arrays = (model.biases.row_bias, model.biases.column_bias)
     row_bias, column_bias = map(operations.array, arrays)
     return replace(model.biases, row_bias=row_bias, column_bias=column_bias)
 
 
-def _bases(operations: EntryOperations) -> dict[str, Biases]:
-    """Models without factors, in the order of their complexity."""
+def _bases(operations: EntryOperations, side: int | None = None) -> dict[str, Biases]:
+    """Models without factors, in the order of their complexity; centers of a side if given."""
     biases = learned_biases(operations)
-    return {"center": center_alone(operations, biases), "biases": biases}
+    bases = {"center": center_alone(operations, biases), "biases": biases}
+    if side is not None:
+        bases["centers"] = centers_of_side(operations, side)
+    return bases
+
+
+def _log_deviations(noise: NoiseModel) -> tuple[float, float]:
+    """The standard deviations of the logarithms of the noise levels of rows and columns."""
+    rows, columns = (float(np.std(np.log(own))) for own in (noise.row_scales, noise.column_scales))
+    return rows, columns
+
+
+def _unit(models: Sequence[ConsideredModel], observed: Observed) -> Array | None:
+    """The noise level of each entry about centers of its row or column; None without centers."""
+    for one in models:
+        if one.side is not None and one.factors.rank == 0:
+            noise = one.factors.noise
+            rows = observed.rows
+            unit = noise.row_scales[rows.group_of_entry()] * noise.column_scales[rows.indices]
+            return np.asarray(unit)
+    return None
 
 
 def _compared(
@@ -243,17 +278,26 @@ def _compared(
     base: str | None = None
     if with_biases:
         bases = _bases(operations)
-        for name, own in bases.items():
-            left = noise_of_entries(own.subtracted_from(operations))
-            considered.append(ConsideredModel(name, left, own, left.evidence))
+        considered = [_without_factors(operations, name, own) for name, own in bases.items()]
+        side = side_of_units(observed)
+        if side is not None:
+            centers = centers_of_side(operations, side)
+            with_centers = _without_factors(operations, "centers", centers)
+            if with_centers.evidence > considered[0].evidence:
+                bases["centers"] = centers
+                considered.append(with_centers)
         errors = [np.abs(observed.rows.values)]
         errors += [_errors(one, observed) for one in considered]
         best = (None, *bases)[simplest(_truncated(errors, errors[1:], considered), observed)]
         base = "biases" if plain is None else best
+        if "centers" in bases:
+            base = "centers"
     with_factors = []
     if plain is not None and plain.rank > 0:
         with_factors.append(ConsideredModel("factors", plain, None, plain.evidence))
-    if base is not None and (plain is None or _may_have_biases(operations, plain)):
+    if base is not None and (
+        plain is None or base == "centers" or _may_have_biases(operations, plain)
+    ):
         both = search_entries(bases[base].subtracted_from(operations), rank, rng)
         if both is not None and both.rank > 0:
             variance = (both.sigma / considered[-1].factors.sigma) ** 2
@@ -267,6 +311,13 @@ def _compared(
     preferred = _with_more_evidence(with_factors)
     open_ = [k for k, one in enumerate(considered) if one is preferred or one not in with_factors]
     return Comparison.of(considered, open_, observed)
+
+
+def _without_factors(operations: EntryOperations, name: str, base: Biases) -> ConsideredModel:
+    """The model of noise about center, biases or centers."""
+    left = noise_of_entries(base.subtracted_from(operations))
+    cost = 0.0 if base.side is None else base.divergence(operations.observed, 1.0)
+    return ConsideredModel(name, left, base, left.evidence - cost)
 
 
 def _refined(
@@ -283,7 +334,8 @@ def _refined(
     """
     observed = operations.observed
     has_bases = any(one.biases is not None for one in found.models)
-    bases = _bases(operations) if has_bases else {}
+    side = next((one.side for one in found.models if one.side is not None), None)
+    bases = _bases(operations, side) if has_bases else {}
     models = []
     for one in found.models:
         biases = None if one.biases is None else bases[one.base]
@@ -293,6 +345,8 @@ def _refined(
             if better is None:
                 return None
             factors = better
+        elif one.side is not None and one.factors.rank == 0:
+            factors = noise_of_entries(left)  # errors are in units of its noise levels
         elif one.factors.rank == 0:
             factors = replace(one.factors, residuals=left.observed.rows.values.astype(np.float64))
         else:
@@ -313,12 +367,17 @@ def _with_more_evidence(models: Sequence[ConsideredModel]) -> ConsideredModel | 
     The simpler one if its evidence is that of the other up to one standard error, which is that of
     the difference of the log densities of the same entries; and the one without biases where the
     noise levels of rows and columns differ much: models with biases are fitted in the given units,
-    with one noise level for all entries.
+    with one noise level for all entries, and models with centers with one of all entries of a
+    column (or row).
     """
     if len(models) < 2:
         return models[0] if models else None
     plain, both = models
-    if both.factors.noise.log_deviation > OPTIONS.unequal_noise:
+    noise = both.factors.noise
+    deviation = noise.log_deviation
+    if both.side is not None:
+        deviation = _log_deviations(noise)[1 - both.side]
+    if deviation > OPTIONS.unequal_noise:
         return plain
     simple, other = sorted(models, key=lambda one: one.complexity)
     difference = other.factors.log_densities - simple.factors.log_densities

@@ -1,6 +1,6 @@
 """The steps of an initialization, in their order.
 
-1. The model is chosen: center, biases, factors, or biases and factors, and the rank.
+1. The model is chosen: center, biases, centers, factors, or these and factors, and the rank.
 2. The initial point is found, and the noise level there; θ follows it.
 3. λ is chosen: given, or that of the noise, or by the prediction of held-out entries.
 """
@@ -27,6 +27,7 @@ from robustmf.initialization.initial_point import (
     subtract_biases,
 )
 from robustmf.initialization.model_choice import ModelChoice, choose_model
+from robustmf.initialization.noise_mixture import NoiseModel
 from robustmf.initialization.nonnegative import nonnegative_factorization
 from robustmf.initialization.orientation import rows_are_reference, transposed_settings
 from robustmf.initialization.problem import Problem, sampled_entries
@@ -91,7 +92,7 @@ def _initialize_oriented(
 ) -> Initialization:
     """The initialization in the orientation of ``operations``.
 
-    1. The model: center, biases, factors, or biases and factors, and the rank.
+    1. The model: center, biases, centers, factors, or these and factors, and the rank.
     2. The initial point.
     3. λ: given, or that of the noise, or chosen on held-out entries.
 
@@ -242,6 +243,7 @@ def _with_biases(
     unit = settings.bias_unit
     ridges = None
     theta = None
+    scales = None
     if settings.loss.degree == 2:
         assert factors.noise is not None
         assert factors.ridge is not None
@@ -251,6 +253,8 @@ def _with_biases(
             reg = factors.ridge if factors.rank else biases.row_ridge
             unit = math.sqrt(reg / biases.row_ridge)
             ridges = _bias_ridges(factors, biases, rank, unit)
+        if biases.side is not None:
+            scales = _scales_of_side(factors.noise, biases.side)
     elif settings.auto_reg:
         problem = Problem(operations, max(rank, 1), settings.reg)
         settings, _ = in_units(replace(settings, rank=max(rank, 1)), problem, learned=True)
@@ -265,11 +269,21 @@ def _with_biases(
         choice.spec.name,
         choice.reason,
         theta,
-        None,
+        scales,
         ridges,
         model.candidates,
         None if ridges is None else _of_all_entries(factors.reliability, sample_weights),
     )
+
+
+def _scales_of_side(noise: NoiseModel, side: int) -> tuple[Array, Array]:
+    """The noise levels of one side; 1 on the other, which has no centers.
+
+    Centers of columns are centers of the matrix with scaled columns, but not with scaled rows.
+    """
+    if side == 0:
+        return noise.row_scales, np.ones_like(noise.column_scales)
+    return np.ones_like(noise.row_scales), noise.column_scales
 
 
 def _positive(sigma: float, operations: EntryOperations) -> float:

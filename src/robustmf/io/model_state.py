@@ -45,6 +45,7 @@ STATE_NAMES = frozenset(
         "sigma_",
         "nonnegative_factors",
         "reliability_",
+        "row_ridge",
         "bounds_",
         "solver_",
         "solver_reason_",
@@ -67,6 +68,7 @@ OPTIONAL_NAMES = frozenset(
         "sigma_",
         "nonnegative_factors",
         "reliability_",
+        "row_ridge",
         "bounds_",
         "candidates_",
         "failed_checks_",
@@ -153,6 +155,8 @@ def check_state(state: dict[str, Any]) -> None:
     _check_history(state)
     if not state["row_factors_"].shape[1] and not state["_has_bias"]:
         raise ModelFileError("a model without factors must have biases")
+    n_factors = state["row_factors_"].shape[1] + state["_has_bias"]
+    require_row_ridge(state.get("row_ridge"), n_factors, ModelFileError)
 
 
 def _check_ids(name: str, ids: Any, size: int) -> None:
@@ -276,6 +280,20 @@ def _check_scales(scales: Any, shape: tuple[int, int]) -> None:
         raise ModelFileError(
             f"noise_scales must be two vectors of {shape[0]} and {shape[1]} positive numbers"
         )
+
+
+def require_row_ridge(ridge: Any, n_factors: int, error: type[ValueError]) -> None:
+    """Raise unless there are two numbers ≥ 0 per factor, or None."""
+    if ridge is None:
+        return
+    valid = (
+        isinstance(ridge, np.ndarray)
+        and ridge.shape == (2, n_factors)
+        and ridge.dtype == np.float64
+        and bool((np.isfinite(ridge) & (ridge >= 0)).all())
+    )
+    if not valid:
+        raise error(f"row_ridge must be two numbers >= 0 for each of {n_factors} factors")
 
 
 def _check_reliability(reliability: Any, entries: dict[str, Any]) -> None:

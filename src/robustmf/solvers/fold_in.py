@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustmf.backends.base import EntryOperations
 from robustmf.backends.cpu.blas import one_blas_thread
-from robustmf.backends.ridge import Ridge
+from robustmf.backends.ridge import FactorRidge, Ridge
 from robustmf.data.factorization import Factorization
 from robustmf.data.observed import Observed
 from robustmf.data.statistics import MAD_TO_SIGMA
@@ -117,13 +117,16 @@ class Columns:
     bias_unit : float
         The ridge on a bias is λ/bias_unit².
     scales : array of shape (n,) or None, default=None
-        Scales of the noise of the columns, for a model without biases.
+        Scales of the noise of the columns, for a model without biases of rows.
     row_noise : (float, float) or None, default=None
         The noise of a typical row of the fit, and the standard deviation of the logarithm of the
         noise between rows. With None, or without ``scales``, new rows have the noise of a typical
         one.
     nonnegative : bool, default=False
         Whether factors of rows are constrained to be non-negative; for a model without biases.
+    ridge : array of shape (2, k), or None, default=None
+        The ridge of each factor of a row, its bias included, and what it grows by with each entry;
+        None for λ.
     """
 
     V: Array
@@ -136,6 +139,7 @@ class Columns:
     scales: Array | None = None
     row_noise: tuple[float, float] | None = None
     nonnegative: bool = False
+    ridge: Array | None = None
 
     def _design(self, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
         V = self.V.astype(dtype, copy=False)
@@ -161,7 +165,9 @@ class Columns:
         dtype = operations.observed.dtype
         of_columns = operations.array(self.scales.astype(dtype))
         operations = operations.on(operations.observed.divided(None, of_columns))
-        divided = replace(self, V=self.V / self.scales[:, None].astype(self.V.dtype), scales=None)
+        inverse = (1 / self.scales).astype(self.V.dtype)
+        shifts = None if self.shifts is None else self.shifts * inverse
+        divided = replace(self, V=self.V * inverse[:, None], shifts=shifts, scales=None)
         scales = np.ones(m)
         if self.row_noise is not None:
             convex = replace(divided, loss=L1())._fold_in(operations, weights)
@@ -204,8 +210,11 @@ class Columns:
         observed = operations.observed
         V, shifts = self._placed_design(operations)
         counts = observed.rows.counts if weights is None else _counts(observed, weights)
-        reg: float | Array = self.reg
-        if self.reg_by_count:
+        reg: float | Array | Ridge = self.reg
+        if self.ridge is not None:
+            used = None if weights is None else (weights > 0).astype(observed.dtype)
+            reg = FactorRidge(*self.ridge).on(observed, used)
+        elif self.reg_by_count:
             reg = self.reg * np.maximum(counts, 1).astype(np.float64)
         if shifts is None:
             return fold_in(
@@ -279,7 +288,8 @@ def extend(
         shifts = None
         if columns.shifts is not None:
             shifts = _padded(c, n)[:, 0] + c.dtype.type(known.center)
-        other = replace(columns, V=_padded(V, n), shifts=shifts)
+        ridge = columns.ridge if side is operations else None
+        other = replace(columns, V=_padded(V, n), shifts=shifts, ridge=ridge)
         if m > len(U):
             T = other.fold_in(*_later_rows(side, side_weights, len(U)))
             rank = U.shape[1]
