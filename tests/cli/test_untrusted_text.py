@@ -10,6 +10,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from robustmf.cli import app
 from robustmf.cli.errors import BAD_INPUT, FAILED
 from robustmf.cli.output import write_columns
 from robustmf.io import MalformedFileError, read_ratings
-from robustmf.io.reading import filtered_copy
+from robustmf.io.reading import delimited, filtered_copy
 from robustmf.io.reading.layout import quote_stays_open, records
 from robustmf.io.reading.options import ReadingOptions
 from robustmf.report.names import csv_text
@@ -85,8 +86,11 @@ def test_predictions_replace_values_in_lines_with_quoted_newlines(tmp_path):
     assert float(after[1][2]) == pytest.approx(1, abs=0.5)
 
 
-def test_quoted_newlines_at_the_ends_of_blocks_are_read(tmp_path):
-    """Arrow reads a megabyte at a time."""
+@pytest.mark.parametrize("most", [1 << 16, 1 << 30])
+def test_quoted_newlines_at_the_ends_of_blocks_are_read(tmp_path, most, monkeypatch):
+    """Arrow reads a block at a time, also where the file is larger than the largest block."""
+    options = replace(delimited.OPTIONS, arrow_bytes=1 << 16, max_arrow_bytes=most)
+    monkeypatch.setattr(delimited, "OPTIONS", options)
     rows = [f"r{k}" + f"\n{'x' * 500}" * 20 for k in range(120)]
     path = triplet_file(tmp_path / "table.csv", rows, ["a", "b"])
     assert read_ratings(path).shape == (120, 2)
