@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from numba import njit
 
 from robustmf import Observed
 from robustmf.initialization import variational
@@ -13,6 +15,17 @@ from robustmf.initialization.variational import VariationalSearch
 from robustmf.initialization.variational_options import OPTIONS
 from robustmf.kernels import variational as kernels
 from robustmf.kernels.team import Team
+
+
+@cache
+def called(function):
+    """A function that is compiled into kernels, as one that can be called."""
+
+    @njit
+    def call(*arguments):
+        return function(*arguments)
+
+    return call
 
 
 def entries(m=20, n=15, rank=3, density=0.7, noise=0.1, seed=0):
@@ -153,7 +166,7 @@ def test_columns_without_an_entry_are_regressions_without_it():
     count = len(entries_of_row)
     B = np.empty((count, rank))
     covariances = np.empty((count, rank * (rank + 1) // 2))
-    kernels._without_entries(
+    called(kernels._without_entries)(
         search.rows.groups.pointers,
         search.j,
         search.values,
@@ -189,9 +202,10 @@ def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     base = np.array([1.0, 1.0, 0.25, 0.5, 4.0, 2.0])
     costs = np.empty((6, 1, 3))
     lowest = min(
-        kernels._outlier_costs(level[t], base[t], 0.1, *components, costs[t]) for t in range(6)
+        called(kernels._outlier_costs)(level[t], base[t], 0.1, *components, costs[t])
+        for t in range(6)
     )
-    largest = kernels._largest_cost(*components)
+    largest = called(kernels._largest_cost)(*components)
     assert largest == pytest.approx(1 + 2 * np.log(800) + np.log(40 / 0.9))
     e = np.array([0.1, -1.4, 1.0, 4.2, 8.5, -5.9])
     v = 0.9 * level + 0.1
@@ -199,7 +213,7 @@ def test_subsets_are_compared_by_the_cost_of_outliers_of_their_size():
     with_mean = 2 * np.log(8) + np.log(own / v) + (e - 4 * np.sqrt(base)) ** 2 / own
     expected = np.minimum(np.minimum(e**2 / v, with_mean), largest)
     w = np.full(6, np.nan)
-    total = kernels._subset_cost(
+    total = called(kernels._subset_cost)(
         B, B @ u + e, 1 / v, costs, (lowest, largest), precision, u, np.inf, w
     )
     np.testing.assert_allclose(w, np.where([1, 1, 1, 0, 0, 0], 1 / v, 0))
@@ -216,24 +230,28 @@ def test_subsets_in_lanes_are_ridge_regressions_and_cost_what_single_ones_do():
     entries = np.empty((r, lanes), np.int64)
     fits = np.empty((r, lanes))
     workspace = (entries, np.empty((r + 2, lanes)), np.empty(lanes), np.empty((r, r, lanes)), fits)
-    kernels._subsets(B, scales, y, precision, np.arange(n), np.uint64(7), *workspace)
+    called(kernels._subsets)(B, scales, y, precision, np.arange(n), np.uint64(7), *workspace)
     assert len({tuple(subset) for subset in entries.T}) == lanes
     costs = np.array([[[1.0, 2.0, 3.0], [1.5, -2.0, 3.5]]] * n)
     bounds = (3.0, 4.0)
     e, least, totals = np.empty((3, lanes))
-    kernels._lane_costs(B, y, scales, costs, bounds, precision, fits, np.inf, e, least, totals)
+    called(kernels._lane_costs)(
+        B, y, scales, costs, bounds, precision, fits, np.inf, e, least, totals
+    )
     single = np.empty(lanes)
     for z in range(lanes):
         t = entries[:, z]
         assert len(set(t)) == r
         A = np.diag(precision) + (B[t] * scales[t, None]).T @ B[t]
         np.testing.assert_allclose(fits[:, z], np.linalg.solve(A, B[t].T @ (scales[t] * y[t])))
-        single[z] = kernels._subset_cost(
+        single[z] = called(kernels._subset_cost)(
             B, y, scales, costs, bounds, precision, fits[:, z].copy(), np.inf, np.empty(n)
         )
     np.testing.assert_allclose(totals, single)
     limit = 0.9 * single.min()
-    kernels._lane_costs(B, y, scales, costs, bounds, precision, fits, limit, e, least, totals)
+    called(kernels._lane_costs)(
+        B, y, scales, costs, bounds, precision, fits, limit, e, least, totals
+    )
     assert (totals >= limit).all()
     assert totals.min() < single.min()
 
@@ -254,7 +272,7 @@ def test_outliers_have_the_base_level_in_the_posterior_of_a_row():
     batch = kernels._BATCH
     e, extra, density, weights = np.empty((4, batch))
     workspace = (e, extra, *np.ones((2, 2, batch)), np.empty((3, batch)), density, weights)
-    total = kernels._log_posterior(
+    total = called(kernels._log_posterior)(
         B, covariances, y, level, base, u, precision, np.log(shares), centers, variances,
         w, np.empty(3), workspace,
     )  # fmt: skip
