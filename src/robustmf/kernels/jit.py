@@ -24,7 +24,7 @@ _compile: Any = partial(
 #: For functions that are compiled into the kernels which call them. Inlining is forced: a function
 #: that is called instead may be compiled differently in another process, with the terms of a sum in
 #: another order; see "Forced inlining" in docs/design/backends.md.
-inlined = _compile(forceinline=True, no_cpython_wrapper=True)
+inlined = _compile(forceinline=True)
 
 
 @cache
