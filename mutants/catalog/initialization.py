@@ -349,7 +349,7 @@ MUTANTS = [
     Mutant("initialization/biases.py", " + n / (n + own)", "", _CHOICE),
     Mutant(
         "initialization/model_choice.py",
-        "    if both.factors.noise.log_deviation > OPTIONS.unequal_noise:\n        return plain\n",
+        "    if deviation > OPTIONS.unequal_noise:\n        return plain\n",
         "",
         _CHOICE,
     ),

@@ -514,7 +514,12 @@ class FittedModel:
         )
 
 
+#: Smaller scales have no representable square.
+_LEAST_SCALE = 1e-152
+
+
 def value_statistics(observed: Any) -> tuple[float, float]:
     """Median of the values, and of their absolute values."""
     values = strided(observed.rows.values, _VALUES_FOR_STATISTICS)
-    return float(np.median(values)), float(np.median(np.abs(values)))
+    scale = float(np.median(np.abs(values)))
+    return float(np.median(values)), max(scale, _LEAST_SCALE) if scale else 0.0

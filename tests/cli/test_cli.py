@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import get_type_hints
 
@@ -312,6 +313,19 @@ def test_cleaned_file_keeps_all_other_bytes(tmp_path, monkeypatch, bytes_at_once
         out.read_bytes()
         == b"\xef\xbb\xbfuser,item,rating,note\r\n\r\n1,b,2,\xc3\xa9\r\n\n2,a,5,x\n"
     )
+
+
+def test_decimal_numbers_of_a_cleaned_parquet_file(tmp_path):
+    path = tmp_path / "in.parquet"
+    out = tmp_path / "out.parquet"
+    values = pa.array([Decimal("2.50"), Decimal("1.25"), Decimal("3.00")])
+    pq.write_table(pa.table({"user": [1, 1, 2], "item": [1, 2, 1], "rating": values}), path)
+    entries = read_ratings(path)
+    removed = filtered_copy.copy_without_entries(
+        path, None, ("user", "item", "rating"), entries, np.array([True, False, False]), out
+    )
+    assert removed == 1
+    assert pq.read_table(out)["rating"].to_pylist() == [Decimal("1.25"), Decimal("3.00")]
 
 
 def test_cleaned_file_of_another_format_is_refused(table):

@@ -371,3 +371,18 @@ def test_rows_of_values_of_two_sizes(share):
     model = RobustMF(random_state=0, n_jobs=1).fit(observed)
     error = model.predict(*np.indices(X.shape)) - X
     assert np.sqrt(np.mean(error**2)) < 0.1 * X.std()
+
+
+def test_a_row_of_large_values_among_outliers_of_one_size():
+    """Outliers have most evidence in units of the data, in which such a row is an outlier, too."""
+    rng = np.random.default_rng(2)
+    U = rng.standard_normal((120, 3)) * np.exp(rng.standard_normal((120, 1)))
+    U[5] *= 30 / np.abs(U[5]).max()
+    X = U @ rng.standard_normal((3, 60))
+    observed = X + 0.05 * rng.standard_normal(X.shape)
+    bad = rng.random(X.shape) < 0.2
+    observed[bad] += 5 * rng.choice([-1, 1], bad.sum())
+    observed[rng.random(X.shape) > 0.5] = np.nan
+    model = RobustMF(random_state=0, n_jobs=1).fit(observed)
+    error = model.predict(*np.indices(X.shape)) - X
+    assert np.sqrt(np.mean(error**2)) < 0.05

@@ -50,7 +50,11 @@ def search_factors(
         if search.is_clear or (search.rank >= shown and not many_outliers):
             break
     if many_outliers and attempts[0].scale_deviation > OPTIONS.unequal_scales:
-        attempts.append(_attempt_in_units_of_data(observed, rank, team, seed))
+        in_units = _attempt_in_units_of_data(observed, rank, team, seed)
+        found = max(attempts, key=lambda attempt: attempt.evidence())
+        attempts.append(in_units)
+        if in_units.evidence() > found.evidence() and found.rank:
+            attempts.append(_in_units_of_data(found, rank))
     best = max(attempts, key=lambda attempt: attempt.evidence())
     rescaled = _rescaled(best, rank)
     if rescaled is not best:
@@ -149,6 +153,19 @@ def _attempt_in_units_of_data(
     """
     search = VariationalSearch(observed, team, seed, (0.0, 0.0))
     _attempt(search, rank, OPTIONS.least_priors[0])
+    _complete(search, rank)
+    return search
+
+
+def _in_units_of_data(found: VariationalSearch, rank: int | None) -> VariationalSearch:
+    """The search continued without scales of rows and columns.
+
+    Outliers may have one size in all rows, and then have more evidence so; but the values of a row
+    with large factors are outliers themselves for a search that begins without scales.
+    """
+    search = VariationalSearch(found.observed, found.team, found.seed, (0.0, 0.0))
+    _resume(search, *found.factors(), rank)
+    _settle(search)
     _complete(search, rank)
     return search
 

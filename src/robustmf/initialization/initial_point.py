@@ -169,7 +169,9 @@ def default_candidate(problem: Problem, rng: np.random.Generator) -> Candidate:
 def bias_sweeps(values: Array) -> tuple[float, list[Loss]]:
     """The center, and the loss of each sweep over the biases: first least squares, then Huber's."""
     center = float(np.median(values))
-    size = float(np.median(np.abs(values - center))) or 1.0
+    deviations = np.abs(values - center)
+    least = np.finfo(values.dtype).eps * float(deviations.max())  # that of rounding
+    size = max(float(np.median(deviations)), float(least)) or 1.0
     return center, [L2(), *[Huber(size)] * (OPTIONS.bias_sweeps - 1)]
 
 

@@ -165,9 +165,9 @@ class Columns:
         dtype = operations.observed.dtype
         of_columns = operations.array(self.scales.astype(dtype))
         operations = operations.on(operations.observed.divided(None, of_columns))
-        inverse = (1 / self.scales).astype(self.V.dtype)
-        shifts = None if self.shifts is None else self.shifts * inverse
-        divided = replace(self, V=self.V * inverse[:, None], shifts=shifts, scales=None)
+        column_scales = self.scales.astype(self.V.dtype)
+        shifts = None if self.shifts is None else self.shifts / column_scales
+        divided = replace(self, V=self.V / column_scales[:, None], shifts=shifts, scales=None)
         scales = np.ones(m)
         if self.row_noise is not None:
             convex = replace(divided, loss=L1())._fold_in(operations, weights)

@@ -98,6 +98,17 @@ def test_malicious_npz_files_are_refused(tmp_path):
         read_ratings(tmp_path / "no.npz")
 
 
+def test_an_encrypted_member_of_an_npz_file_is_refused(tmp_path):
+    path = tmp_path / "matrix.npz"
+    sp.save_npz(path, sp.csr_array(np.eye(3)))
+    content = bytearray(path.read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(signature) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(MalformedFileError, match="encrypted"):
+        read_ratings(path)
+
+
 def test_matrix_market(tmp_path):
     path = tmp_path / "m.mtx"
     scipy.io.mmwrite(

@@ -317,6 +317,7 @@ def _copy_parquet(
 
     table = read_table(source)
     rows, cols, before = triplet_columns(table, *names, with_missing=True)
+    before = np.asarray(before, np.float64)  # decimal numbers are objects
     has_value = ~np.isnan(before)
     changed, values = np.zeros(len(before), bool), np.zeros(len(before))
     changed[has_value], values[has_value] = _changed_lines(

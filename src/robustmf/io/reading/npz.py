@@ -26,9 +26,8 @@ _READ_ERRORS = (
     ArithmeticError,
     OSError,
     EOFError,
-    NotImplementedError,
+    RuntimeError,  # a member is encrypted, or compressed by another method
     SyntaxError,
-    RecursionError,
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
