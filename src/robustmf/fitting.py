@@ -353,7 +353,7 @@ def iterate(
         U, V, outcome, criticality = _certify(settings, problem, U, V, outcome, progress)
     factorization = start.with_augmented(U, V, initial.bias_unit)
     if scales is not None:
-        factorization = factorization.scaled(*scales)
+        factorization = factorization.scaled(*scales).centered
     return FitResult(
         factorization,
         initial.bias_unit,

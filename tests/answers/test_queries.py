@@ -52,7 +52,7 @@ def model(observed):
 
 @pytest.fixture(scope="module")
 def plain(observed):
-    return RobustMF(3, random_state=0).fit(observed)
+    return RobustMF(3, bias=False, random_state=0).fit(observed)
 
 
 def test_predictions_have_the_order_of_the_query(model, ratings):

@@ -57,9 +57,10 @@ def test_errors_do_not_depend_on_the_means_of_columns(fits, ratio):
 
 def test_the_model_has_centers_of_columns_alone(fits):
     model, clean, *_ = fits[300]
-    assert model.center_ == 0
     assert not model.row_bias_.any()
-    assert np.abs(model.column_bias_ / clean.mean(axis=0) - 1).max() < 1e-2
+    centers = model.center_ + model.column_bias_
+    assert np.abs(centers / clean.mean(axis=0) - 1).max() < 1e-2
+    assert np.median(model.column_bias_) == pytest.approx(0, abs=1e-9 * model.center_)
     chosen = [candidate for candidate in model.candidates_ if candidate.chosen]
     assert [candidate.model for candidate in chosen] == ["centers and factors"]
     assert (model.row_scales_ == 1).all()
@@ -68,7 +69,8 @@ def test_the_model_has_centers_of_columns_alone(fits):
 def test_the_transposed_table_has_centers_of_rows(fits):
     model, _, table, *_ = fits[300]
     transposed = RobustMF(random_state=0).fit(table.T)
-    np.testing.assert_allclose(transposed.row_bias_, model.column_bias_, rtol=1e-4)
+    centers = model.center_ + model.column_bias_
+    np.testing.assert_allclose(transposed.center_ + transposed.row_bias_, centers, rtol=1e-4)
     assert not transposed.column_bias_.any()
     assert (transposed.column_scales_ == 1).all()
 
@@ -89,7 +91,7 @@ def test_new_rows_have_the_centers(fits):
     model, clean, table, _, sd = fits[300]
     T = model.transform(table)
     i, j = np.indices(clean.shape)
-    folded = T[:, :-1] @ model.column_factors_.T + model.column_bias_ + T[:, -1:]
+    folded = T[:, :-1] @ model.column_factors_.T + model.center_ + model.column_bias_ + T[:, -1:]
     assert np.median(np.abs(folded - model.predict(i, j)) / sd) < 0.02
     filled = model.impute(table)
     assert np.median(np.abs(filled - clean) / sd) < 0.15
@@ -140,10 +142,11 @@ def test_scaled_columns_keep_their_centers():
     rng = np.random.default_rng(0)
     U = rng.normal(size=(5, 2))
     V = rng.normal(size=(4, 2))
-    model = Factorization(U, V, 0.0, np.zeros(5), np.arange(4.0))
+    model = Factorization(U, V, 7.0, np.zeros(5), np.arange(4.0))
     scale = np.array([1.0, 2, 3, 4])
     i, j = np.indices((5, 4))
     for one, other in ((model, (i, j)), (model.transposed, (j, i))):
         scales = (np.ones(5), scale) if one is model else (scale, np.ones(5))
         expected = model.predict_pairs(i, j) * scale
-        np.testing.assert_allclose(one.scaled(*scales).predict_pairs(*other), expected)
+        for found in (one.scaled(*scales), one.scaled(*scales).centered):
+            np.testing.assert_allclose(found.predict_pairs(*other), expected)

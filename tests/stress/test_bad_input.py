@@ -21,6 +21,7 @@ WITHOUT = {
     "Observed.to_sparse",
     "Observed.to_dense",
     "Observed.column_counts",
+    "Observed.placed",
     "Observed.sampled",
     "Observed.later_rows",
     "Observed.divided",

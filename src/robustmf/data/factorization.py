@@ -100,25 +100,39 @@ class Factorization:
         """The factorization of the matrix with rows and columns multiplied by these scales.
 
         For a model without biases, or with those of the columns alone if only columns are scaled:
-        they are zero on the other side, and the center is zero. The same for rows.
+        biases of the rows are zero. The same for rows. The center becomes part of the biases.
         """
-        row_bias = self.row_bias
-        column_bias = self.column_bias
-        if self.center is not None:
-            assert self.center == 0
+        center, row_bias, column_bias = self.center, self.row_bias, self.column_bias
+        if center is not None:
+            offset = column_bias.dtype.type(center)
+            center = 0.0
             if (row_scale == 1).all():
                 row_bias = row_bias * 0
-                column_bias = column_bias * column_scale
+                column_bias = (column_bias + offset) * column_scale
             else:
                 assert (column_scale == 1).all()
-                row_bias = row_bias * row_scale
+                row_bias = (row_bias + offset) * row_scale
                 column_bias = column_bias * 0
         return Factorization(
             self.row_factors * row_scale[:, None],
             self.column_factors * column_scale[:, None],
-            self.center,
+            center,
             row_bias,
             column_bias,
+        )
+
+    @property
+    def centered(self) -> Factorization:
+        """The same model, with the median of the biases of each side in the center."""
+        if self.center is None:
+            return self
+        middle = [float(np.median(bias)) for bias in (self.row_bias, self.column_bias)]
+        number = self.row_bias.dtype.type
+        return replace(
+            self,
+            center=self.center + sum(middle),
+            row_bias=self.row_bias - number(middle[0]),
+            column_bias=self.column_bias - number(middle[1]),
         )
 
     @property

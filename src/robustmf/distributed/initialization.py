@@ -225,6 +225,10 @@ def initialize_sample(
     with Team(1) as team:
         operations = CPUOperations(observed, team)
         initial = initialize_locally(settings, operations, weights, rng, choice)
+        if initial.scales is not None and initial.factorization.has_bias:
+            # blocks are not divided by scales: centers in units of their columns are factors here
+            plain = replace(settings, bias=False)
+            initial = initialize_locally(plain, operations, weights, rng, choice)
     A, B = initial.factorization.augmented(initial.bias_unit)
     if given is None:
         # λ makes UᵀU = VᵀV for all rows; sweeps would need hundreds to balance those of a sample

@@ -38,11 +38,18 @@ class BiasOptions:
         Rows (or columns) may have different units if the logarithms of their robust scales have a
         larger standard deviation than this, a factor of 1.6: smaller differences are hardly larger
         than the errors of such scales, and cost biases in one unit little. The evidence decides.
+    log_variance : float
+        The variance of the logarithm of a median deviation from n entries is an n-th of this, for
+        normal values.
+    min_entries : int
+        Scales of rows with fewer entries are mostly error, and not used.
     """
 
     no_bias: float = 1e6
     free: float = 1e-6
     different_units: float = 0.5
+    log_variance: float = 1.36
+    min_entries: int = 10
 
 
 OPTIONS = BiasOptions()
@@ -188,12 +195,14 @@ def side_of_units(observed: Observed) -> int | None:
     for groups in (observed.rows, observed.columns):
         centered = groups.values - _medians(groups, groups.values)[groups.group_of_entry()]
         size = _medians(groups, np.abs(centered))
-        used = size > 0
-        logs = np.log(size[used])
-        counts = groups.counts[used]
-        mean = np.average(logs, weights=counts) if used.any() else 0.0
-        variance = np.average((logs - mean) ** 2, weights=counts) if used.any() else 0.0
-        deviations.append(math.sqrt(variance))
+        used = (size > 0) & (groups.counts >= OPTIONS.min_entries)
+        variance = 0.0
+        if used.any():
+            logs = np.log(size[used])
+            counts = groups.counts[used]
+            variance = np.average((logs - np.average(logs, weights=counts)) ** 2, weights=counts)
+            variance -= OPTIONS.log_variance / float(np.average(counts))
+        deviations.append(math.sqrt(max(float(variance), 0.0)))
     side = int(np.argmax(deviations))
     return side if deviations[side] > OPTIONS.different_units else None
 

@@ -136,6 +136,7 @@ def choose_model(
     with_biases: bool,
     without_biases: bool,
     rng: np.random.Generator,
+    with_centers: bool = True,
 ) -> ModelChoice | None:
     """The simplest model that predicts entries from the others as well as the best.
 
@@ -147,6 +148,8 @@ def choose_model(
     with_biases, without_biases : bool
         Whether models with biases, and models without them, are considered.
     rng : Generator
+    with_centers : bool, default=True
+        Whether models with biases include those with centers of one side.
 
     Returns
     -------
@@ -155,7 +158,7 @@ def choose_model(
     """
 
     def search(part: EntryOperations) -> Comparison | None:
-        return _compared(part, rank, with_biases, without_biases, rng)
+        return _compared(part, rank, with_biases, without_biases, rng, with_centers)
 
     def refine(
         inside: EntryOperations, found: Comparison, coarse: Block, block: Block
@@ -266,6 +269,7 @@ def _compared(
     with_biases: bool,
     without_biases: bool,
     rng: np.random.Generator,
+    with_centers: bool = True,
 ) -> Comparison | None:
     """The models of these entries, each searched from nothing."""
     observed = operations.observed
@@ -279,13 +283,13 @@ def _compared(
     if with_biases:
         bases = _bases(operations)
         considered = [_without_factors(operations, name, own) for name, own in bases.items()]
-        side = side_of_units(observed)
+        side = side_of_units(observed) if with_centers else None
         if side is not None:
             centers = centers_of_side(operations, side)
-            with_centers = _without_factors(operations, "centers", centers)
-            if with_centers.evidence > considered[0].evidence:
+            about_centers = _without_factors(operations, "centers", centers)
+            if about_centers.evidence > considered[0].evidence:
                 bases["centers"] = centers
-                considered.append(with_centers)
+                considered.append(about_centers)
         errors = [np.abs(observed.rows.values)]
         errors += [_errors(one, observed) for one in considered]
         best = (None, *bases)[simplest(_truncated(errors, errors[1:], considered), observed)]

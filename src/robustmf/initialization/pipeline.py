@@ -208,7 +208,10 @@ def _choose_model(
     """The model that predicts entries from the others best, of those that the settings allow."""
     required = settings.bias is True
     open_ = _has_open_biases(settings, operations)
-    return choose_model(operations, settings.max_rank, required or open_, not required, rng)
+    with_centers = settings.loss.degree == 2 and settings.auto_reg  # they have ridges of their own
+    return choose_model(
+        operations, settings.max_rank, required or open_, not required, rng, with_centers
+    )
 
 
 def _has_open_biases(settings: Settings, operations: EntryOperations) -> bool:

@@ -16,6 +16,7 @@ from robustmf.backends.dask.connection import Connection
 from robustmf.backends.dask.loading import load_matrix
 from robustmf.backends.dask.sweeps import DaskOperations
 from robustmf.backends.sweeps import LocalSweeps
+from robustmf.estimator.training import with_weight
 from robustmf.losses import make_loss, smoothed
 
 REG = 0.3
@@ -31,6 +32,7 @@ def sweeps_of(client, team):
         weights = None
         if weighted:
             weights = Observed.from_triplets(frame, **NAMES | {"value": "trust"}).rows.values
+            observed, weights = with_weight(observed, weights)
         biases = BiasModel(0.2 if bias else None, 1.3)
         local = LocalSweeps(CPUOperations(observed, team), REG, biases, weights, reg_by_count)
         data = Triplets(in_pieces(frame), weight="trust" if weighted else None, **NAMES)

@@ -172,6 +172,8 @@ def gather_block(parts: Sequence[Part], n_blocks: int, duplicates: Duplicates) -
         raise error.with_ids(*pair, "robustmf.backends.dask.Triplets") from None
     rows = observed.rows
     entries = Coordinates(rows.group_of_entry(), rows.indices, rows.values, weights)
+    if weights is not None:  # an entry of weight 0 is not observed, but it names its row and column
+        entries = entries.at(weights > 0)
     return Gathered(row_ids, needed, entries)
 
 
@@ -263,10 +265,10 @@ def load_matrix(
     del split, tables, parts
     summaries = connection.gather(connection.map(Gathered.summary, gathered))
     n_rows, n_entries, checksums, dtypes, has_weight = zip(*summaries, strict=True)
-    if not any(n_entries):
-        raise ValueError("data must have at least one entry, got none")
     if not any(has_weight):
         raise ValueError("weights must not all be 0")
+    if not any(n_entries):
+        raise ValueError("data must have at least one entry, got none")
     dtype = np.result_type(*(one for one, n in zip(dtypes, n_entries, strict=True) if n))
     every = range(n_blocks)
     needed = [connection.map(_needed, gathered, constants=(c,)) for c in every]
