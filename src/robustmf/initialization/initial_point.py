@@ -171,7 +171,7 @@ def bias_sweeps(values: Array) -> tuple[float, list[Loss]]:
     center = float(np.median(values))
     deviations = np.abs(values - center)
     least = np.finfo(values.dtype).eps * float(deviations.max())  # that of rounding
-    size = max(float(np.median(deviations)), float(least)) or 1.0
+    size = max(float(np.median(deviations)) or 1.0, float(least))
     return center, [L2(), *[Huber(size)] * (OPTIONS.bias_sweeps - 1)]
 
 

@@ -158,6 +158,8 @@ def noise_model(
     i = sample.i
     j = sample.j
     factors = model.factors
+    residuals = sample.values - model.predict_pairs(i, j)
+    rounding = np.spacing(np.abs(sample.values))
     return NoiseModel.fit(
         factors.row_factors,
         factors.column_factors,
@@ -165,7 +167,7 @@ def noise_model(
         model.reg,
         model.reg_by_count,
         (sample.row_counts, sample.column_counts),
-        sample.values - model.predict_pairs(i, j),
+        np.maximum(np.abs(residuals), rounding),  # sizes alone matter; none is known more exactly
         i,
         j,
         model.scales,
