@@ -50,12 +50,11 @@ def search_factors(
         if search.is_clear or (search.rank >= shown and not many_outliers):
             break
     if many_outliers and attempts[0].scale_deviation > OPTIONS.unequal_scales:
-        in_units = _attempt_in_units_of_data(observed, rank, team, seed)
-        found = max(attempts, key=lambda attempt: attempt.evidence())
-        attempts.append(in_units)
-        if in_units.evidence() > found.evidence() and found.rank:
+        found = _best(attempts)
+        attempts.append(_attempt_in_units_of_data(observed, rank, team, seed))
+        if found.rank and _best(attempts) is not found:
             attempts.append(_in_units_of_data(found, rank))
-    best = max(attempts, key=lambda attempt: attempt.evidence())
+    best = _best(attempts)
     rescaled = _rescaled(best, rank)
     if rescaled is not best:
         best = rescaled
@@ -63,6 +62,10 @@ def search_factors(
     if n_complete == 0:
         _complete(best, rank)
     return best.found()
+
+
+def _best(attempts: list[VariationalSearch]) -> VariationalSearch:
+    return max(attempts, key=lambda attempt: attempt.evidence())
 
 
 def refine_factors(
